@@ -24,6 +24,7 @@ const COPIED: &[(&str, &str)] = &[
     ("CHANGELOG.md", "CHANGELOG.md"),
     ("packaging/laneway.toml", "laneway.toml"),
     ("packaging/systemd/laneway.service", "systemd/laneway.service"),
+    ("packaging/systemd/laneway.socket", "systemd/laneway.socket"),
     ("packaging/systemd/sysusers.conf", "systemd/sysusers.conf"),
     ("packaging/prometheus/alerts.yaml", "prometheus/alerts.yaml"),
     ("packaging/grafana/laneway.json", "grafana/laneway.json"),

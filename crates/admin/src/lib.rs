@@ -43,7 +43,11 @@ pub struct Running {
 
 /// Listen there; the kernel chooses port 0.
 pub fn listen(address: SocketAddr) -> io::Result<Closed> {
-    let listener = TcpListener::bind(address)?;
+    take(TcpListener::bind(address)?)
+}
+
+/// The same by a socket that listens already.
+pub fn take(listener: TcpListener) -> io::Result<Closed> {
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     Ok(Closed { listener, address })

@@ -69,7 +69,7 @@ pub fn answer(method: &Method, path: &str, watch: &Watch) -> Response<Full<Bytes
         "/healthz" => respond(StatusCode::OK, TEXT, "ok\n"),
         "/readyz" if watch().ready => respond(StatusCode::OK, TEXT, "ready\n"),
         "/readyz" => {
-            let why = "not ready: the server is stopping and takes no connections\n";
+            let why = "not ready: the server is starting or stopping and takes no connections\n";
             respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, why)
         }
         _ => respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is here; {PATHS}")),

@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use watchdog::Watchdog;
 
 const MEBIBYTE: u64 = 1 << 20;
 /// memcached's defaults: `-m 64 -c 1024 -b 1024 -I 1m -a 0700`.
@@ -43,7 +44,9 @@ const STATUS_DATA: u8 = 74;
 pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
     let typed = args.clone();
     let flags = match flags::read(args, std::env::vars_os()) {
-        Ok(Asked::Serve(flags)) => Flags { names: places::look_up(&flags), ..*flags },
+        Ok(Asked::Serve(flags)) => {
+            Flags { names: places::look_up(&flags), handed: activation::expected(), ..*flags }
+        }
         Ok(Asked::Help) => {
             if name == "memcached" {
                 println!("memcached {VERSION}");
@@ -102,6 +105,18 @@ fn fail(status: u8, why: &str) -> ExitCode {
     ExitCode::from(status)
 }
 
+/// A server that is there and serves nobody yet.
+struct Prepared {
+    server: Server,
+    admin: Option<laneway_admin::Running>,
+    watchdog: Option<Watchdog>,
+    sandbox: sandbox::Begun,
+    _pid_file: Option<PidFile>,
+}
+
+/// An exit status, and why.
+type Failed = (u8, String);
+
 fn serve(
     typed: Vec<OsString>,
     flags: &Flags,
@@ -109,6 +124,11 @@ fn serve(
     durable: Option<DurableSettings>,
     admin: Option<SocketAddr>,
 ) -> ExitCode {
+    // Before the first thread, and before this process leaves them to another (-d).
+    let taken = match activation::take(flags, &mut settings) {
+        Ok(taken) => taken,
+        Err(error) => return fail(STATUS_LISTEN, &error),
+    };
     if flags.daemon {
         match process::go_to_background() {
             Ok(None) => {}
@@ -116,48 +136,12 @@ fn serve(
             Err(error) => return fail(STATUS_SETUP, &error),
         }
     }
-    flags.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    if let Some(Err(error)) = flags.core_dumps.then(process::allow_core_dumps) {
-        return fail(STATUS_SETUP, &error);
-    }
-    let unwatched = |error| fail(STATUS_SETUP, &format!("signals cannot be watched: {error}"));
-    let signals = match StopSignal::watch() {
-        Ok(signals) => signals,
-        Err(error) => return unwatched(error),
-    };
-    keep_to_limits(flags, &mut settings);
     let verbose = settings.verbosity > 0;
-    let (user, sandbox) = match confine(flags, &mut settings) {
-        Ok(confined) => confined,
-        Err(error) => return fail(STATUS_SETUP, &error),
+    let prepared = match prepare(typed, flags, settings, durable, (admin, taken)) {
+        Ok(prepared) => prepared,
+        Err((status, error)) => return fail(status, &error),
     };
-    let admin = match admin.map(admin::listen).transpose() {
-        Ok(admin) => admin,
-        Err(error) => return fail(STATUS_LISTEN, &error),
-    };
-    let opened = match durable.map(tier::open).transpose() {
-        Ok(opened) => opened,
-        Err(error) => return fail(STATUS_DATA, &error),
-    };
-    let server = match Server::prepare(settings, opened) {
-        Ok(server) => server,
-        Err(error) => return fail(STATUS_LISTEN, &error.to_string()),
-    };
-    if let Some(Err(error)) = user.map(NextUser::become_it) {
-        return fail(STATUS_SETUP, &error);
-    }
-    let _pid_file = pid_file(flags);
-    auth::warn(flags, &server);
-    tls::warn(&server);
-    let shared = server.shared().clone();
-    let reload = reload::on_hup(typed, flags, &server);
-    if let Err(error) = signals.calls(move || shared.request_stop(), reload) {
-        return unwatched(error);
-    }
-    let admin = match admin.map(|closed| admin::run(closed, &server)).transpose() {
-        Ok(admin) => admin,
-        Err(error) => return fail(STATUS_SETUP, &error),
-    };
+    let Prepared { server, admin, watchdog, sandbox, _pid_file } = prepared;
     // Nobody has been served until here.
     if let Err(error) = sandbox.complete() {
         let _ = server.stop(); // what it would say is of less interest
@@ -170,7 +154,44 @@ fn serve(
     }
     server.open();
     tell_ready(&server);
+    watchdog.iter().for_each(Watchdog::begin);
     until_stop(server, admin)
+}
+
+/// Everything that takes more rights than serving does.
+fn prepare(
+    typed: Vec<OsString>,
+    flags: &Flags,
+    mut settings: Settings,
+    durable: Option<DurableSettings>,
+    (admin, taken): (Option<SocketAddr>, activation::Taken),
+) -> Result<Prepared, Failed> {
+    let setup = |error: String| (STATUS_SETUP, error);
+    let unwatched = |error: std::io::Error| setup(format!("signals cannot be watched: {error}"));
+    flags.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    if flags.core_dumps {
+        process::allow_core_dumps().map_err(setup)?;
+    }
+    let signals = StopSignal::watch().map_err(unwatched)?;
+    keep_to_limits(flags, &mut settings, taken.admin.is_some());
+    let (user, sandbox) = confine(flags, &mut settings).map_err(setup)?;
+    let admin = admin::listen(admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
+    let opened = durable.map(tier::open).transpose().map_err(|error| (STATUS_DATA, error))?;
+    let server = Server::prepare(settings, opened, taken.listeners);
+    let server = server.map_err(|error| (STATUS_LISTEN, error.to_string()))?;
+    if let Some(user) = user {
+        user.become_it().map_err(setup)?;
+    }
+    let _pid_file = pid_file(flags);
+    auth::warn(flags, &server);
+    tls::warn(&server);
+    let shared = server.shared().clone();
+    let reload = reload::on_hup(typed, flags, &server);
+    signals.calls(move || shared.request_stop(), reload).map_err(unwatched)?;
+    let admin = admin.map(|closed| admin::run(closed, &server)).transpose().map_err(setup)?;
+    let watchdog = watchdog::prepare(&server)
+        .map_err(|error| setup(format!("WATCHDOG_USEC: no thread can be made: {error}")))?;
+    Ok(Prepared { server, admin, watchdog, sandbox, _pid_file })
 }
 
 /// Serve until somebody asks the server to stop, and stop it.
@@ -204,10 +225,10 @@ fn pid_file(flags: &Flags) -> Option<PidFile> {
 }
 
 /// Ask the machine for what the settings need; say what it does not have.
-fn keep_to_limits(flags: &Flags, settings: &mut Settings) {
+fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
     let wanted = settings.connections_max
         + settings.tls.as_ref().map_or(0, |_| tls::DESCRIPTORS)
-        + flags.admin.as_ref().map_or(0, |_| admin::DESCRIPTORS)
+        + if has_admin || flags.admin.is_some() { admin::DESCRIPTORS } else { 0 }
         + shm::descriptors(settings.shm.as_ref(), settings.workers)
         + rdma::descriptors(settings.rdma.as_ref());
     let fit = process::raise_descriptors(wanted);
@@ -264,9 +285,7 @@ fn announce(server: &Server) {
             false => format!("{kind}{address}"),
         }));
     }
-    if let Some((path, _)) = &settings.unix {
-        places.push(path.display().to_string());
-    }
+    places.extend(server.unix_places());
     if let Some(shm) = &settings.shm {
         places.push(format!("shm:{}", shm.path.display()));
     }
@@ -328,17 +347,19 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
     let udp = udp::settings(flags, workers)?;
     let domains = numa::settings(flags, workers)?;
     let memory_of_one = memory_bytes / domains.len().max(1) as u64;
-    if let (Some(mask), None) = (flags.unix_mask, &flags.unix_socket) {
+    let has_own = !flags.handed.clients;
+    if let (Some(mask), None, true) = (flags.unix_mask, &flags.unix_socket, has_own) {
         return Err(format!(
             "-a {mask:o}: there is no unix socket whose permissions it could be; add -s PATH, or \
              leave it out"
         ));
     }
     let unix_mask = flags.unix_mask.unwrap_or(UNIX_MASK);
-    let unix = flags.unix_socket.as_ref().map(|path| (PathBuf::from(path), unix_mask));
+    let unix = flags.unix_socket.as_ref().filter(|_| has_own);
+    let unix = unix.map(|path| (PathBuf::from(path), unix_mask));
     let auth = auth::settings(flags, udp.is_some())?;
-    let (memcached, resp) =
-        (if unix.is_some() { Vec::new() } else { places(flags)? }, resp(flags)?);
+    let memcached = if unix.is_some() || !has_own { Vec::new() } else { places(flags)? };
+    let resp = if has_own { resp(flags)? } else { Vec::new() };
     let tls = tls::settings(flags, &memcached, &resp)?;
     let plain = |places: &[Place]| {
         let plain = places.iter().filter(|place| tls.is_none() || !place.encrypts);
@@ -486,6 +507,7 @@ fn binding(flags: &Flags) -> Result<Binding, String> {
     }
 }
 
+mod activation;
 mod admin;
 mod auth;
 mod hot;
@@ -502,6 +524,7 @@ mod slow;
 pub mod tier;
 mod tls;
 mod udp;
+mod watchdog;
 
 #[cfg(test)]
 mod tests;

@@ -230,7 +230,18 @@ fn the_file_of_config_is_read_again_without_looking_names_up() {
     folder.write("laneway.toml", "listen = [\"no-such-name.invalid\"]\nmemory-limit = 64\n");
     server.signal("HUP");
     server.await_log("everything in the file stays as it was");
+    let why = "SIGHUP: -l no-such-name.invalid: the sandbox (--sandbox on) lets this server look \
+               no name up";
+    assert!(server.said.contains(why), "{}", server.said);
+    server.stop();
+    // Without a sandbox it is the name that is at fault.
+    write(64);
+    let mut server = Process::serve(&["--config", &config, "-p", "-1"]);
+    folder.write("laneway.toml", "listen = [\"no-such-name.invalid\"]\nmemory-limit = 64\n");
+    server.signal("HUP");
+    server.await_log("everything in the file stays as it was");
     assert!(server.said.contains("SIGHUP: -l no-such-name.invalid: "), "{}", server.said);
+    assert!(!server.said.contains("the sandbox"), "{}", server.said);
     server.stop();
 }
 

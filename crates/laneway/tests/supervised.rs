@@ -3,10 +3,14 @@
 
 mod rig;
 
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use rig::{BINARY, Process};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -84,6 +88,89 @@ fn a_start_that_fails_is_never_told_as_ready_and_a_manager_that_is_gone_ends_not
     let mut process = Process::start(command).expect("it serves all the same");
     process.await_log("NOTIFY_SOCKET: the service manager cannot be told");
     process.stop();
+}
+
+#[test]
+fn a_service_manager_without_a_file_is_told_too() {
+    let name = format!("laneway-{}-notify", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("it is short");
+    let manager = UnixDatagram::bind_addr(&address).expect("the name is free");
+    manager.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let mut command = Command::new(BINARY);
+    command.arg("serve").args(HERE).args(["--sandbox", "on"]);
+    command.env("NOTIFY_SOCKET", format!("@{name}"));
+    let process = Process::start(command).expect("it serves");
+    let mut message = [0; 512];
+    let bytes = rig::awaited(|| manager.recv(&mut message));
+    assert_eq!(&message[..bytes], b"READY=1\n");
+    process.signal("TERM");
+    let bytes = rig::awaited(|| manager.recv(&mut message));
+    assert_eq!(&message[..bytes], b"STOPPING=1\n");
+    assert_eq!(process.end().code(), Some(0));
+}
+
+/// The thread of this name.
+fn thread_of(process: &Process, name: &str) -> Pid {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.child.id())).expect("it runs");
+    let called = |task: &std::path::Path| std::fs::read_to_string(task.join("comm"));
+    let paths = tasks.map(|task| task.expect("a thread").path());
+    let path = paths.into_iter().find(|path| called(path).is_ok_and(|told| told.trim() == name));
+    let number = path.and_then(|path| path.file_name()?.to_str()?.parse().ok());
+    Pid::from_raw(number.unwrap_or_else(|| panic!("there is no thread {name}")))
+}
+
+#[test]
+fn the_watchdog_is_told_twice_a_period_until_a_worker_hangs_and_again_when_it_goes_on() {
+    let manager = Manager::new("watchdog");
+    let mut command = Command::new(BINARY);
+    command.arg("serve").args(HERE).args(["-t", "2", "--sandbox", "on"]);
+    // Few enough messages for the socket's queue, until the hang is found out.
+    command.env("NOTIFY_SOCKET", &manager.1).env("WATCHDOG_USEC", "2000000");
+    let mut process = Process::start(command).expect("it serves");
+    assert_eq!(manager.hears(), ["READY=1"]);
+    for _ in 0..2 {
+        assert_eq!(manager.hears(), ["WATCHDOG=1"]);
+    }
+    let worker = thread_of(&process, "worker-1");
+    if let Err(error) = ptrace::seize(worker, ptrace::Options::empty()) {
+        let why = format!("SKIPPED: watchdog: a thread cannot be halted: {error}\n");
+        // Past the capture of the tests' output, or nobody would see it.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+        return;
+    }
+    ptrace::interrupt(worker).expect("it runs");
+    let halted = waitpid(worker, Some(WaitPidFlag::__WALL)).expect("it halts");
+    assert!(matches!(halted, WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(..)), "{halted:?}");
+    process.await_log("worker 1 hangs: it has made no turn for 5 seconds");
+    // What was sent before it was found out has come by now; for as long as three times that is
+    // left between two messages, nothing else may come.
+    manager.0.set_nonblocking(true).expect("it can be");
+    while manager.0.recv(&mut [0; 512]).is_ok() {}
+    manager.0.set_nonblocking(false).expect("it can be");
+    manager.0.set_read_timeout(Some(Duration::from_secs(3))).expect("a time-out can be set");
+    let told = manager.0.recv(&mut [0; 512]);
+    assert!(told.is_err(), "the manager is told that a server is well which hangs");
+    manager.0.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    ptrace::detach(worker, None).expect("it is ours");
+    assert_eq!(manager.hears(), ["WATCHDOG=1"]);
+    process.signal("TERM");
+    while manager.hears() != ["STOPPING=1"] {}
+    assert_eq!(process.end().code(), Some(0));
+}
+
+#[test]
+fn no_watchdog_is_told_where_nobody_waits_for_it() {
+    for (name, value) in [("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "0")] {
+        let manager = Manager::new(&format!("no-{name}"));
+        let mut command = Command::new(BINARY);
+        command.arg("serve").args(HERE).env("NOTIFY_SOCKET", &manager.1);
+        command.env("WATCHDOG_USEC", "1000").env(name, value);
+        let process = Process::start(command).expect("it serves");
+        assert_eq!(manager.hears(), ["READY=1"]);
+        process.signal("TERM");
+        assert_eq!(manager.hears(), ["STOPPING=1"]);
+        assert_eq!(process.end().code(), Some(0));
+    }
 }
 
 /// The status of `laneway ping` with these words, and what it says.

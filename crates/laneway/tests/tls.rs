@@ -629,3 +629,41 @@ fn python_and_pymemcache_get_answers_and_show_certificates() {
     }
     server.stop();
 }
+
+#[test]
+fn handshakes_under_way_are_among_the_connections_of_their_address() {
+    let files = Certified::new();
+    let (cert, key) = (&*files.cert, &*files.key);
+    let flags = ["--tls-cert", cert, "--tls-key", key, "--connections-per-address", "2"];
+    let server = Watched::start(&flags);
+    let place = place(&server.process, "tls:");
+    let until_under_way = |wanted: u64| {
+        while server.scrape().value("laneway_tls_handshakes_under_way") != wanted {
+            std::thread::yield_now();
+        }
+    };
+    // Two that say nothing, and one more.
+    let (first, second) = (tcp(&place), tcp(&place));
+    until_under_way(2);
+    assert_eq!(rest(&mut tcp(&place)), b"", "it is closed before a handshake");
+    let refused = "laneway_errors_total{cause=\"too_many_of_address\"}";
+    assert_eq!(server.scrape().value(refused), 1);
+    assert_eq!(server.scrape().value("laneway_tls_handshakes_under_way"), 2);
+    // Who gives up makes room, and who is through has it.
+    drop(first);
+    until_under_way(1);
+    let config = files.authority.client(VERSIONS[1], None);
+    let mut client = connect_through(&place, &config);
+    assert_eq!(rest(&mut tcp(&place)), b"", "one is through, one under way");
+    drop(second);
+    until_under_way(0);
+    let mut another = connect_through(&place, &config);
+    assert_eq!(rest(&mut tcp(&place)), b"", "two are through");
+    for client in [&mut client, &mut another] {
+        assert_eq!(ask(client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    }
+    // A connection that closes is not counted twice.
+    drop((client, another));
+    let mut clients = [0; 2].map(|_| connect_through(&place, &config));
+    clients.iter_mut().for_each(|client| assert_eq!(ask(client, b"mn\r\n", b"\r\n"), b"MN\r\n"));
+}

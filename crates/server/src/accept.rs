@@ -2,6 +2,7 @@
 //! large go to small ones, and those of a server that stops end. Each in bounded steps.
 
 use crate::core::Core;
+use crate::per_address::Counted;
 use crate::streams::Streams;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, Role};
@@ -109,7 +110,8 @@ impl<T: Transport> Streams<T> {
     ) -> io::Result<()> {
         let shared = &core.shared;
         let dialect = shared.dialect_at(listener);
-        let guest = shared.take_in(&core.plan, core.id, stream, dialect, core.now_seconds);
+        let (plan, now) = (&core.plan, core.now_seconds);
+        let guest = shared.take_in(plan, core.id, stream, dialect, Counted::Now, now);
         let Some(mut connection) = guest else { return Ok(()) };
         connection.read_only = core.shared.is_read_only(listener);
         match connection.home {

@@ -9,7 +9,6 @@ use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
 use crate::settings::{LaneSettings, Settings};
 use crate::shared::{Company, Connections, Phase, Shared};
-use crate::watch::WatchSnapshot;
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_rdma::region::Registry;
@@ -40,9 +39,11 @@ mod handshakes;
 mod keeper;
 mod listeners;
 mod numa;
+mod told;
 
 pub use hall::HallError;
 pub use keeper::{Opened, open};
+pub use listeners::Handed;
 
 /// What a server's workers read from and write to.
 pub type ServerStream = EitherStream<SocketStream>;
@@ -155,18 +156,24 @@ impl Server {
     ///
     /// Sets how the process's allocator treats large buffers ([`laneway_store::heap`]).
     pub fn start(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
-        let server = Server::prepare(settings, opened)?;
+        let server = Server::prepare(settings, opened, Vec::new())?;
         server.open();
         Ok(server)
     }
 
     /// The same, but nobody is served before [`Server::open`]; who comes waits at the listeners.
-    pub fn prepare(settings: Settings, opened: Option<Opened>) -> Result<Server, StartError> {
+    /// Where some are handed over, they take the place of all that the settings have for streams.
+    pub fn prepare(
+        settings: Settings,
+        opened: Option<Opened>,
+        handed: Vec<Handed>,
+    ) -> Result<Server, StartError> {
         settings.policy.check().map_err(StartError::Policy)?;
         laneway_store::heap::give_back_large_buffers();
-        let (listeners, read_only, resp_from) = listeners::listen(&settings)?;
+        let (plain, encrypted) = listeners::all(&settings, handed)?;
+        let (listeners, read_only, resp_from) = plain.in_order();
         let listeners = Arc::new(listeners);
-        let encrypted = handshakes::listen(&settings)?;
+        let encrypted = handshakes::closed(&settings, encrypted);
         let parts = numa::parts(&settings);
         let sockets = bind(&settings, &parts)?;
         let door = door::listen(&settings);
@@ -235,70 +242,6 @@ impl Server {
     /// Serve from now on.
     pub fn open(&self) {
         self.gate.get_or_init(|| true);
-    }
-
-    /// Where it listens for memcached's clients, with the ports that the kernel chose.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners[..self.resp_from()].iter().filter_map(Listener::address).collect()
-    }
-
-    /// The same where nothing but RESP is spoken.
-    pub fn resp_addresses(&self) -> Vec<SocketAddr> {
-        self.listeners[self.resp_from()..].iter().filter_map(Listener::address).collect()
-    }
-
-    /// Where it listens for memcached's clients that encrypt.
-    pub fn tls_addresses(&self) -> Vec<SocketAddr> {
-        self.handshakes.iter().flat_map(|running| running.addresses(false)).collect()
-    }
-
-    /// The same where nothing but RESP is spoken.
-    pub fn tls_resp_addresses(&self) -> Vec<SocketAddr> {
-        self.handshakes.iter().flat_map(|running| running.addresses(true)).collect()
-    }
-
-    /// Of all these, those where nothing may be changed.
-    pub fn read_only_addresses(&self) -> Vec<SocketAddr> {
-        let shared = &self.domains[0];
-        let all = self.listeners.iter().enumerate();
-        let plain = all.filter(|(number, _)| shared.is_read_only(*number));
-        let plain = plain.filter_map(|(_, listener)| listener.address());
-        plain.chain(self.handshakes.iter().flat_map(|tls| tls.read_only_addresses())).collect()
-    }
-
-    fn resp_from(&self) -> usize {
-        self.domains[0].resp_from.get().copied().unwrap_or(self.listeners.len())
-    }
-
-    /// Where it receives datagrams.
-    pub fn queues(&self) -> Vec<Queue> {
-        self.sockets.iter().flat_map(|sockets| sockets.queues()).collect()
-    }
-
-    /// Where clients over RDMA say who they are.
-    pub fn rdma_addresses(&self) -> &[SocketAddr] {
-        &self.rdma_addresses
-    }
-
-    /// Its workers, of all NUMA domains together.
-    pub fn workers(&self) -> usize {
-        self.domains.iter().map(|shared| shared.workers.len()).sum()
-    }
-
-    /// How many NUMA domains it has.
-    pub fn domains(&self) -> usize {
-        self.domains.len()
-    }
-
-    /// What its workers share; of several NUMA domains, those of the first one.
-    pub fn shared(&self) -> &Arc<Shared<ServerStream>> {
-        &self.domains[0]
-    }
-
-    /// Reads what an operator watches, whoever calls it and when.
-    pub fn watch(&self) -> impl Fn() -> WatchSnapshot + Send + Sync + 'static {
-        let (shared, clock) = (self.domains[0].clone(), self.clock);
-        move || shared.watch(clock.unix_seconds(clock.nanos()))
     }
 
     /// Finish what is under way, at most as long as the settings allow, and stop. An error is the

@@ -9,6 +9,15 @@ use crate::auth::gate::address_of;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+/// Whether a new connection is among those of its address already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// It was counted before its handshake.
+    Before,
+    /// It is counted now.
+    Now,
+}
+
 /// Connections by address; those that have none are left out.
 #[derive(Debug, Default)]
 pub struct PerAddress(Mutex<BTreeMap<String, usize>>);

@@ -13,7 +13,7 @@ use crate::hot::sample::Samples;
 use crate::kernel::Kernel;
 use crate::latency::Book;
 use crate::latency::noted::{Noted, Slow};
-use crate::per_address::PerAddress;
+use crate::per_address::{Counted, PerAddress};
 use crate::recognise::Beside;
 use crate::resp::state::{Dialect, Spoken, Unproven};
 use crate::settings::{Binding, Settings, log_level};
@@ -131,6 +131,8 @@ pub struct WorkerShared<S> {
     pub lanes: LaneCounts,
     /// Connections that call this worker home.
     pub connections: AtomicUsize,
+    /// Grows about once a second, as long as it makes turns.
+    pub turns: Count,
 }
 
 impl<S> Default for WorkerShared<S> {
@@ -150,6 +152,7 @@ impl<S> Default for WorkerShared<S> {
             sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
             lanes: LaneCounts::default(),
             connections: AtomicUsize::new(0),
+            turns: Count::default(),
         }
     }
 }
@@ -288,19 +291,24 @@ impl Connections {
         &self,
         (most, each): (usize, usize),
         (peer, local): (String, Option<String>),
+        counted: Counted,
         now_seconds: u32,
         sums: impl FnOnce(u16) -> ClientSums,
     ) -> Result<Arc<Card>, TooMany> {
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         let is_limited = each > 0;
+        let was_counted = is_limited && counted == Counted::Before;
         let refused = match () {
             () if open >= most => Some((TooMany::InAll, &self.rejected)),
-            () if is_limited && !self.per_address.enter(&peer, each) => {
+            () if is_limited && !was_counted && !self.per_address.enter(&peer, each) => {
                 Some((TooMany::OfAddress, &self.rejected_by_address))
             }
             () => None,
         };
         if let Some((why, count)) = refused {
+            if was_counted {
+                self.per_address.leave(&peer);
+            }
             self.open.fetch_sub(1, Ordering::Relaxed);
             count.fetch_add(1, Ordering::Relaxed);
             return Err(why);

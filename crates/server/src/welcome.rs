@@ -1,6 +1,7 @@
 //! A new connection, wherever it comes from: it is counted, and gets a home.
 
 use crate::connection::Connection;
+use crate::per_address::Counted;
 use crate::resp::state::Dialect;
 use crate::shared::{Shared, TooMany};
 use laneway_policy::{CorePlan, WorkerId};
@@ -22,12 +23,13 @@ impl<S: Stream> Shared<S> {
         otherwise: WorkerId,
         mut stream: S,
         dialect: Dialect,
+        counted: Counted,
         now_seconds: u32,
     ) -> Option<Box<Connection<S>>> {
         let most = (self.settings.connections_max, self.settings.connections_per_address);
         let names = (stream.peer(), stream.local());
         let sums = |client| self.client_sums(client);
-        let card = match self.connections.enter(most, names, now_seconds, sums) {
+        let card = match self.connections.enter(most, names, counted, now_seconds, sums) {
             Ok(card) => card,
             Err(why) => {
                 // One small write into an empty socket buffer; whether it arrives is the peer's

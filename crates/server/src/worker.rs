@@ -378,6 +378,7 @@ impl<T: Transport> Worker<T> {
             }
         }
         if core.shared.phase() != Phase::Running {
+            core.shared.workers[core.id.index()].turns.add_owner(1);
             return streams.end_idle(core);
         }
         streams.kick_idle(core);
@@ -385,6 +386,7 @@ impl<T: Transport> Worker<T> {
             return Ok(());
         }
         self.housekeeping_nanos = now + SLEEP_MAX.as_nanos() as u64;
+        core.shared.workers[core.id.index()].turns.add_owner(1);
         streams.accept_again(core)?;
         streams.begin_kicking(core);
         if let Some(udp) = udp {

@@ -5,6 +5,7 @@
 use laneway_certs::{self as certs, Authority, ClientEnd, TERMS, VERSIONS};
 use laneway_policy::{Design, Form, WorkerId};
 use laneway_server::clock::{Clock, ManualClock};
+use laneway_server::per_address::Counted;
 use laneway_server::shared::{Company, Shared};
 use laneway_server::worker::Worker;
 use laneway_tls::{
@@ -68,7 +69,8 @@ impl Rig {
             let dialect = self.shared.dialect_of(false);
             let stream = EitherStream::Tls(guest.stream);
             let seconds = self.clock.unix_seconds(now);
-            let guest = self.shared.take_in(&plan, WorkerId(0), stream, dialect, seconds);
+            let guest =
+                self.shared.take_in(&plan, WorkerId(0), stream, dialect, Counted::Now, seconds);
             if let Some(connection) = guest {
                 let home = connection.home.index();
                 assert!(self.shared.workers[home].mailbox.push(connection).is_ok());

@@ -26,6 +26,14 @@ pub struct Bounds {
     pub nanos: u64,
 }
 
+/// Who counts connections by where they come from, from before their handshake on.
+pub trait Census: Send {
+    /// One of this peer has come. False: there are too many, and it is closed.
+    fn enter(&self, peer: &str) -> bool;
+    /// One that was let in has failed. (Who is through stays counted.)
+    fn leave(&self, peer: &str);
+}
+
 /// A connection whose handshake is over.
 pub struct Finished<S: Stream> {
     /// It.
@@ -45,6 +53,7 @@ pub struct Handshakes<T: Transport> {
     transport: T,
     acceptor: Arc<Acceptor>,
     bounds: Bounds,
+    census: Option<Box<dyn Census>>,
     /// By slot, with the slot's generation.
     slots: Vec<(u32, Option<Underway<T::Stream>>)>,
     free: Vec<u32>,
@@ -63,6 +72,7 @@ impl<T: Transport> Handshakes<T> {
             transport,
             acceptor,
             bounds,
+            census: None,
             slots: Vec::new(),
             free: Vec::new(),
             deadlines: VecDeque::new(),
@@ -70,6 +80,12 @@ impl<T: Transport> Handshakes<T> {
             paused_until: 0,
             ready: Vec::new(),
         }
+    }
+
+    /// The same, where who comes is counted by his address.
+    pub fn counted_by(mut self, census: Box<dyn Census>) -> Handshakes<T> {
+        self.census = Some(census);
+        self
     }
 
     /// How many are under way.
@@ -140,7 +156,14 @@ impl<T: Transport> Handshakes<T> {
                 return Ok(());
             }
             let Some(inner) = self.transport.accept(listener)? else { return Ok(()) };
-            let stream = self.acceptor.stream(inner).map_err(io::Error::other)?;
+            let peer = inner.peer();
+            if self.census.as_ref().is_some_and(|census| !census.enter(&peer)) {
+                continue;
+            }
+            let stream = self.acceptor.stream(inner).map_err(|error| {
+                self.leaves(&peer);
+                io::Error::other(error)
+            })?;
             let (stream, interest) = (Box::new(stream), Interest::Read);
             self.acceptor.counts().begins();
             let token = self.place(Underway { stream, listener, interest });
@@ -152,6 +175,7 @@ impl<T: Transport> Handshakes<T> {
                 // The kernel has no room to watch it.
                 self.slots[token.slot as usize].1 = None;
                 self.release(token);
+                self.leaves(&peer);
                 self.acceptor.counts().fails(Cause::Other);
                 return Err(error);
             }
@@ -216,7 +240,14 @@ impl<T: Transport> Handshakes<T> {
 
     fn fail(&mut self, token: Token, underway: &Underway<T::Stream>, cause: Cause) {
         self.forget(token, underway);
+        self.leaves(&underway.stream.peer());
         self.acceptor.counts().fails(cause);
+    }
+
+    fn leaves(&self, peer: &str) {
+        if let Some(census) = &self.census {
+            census.leave(peer);
+        }
     }
 
     fn end_late(&mut self, now: u64) {
@@ -235,8 +266,11 @@ impl<T: Transport> Handshakes<T> {
 
 impl<T: Transport> Drop for Handshakes<T> {
     fn drop(&mut self) {
-        for _ in 0..self.underway() {
-            self.acceptor.counts().is_left();
+        for (_, place) in &self.slots {
+            if let Some(underway) = place {
+                self.acceptor.counts().is_left();
+                self.leaves(&underway.stream.peer());
+            }
         }
     }
 }

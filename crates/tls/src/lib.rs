@@ -23,5 +23,5 @@ pub use acceptor::{Acceptor, Cause, Counts, Told};
 pub use client::{Client, ClientFiles, ClientStream};
 pub use either::{EitherStream, EitherTransport};
 pub use files::{Files, Identity, Named, Terms, Verify};
-pub use handshakes::{Bounds, Finished, Handshakes};
+pub use handshakes::{Bounds, Census, Finished, Handshakes};
 pub use stream::{Failure, Progress, TlsStream};

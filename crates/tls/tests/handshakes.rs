@@ -3,12 +3,13 @@
 
 use laneway_certs::{self as certs, Authority, ClientEnd, Pair, TERMS, VERSIONS};
 use laneway_tls::{
-    Acceptor, Bounds, Cause, Finished, Handshakes, Progress, Terms, TlsStream, Told,
+    Acceptor, Bounds, Cause, Census, Finished, Handshakes, Progress, Terms, TlsStream, Told,
 };
 use laneway_tls::{Failure, Verify};
 use laneway_transport::Stream;
 use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 const BOUNDS: Bounds = Bounds { most: 3, nanos: 1000 };
 
@@ -244,4 +245,56 @@ fn where_nothing_can_be_watched_accepting_pauses_and_goes_on_later() {
     server.now += 1_000_000_000;
     server.shake(&mut client).expect("the pause is over");
     assert_eq!(server.told().underway, 0);
+}
+
+/// Lets so many in at a time, wherever they come from.
+struct AtMost(usize, Arc<AtomicUsize>);
+
+impl Census for AtMost {
+    fn enter(&self, _peer: &str) -> bool {
+        let fits = self.1.load(SeqCst) < self.0;
+        self.1.fetch_add(usize::from(fits), SeqCst);
+        fits
+    }
+
+    fn leave(&self, _peer: &str) {
+        let before = self.1.fetch_sub(1, SeqCst);
+        assert!(before > 0, "somebody leaves who never came");
+    }
+}
+
+#[test]
+fn who_comes_is_counted_before_the_handshake_and_until_it_fails() {
+    let authority = Authority::new("counted");
+    let (mut server, inside) = (Server::plain(&authority), Arc::new(AtomicUsize::new(0)));
+    server.handshakes = server.handshakes.counted_by(Box::new(AtMost(2, inside.clone())));
+    let (mut late, garbage) = (server.net.connect(), server.net.connect());
+    server.step();
+    assert_eq!((inside.load(SeqCst), server.handshakes.underway()), (2, 2));
+    let third = server.net.connect();
+    server.step();
+    assert!(third.ended() && !late.ended(), "the third is closed, and no other");
+    assert_eq!(server.told().underway, 2, "no handshake was begun for it");
+    // What fails makes room, whatever it fails for.
+    garbage.send(b"get k\r\n");
+    (0..2).for_each(|_| server.step());
+    assert!(garbage.ended());
+    assert_eq!(inside.load(SeqCst), 1);
+    server.now += BOUNDS.nanos;
+    server.step();
+    assert!(late.ended());
+    assert_eq!(inside.load(SeqCst), 0);
+    late = server.net.connect();
+    server.step();
+    late.reset();
+    (0..2).for_each(|_| server.step());
+    assert_eq!(inside.load(SeqCst), 0, "who has gone is not counted");
+    // Who is through stays counted: that is up to who has the connection then.
+    let mut good = certs::client(server.net.connect(), &authority.client(VERSIONS[1], None));
+    server.shake(&mut good).expect("it is a good one");
+    let _under_way = server.net.connect();
+    server.step();
+    assert_eq!((inside.load(SeqCst), server.finished.len()), (2, 1));
+    drop(server.handshakes);
+    assert_eq!(inside.load(SeqCst), 1, "a pool that ends lets go of those under way alone");
 }

@@ -104,6 +104,25 @@ impl Listener {
         Ok(listener)
     }
 
+    /// Take a socket that somebody else opened, TCP or unix, and that listens already. It accepts
+    /// as one of our own does from now on; the file of a unix socket stays when the server ends,
+    /// since it is not ours.
+    pub fn opened_before(socket: OwnedFd) -> io::Result<Listener> {
+        let socket = Socket::from(socket);
+        if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is a connection rather than a socket that listens for connections",
+            ));
+        }
+        socket.set_nonblocking(true)?;
+        if socket.local_addr()?.as_socket().is_some() {
+            socket.set_tcp_nodelay(true)?; // accepted sockets inherit both
+            socket.set_keepalive(true)?;
+        }
+        Ok(Listener { socket, path: None })
+    }
+
     /// The TCP address, with the port that the kernel chose where 0 was asked for.
     pub fn address(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
@@ -141,7 +160,12 @@ fn named(address: SocketAddr) -> String {
 fn named_own(socket: &Socket) -> Option<String> {
     let address = socket.local_addr().ok()?;
     let path = || Some(format!("unix:{}", address.as_pathname()?.display()));
-    address.as_socket().map(named).or_else(path)
+    let bare = || {
+        // Without a file: `@` stands for the zero byte, as in the kernel's own lists.
+        let name = address.as_abstract_namespace()?;
+        Some(format!("unix:@{}", name.escape_ascii()))
+    };
+    address.as_socket().map(named).or_else(path).or_else(bare)
 }
 
 /// A connected socket.

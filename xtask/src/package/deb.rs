@@ -23,6 +23,7 @@ pub enum Packing {
 const FILES: &[(&str, &str)] = &[
     ("packaging/laneway.toml", "etc/laneway/laneway.toml"),
     ("packaging/systemd/laneway.service", "usr/lib/systemd/system/laneway.service"),
+    ("packaging/systemd/laneway.socket", "usr/lib/systemd/system/laneway.socket"),
     ("packaging/systemd/sysusers.conf", "usr/lib/sysusers.d/laneway.conf"),
     ("packaging/prometheus/alerts.yaml", "usr/share/laneway/alerts.yaml"),
     ("packaging/grafana/laneway.json", "usr/share/laneway/grafana.json"),

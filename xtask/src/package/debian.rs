@@ -7,8 +7,9 @@ use crate::{process, setup};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the unit lies once it is installed.
+/// Where the units lie once they are installed.
 const UNIT: &str = "usr/lib/systemd/system/laneway.service";
+const SOCKET: &str = "usr/lib/systemd/system/laneway.socket";
 const SETTINGS: &str = "etc/laneway/laneway.toml";
 /// Behind the settings: what an administrator wrote, which an upgrade must keep.
 const EDITED: &str = "memory-limit = 96\n";
@@ -94,7 +95,8 @@ pub fn install(root: &Root, package: &Path, commands: &[String]) -> Result<(), S
     root.expect("stat -c '%U %a' /usr/bin/laneway", "root 755")?;
     root.expect("dpkg-query -W -f '${Conffiles}' laneway", SETTINGS)?;
     root.expect("test -z \"$(dpkg --verify laneway)\" && echo verified", "verified")?;
-    for name in ["usr/share/man/man1/laneway-serve.1.gz", "usr/lib/sysusers.d/laneway.conf", UNIT] {
+    let manual = "usr/share/man/man1/laneway-serve.1.gz";
+    for name in [manual, "usr/lib/sysusers.d/laneway.conf", UNIT, SOCKET] {
         if !root.has(name) {
             return Err(format!("the package does not bring {name}"));
         }

@@ -28,8 +28,8 @@ deb         the Debian package is built, installed into a clean Debian root (mmd
             serves there as its unit says, stops, and is removed; commands of docs/install.md run
 image       the root that packaging/container/Containerfile has is put together and runs as the
             Containerfile says, without rights and read-only; its health check tells life from death
-unit        systemd-analyze finds no mistake in the unit and at most 2.0 of exposure, and
-            systemd-sysusers takes its user
+unit        systemd-analyze finds no mistake in the unit and its socket and at most 2.0 of
+            exposure, the watchdog is on, and systemd-sysusers takes its user
 kubernetes  the manifests are whole, their parts fit each other, the server takes their flags and
             answers the paths of their probes
 

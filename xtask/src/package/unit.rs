@@ -1,4 +1,4 @@
-//! The unit of systemd and its user: what systemd's own programs say of them.
+//! The units of systemd and their user: what systemd's own programs say of them.
 
 use crate::outcome::Tried;
 use crate::place::Folder;
@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 const UNIT: &str = "packaging/systemd/laneway.service";
+const SOCKET: &str = "packaging/systemd/laneway.socket";
+/// What the unit says because the server does it.
+const SAID: &[&str] = &["Type=notify", "WatchdogSec=30", "RuntimeDirectoryPreserve=yes"];
 const USERS: &str = "packaging/systemd/sysusers.conf";
 /// The most exposure that is accepted, in tenths: 0 is none, 100 that of a service without limits.
 const EXPOSURE_TENTHS_MAX: &str = "20";
@@ -27,7 +30,11 @@ pub fn check() -> Tried {
     if !status.success() {
         return Err(format!("{}\n{}", last.trim(), said.trim()).into());
     }
-    verify(&analyze, &unit)?;
+    let text = read(UNIT)?;
+    if let Some(line) = SAID.iter().find(|line| !text.lines().any(|found| found == **line)) {
+        return Err(format!("{UNIT} has no line {line}").into());
+    }
+    verify(&analyze, &text)?;
     if let Some(sysusers) = process::find_program("systemd-sysusers") {
         let mut dry_run = Command::new(sysusers);
         process::run(dry_run.arg("--dry-run").arg(process::root().join(USERS)))?;
@@ -36,17 +43,24 @@ pub fn check() -> Tried {
     Ok(Ok(format!("exposure {}", exposure.trim())))
 }
 
-/// Have it read the unit where it would lie, with a program where the unit has one.
-fn verify(analyze: &Path, unit: &Path) -> Result<(), String> {
+fn read(name: &str) -> Result<String, String> {
+    std::fs::read_to_string(process::root().join(name)).map_err(|e| format!("{name}: {e}"))
+}
+
+/// Have it read the units where they would lie, with a program where the service has one.
+fn verify(analyze: &Path, text: &str) -> Result<(), String> {
     let folder = Folder::make("package-unit")?;
-    let text = std::fs::read_to_string(unit).map_err(|e| format!("{UNIT}: {e}"))?;
     let program = process::find_program("true").ok_or("there is no `true`")?;
     let program = program.display().to_string();
-    let text = text.replace("ExecStart=/usr/bin/laneway", &format!("ExecStart={program}"));
-    let file = folder.file("laneway.service");
-    std::fs::write(&file, text).map_err(|e| format!("{file}: {e}"))?;
+    let service = text.replace("ExecStart=/usr/bin/laneway", &format!("ExecStart={program}"));
     let mut command = Command::new(analyze);
-    let (status, said) = process::capture(command.args(["verify", "--man=no"]).arg(&file))?;
+    command.args(["verify", "--man=no"]);
+    for (name, text) in [("laneway.service", service), ("laneway.socket", read(SOCKET)?)] {
+        let file = folder.file(name);
+        std::fs::write(&file, text).map_err(|e| format!("{file}: {e}"))?;
+        command.arg(&file);
+    }
+    let (status, said) = process::capture(&mut command)?;
     // Other units of this machine are read too; what is said of them is not about ours.
     let ours: Vec<&str> = said.lines().filter(|line| line.contains("laneway")).collect();
     match ours.is_empty() && status.success() {

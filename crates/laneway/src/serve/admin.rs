@@ -4,7 +4,7 @@ use super::places;
 use crate::flags::Flags;
 use laneway_admin as admin;
 use laneway_server::boot::Server;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 
 /// Descriptors that the endpoint takes: its connections, and what its thread waits with.
@@ -12,7 +12,7 @@ pub const DESCRIPTORS: usize = 72;
 
 /// Where to listen, if the flag says so.
 pub fn address(flags: &Flags) -> Result<Option<SocketAddr>, String> {
-    let Some(text) = &flags.admin else { return Ok(None) };
+    let Some(text) = flags.admin.as_ref().filter(|_| !flags.handed.admin) else { return Ok(None) };
     let found = match places::known(flags, text, None) {
         Some(known) => known.into_iter().next(),
         None => text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()),
@@ -22,19 +22,27 @@ pub fn address(flags: &Flags) -> Result<Option<SocketAddr>, String> {
     found.ok_or_else(wrong).map(Some)
 }
 
-/// Listen there, before the server has started.
-pub fn listen(address: SocketAddr) -> Result<admin::Closed, String> {
-    let closed = admin::listen(address).map_err(|error| {
-        format!("cannot listen on {address}: {error}; choose another address with --admin")
-    })?;
-    if !address.ip().is_loopback() {
+/// Listen there, or take what was handed over, before the server has started.
+pub fn listen(
+    address: Option<SocketAddr>,
+    handed: Option<TcpListener>,
+) -> Result<Option<admin::Closed>, String> {
+    let closed = match (handed, address) {
+        (Some(handed), _) => admin::take(handed)
+            .map_err(|error| format!("the socket for admin that was handed over: {error}"))?,
+        (None, Some(address)) => admin::listen(address).map_err(|error| {
+            format!("cannot listen on {address}: {error}; choose another address with --admin")
+        })?,
+        (None, None) => return Ok(None),
+    };
+    if !closed.address().ip().is_loopback() {
         log::warn!(
             "--admin {}: whoever reaches this address reads the server's numbers, without a \
              password and in plain text; choose 127.0.0.1, or keep others away by a firewall",
             closed.address()
         );
     }
-    Ok(closed)
+    Ok(Some(closed))
 }
 
 /// Tell of this server from now on.

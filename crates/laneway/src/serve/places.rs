@@ -128,6 +128,20 @@ pub fn look_up(flags: &Flags) -> BTreeMap<String, Vec<SocketAddr>> {
     found.collect()
 }
 
+/// A name of `-l` or `--admin` that was not looked up when the server started, with its flag.
+pub fn unknown(flags: &Flags) -> Option<(&'static str, &str)> {
+    // Where nobody would look it up, it does not matter.
+    let is_meant = !flags.handed.clients && (flags.unix_socket.is_none() || flags.resp.is_some());
+    let listen = flags.listen.iter().filter(|_| is_meant).flat_map(|list| list.split(','));
+    let listen = listen.map(|place| ("-l", without_words(place).0));
+    let admin = flags.admin.as_deref().filter(|_| !flags.handed.admin);
+    let mut all = listen.chain(admin.map(|place| ("--admin", place)));
+    all.find(|(_, place)| {
+        let name = apart(place).0;
+        !is_number(place) && !is_number(name) && !flags.names.contains_key(name)
+    })
+}
+
 /// Whether it is no name.
 fn is_number(place: &str) -> bool {
     let bare = place.trim_start_matches('[').trim_end_matches(']');
@@ -188,6 +202,22 @@ mod tests {
             let names = look_up(&flags(line));
             assert_eq!(names.keys().collect::<Vec<_>>(), wanted, "{line}");
             assert!(names.values().flatten().all(|found| found.ip().is_loopback()), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_looked_up_is_told_with_its_flag() {
+        let looked_up = look_up(&flags("-l localhost"));
+        for (line, wanted) in [
+            ("-l 127.0.0.1,[::1]:5,readonly:localhost:7,,notls:10.0.0.1", None),
+            ("-l localhost --admin localhost:5", None),
+            ("-l readonly:other.invalid:7 --admin 127.0.0.1:5", Some(("-l", "other.invalid:7"))),
+            ("-l ::1 --admin other.invalid:5", Some(("--admin", "other.invalid:5"))),
+            ("-s socket -l other.invalid", None),
+            ("-s socket -l other.invalid --resp 5", Some(("-l", "other.invalid"))),
+        ] {
+            let flags = Flags { names: looked_up.clone(), ..flags(line) };
+            assert_eq!(unknown(&flags), wanted, "{line}");
         }
     }
 

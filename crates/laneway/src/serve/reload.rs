@@ -3,9 +3,10 @@
 //! file that is wrong changes nothing. The service manager is told when it begins and when it has
 //! ended, however it came out.
 
-use super::{MEMORY_BYTES, auth, checked, manager, slow, tls};
+use super::{MEMORY_BYTES, auth, checked, manager, places, slow, tls};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
+use laneway_server::settings::Sandbox;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
     let users = shared.settings.auth.clone();
     let encrypted = shared.settings.tls.clone();
     let mut running = flags.clone();
+    let looks_up = shared.settings.sandbox != Sandbox::On;
     let limit_memory = move |bytes: u64| {
         let share = bytes / (1 + shared.other_stores().len() as u64);
         shared.each_domain(|domain| domain.store.set_memory_bytes(share));
@@ -41,7 +43,7 @@ pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut
         }
         // However that comes out, users and certificates are files of their own.
         if running.config.is_some() {
-            reload(&args, &mut running, &live);
+            reload(&args, &mut running, looks_up, &live);
         }
         if let (Some(path), Some(users)) = (&running.auth_file, &users) {
             auth::reload(path, users);
@@ -77,13 +79,18 @@ impl<M: Fn(u64), V: Fn(u32), S: Fn(Option<Duration>)> Live for LiveServer<M, V, 
     }
 }
 
-/// Change what can be, unless what stands there now could not be started with.
-fn reload(args: &[OsString], running: &mut Flags, live: &impl Live) {
+/// Change what can be, unless what stands there now could not be started with. `looks_up`: a name
+/// that was not there at the start can be looked up now.
+fn reload(args: &[OsString], running: &mut Flags, looks_up: bool, live: &impl Live) {
     let read = flags::read(args.to_vec(), std::env::vars_os());
     let new = match read.map_err(|refused| refused.why) {
         Ok(Asked::Serve(new)) => {
-            let new = Flags { names: running.names.clone(), ..*new };
-            checked(&new).map(|_| new)
+            let (names, handed) = (running.names.clone(), running.handed);
+            let new = Flags { names, handed, ..*new };
+            match places::unknown(&new).filter(|_| !looks_up) {
+                Some((flag, place)) => Err(in_sandbox(flag, place)),
+                None => checked(&new).map(|_| new),
+            }
         }
         Ok(Asked::Help | Asked::Version | Asked::Licence) => return, // it has been started
         Err(why) => Err(why),
@@ -92,6 +99,14 @@ fn reload(args: &[OsString], running: &mut Flags, live: &impl Live) {
         Ok(new) => apply(running, &new, live),
         Err(why) => log::error!("SIGHUP: {why}; everything in the file stays as it was"),
     }
+}
+
+/// Why a place that may be sound is refused.
+fn in_sandbox(flag: &str, place: &str) -> String {
+    format!(
+        "{flag} {place}: the sandbox (--sandbox on) lets this server look no name up, and this one \
+         was not there when it started; write a number, or start the server anew"
+    )
 }
 
 /// Tell what is not as it was, and change what can be changed; `running` is what is in force then.

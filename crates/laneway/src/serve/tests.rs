@@ -53,21 +53,21 @@ fn nobody_is_served_before_the_server_is_opened() {
     use std::io::{Read, Write};
     for opens in [false, true] {
         let settings = given("-p -1 -l 127.0.0.1 -t 2").expect("they are sound");
-        let server = Server::prepare(settings, None).expect("a port is free");
+        let server = Server::prepare(settings, None, Vec::new()).expect("a port is free");
         let place = server.addresses()[0];
         let mut client = std::net::TcpStream::connect(place).expect("it listens");
         client.write_all(b"mn\r\nquit\r\n").expect("the kernel takes it");
-        let total = |server: &Server| server.watch()().connections.total;
-        assert_eq!(total(&server), 0);
+        let watch = server.watch();
+        assert_eq!((watch().connections.total, watch().ready), (0, false));
         let mut got = Vec::new();
         if opens {
             server.open();
+            assert!(watch().ready, "who comes now is served");
             client.read_to_end(&mut got).expect("it answers and closes");
             assert_eq!(got, b"MN\r\n");
         }
-        let watch = server.watch();
         server.stop().expect("nothing is kept");
-        assert_eq!(watch().connections.total, u64::from(opens));
+        assert_eq!((watch().connections.total, watch().ready), (u64::from(opens), false));
     }
 }
 

@@ -2,21 +2,22 @@
 //! workers on the same CPU. Each connection that is through goes to a thread that does not give
 //! way, which puts it into a worker's mailbox: it takes locks that workers take.
 
-use super::listeners::tcp;
-use super::{Gate, ServerStream, StartError, once_open};
+use super::listeners::Listeners;
+use super::{Gate, ServerStream, once_open};
 use crate::clock::{Clock, SystemClock};
-use crate::settings::{Settings, TlsSettings};
+use crate::per_address::Counted;
+use crate::settings::Settings;
 use crate::shared::{Connections, Shared};
 use laneway_policy::WorkerId;
 use laneway_tier::give_way;
-use laneway_tls::{Acceptor, Bounds, EitherStream, Finished, Handshakes};
+use laneway_tls::{Acceptor, Bounds, Census, EitherStream, Finished, Handshakes};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
-use laneway_transport::{Transport, Wake};
+use laneway_transport::{Stream, Transport, Wake};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SendError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub struct Closed {
     resp_from: usize,
     read_only: Vec<bool>,
     acceptor: Arc<Acceptor>,
+    /// Most connections of one address; 0 for any number.
+    per_address: usize,
     limit: Duration,
 }
 
@@ -50,16 +53,14 @@ pub struct Running {
     usher: Option<JoinHandle<()>>,
 }
 
-/// Listen, if that is asked for.
-pub fn listen(settings: &Settings) -> Result<Option<Closed>, StartError> {
-    let Some(tls) = &settings.tls else { return Ok(None) };
-    let TlsSettings { acceptor, addresses, resp_addresses, handshake, .. } = tls;
-    let mut listeners = tcp(addresses, settings.backlog)?;
-    let resp_from = listeners.len();
-    listeners.extend(tcp(resp_addresses, settings.backlog)?);
-    let (listeners, read_only): (Vec<Listener>, Vec<bool>) = listeners.into_iter().unzip();
-    let (listeners, acceptor) = (Arc::new(listeners), acceptor.clone());
-    Ok(Some(Closed { listeners, resp_from, read_only, acceptor, limit: *handshake }))
+/// The listeners whose connections are encrypted, if the settings say how.
+pub fn closed(settings: &Settings, listeners: Listeners) -> Option<Closed> {
+    let tls = settings.tls.as_ref()?;
+    let (listeners, read_only, resp_from) = listeners.in_order();
+    let acceptor = tls.acceptor.clone();
+    let per_address = settings.connections_per_address;
+    let listeners = Arc::new(listeners);
+    Some(Closed { listeners, resp_from, read_only, acceptor, per_address, limit: tls.handshake })
 }
 
 impl Closed {
@@ -70,7 +71,7 @@ impl Closed {
         gate: &Gate,
         clock: SystemClock,
     ) -> io::Result<Running> {
-        let Closed { listeners, resp_from, read_only, acceptor, limit } = self;
+        let Closed { listeners, resp_from, read_only, acceptor, per_address, limit } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let bounds = Bounds { most: UNDERWAY_MAX / THREADS, nanos };
@@ -80,10 +81,15 @@ impl Closed {
         for number in 0..THREADS {
             let transport = SocketTransport::new(running.listeners.clone())?;
             let waker = transport.waker();
-            let handshakes = Handshakes::new(transport, acceptor.clone(), bounds);
+            let mut handshakes = Handshakes::new(transport, acceptor.clone(), bounds);
+            if per_address > 0 {
+                let connections = domains[0].connections.clone();
+                handshakes = handshakes.counted_by(Box::new(ByAddress(connections, per_address)));
+            }
             let pool = Pool {
                 guests: sender.clone(),
                 connections: domains[0].connections.clone(),
+                is_counted: per_address > 0,
                 stop: running.stop.clone(),
                 clock,
             };
@@ -132,6 +138,8 @@ impl Running {
 struct Pool {
     guests: SyncSender<Finished<SocketStream>>,
     connections: Arc<Connections>,
+    /// Who comes is counted by his address.
+    is_counted: bool,
     stop: Arc<AtomicBool>,
     clock: SystemClock,
 }
@@ -142,7 +150,9 @@ impl Pool {
         let _ = rustix::process::nice(NICENESS); // as fast as a worker, then
         let mut finished = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
-            match handshakes.step(&|| self.clock.nanos(), &mut finished) {
+            let stepped = handshakes.step(&|| self.clock.nanos(), &mut finished);
+            finished.drain(..).for_each(|guest| self.send(guest));
+            match stepped {
                 Ok(None) => {}
                 Ok(Some(error)) => {
                     log::warn!("accepting TLS connections pauses for a second: {error}");
@@ -153,9 +163,38 @@ impl Pool {
                     return;
                 }
             }
-            // Refused only where the other end has panicked, which has been said.
-            finished.drain(..).for_each(|guest| drop(self.guests.send(guest)));
         }
+    }
+
+    /// To who brings it to a worker. Refused only where that one has panicked, which has been said;
+    /// then it does not count among those of its address any more.
+    fn send(&self, guest: Finished<SocketStream>) {
+        if let Err(SendError(guest)) = self.guests.send(guest)
+            && self.is_counted
+        {
+            self.connections.per_address.leave(&guest.stream.peer());
+        }
+    }
+}
+
+/// Counts who comes by where he comes from, from before his handshake on: one client that begins
+/// handshakes and ends none keeps nobody else out. (Who is refused so is told nothing, since what
+/// he could read would take the handshake.)
+struct ByAddress(Arc<Connections>, usize);
+
+impl Census for ByAddress {
+    fn enter(&self, peer: &str) -> bool {
+        let ByAddress(connections, most) = self;
+        let fits = connections.per_address.enter(peer, *most);
+        if !fits {
+            connections.rejected_by_address.fetch_add(1, Ordering::Relaxed);
+            log::trace!(peer; "connection refused: --connections-per-address {most} are open");
+        }
+        fits
+    }
+
+    fn leave(&self, peer: &str) {
+        self.0.per_address.leave(peer);
     }
 }
 
@@ -181,7 +220,8 @@ impl Usher {
         let dialect = shared.dialect_of(dialect);
         let stream = EitherStream::Tls(guest.stream);
         let now_seconds = self.clock.unix_seconds(self.clock.nanos());
-        let guest = shared.take_in(&plan, WorkerId(0), stream, dialect, now_seconds);
+        let counted = Counted::Before;
+        let guest = shared.take_in(&plan, WorkerId(0), stream, dialect, counted, now_seconds);
         let Some(mut connection) = guest else { return };
         connection.read_only = read_only;
         let home = &shared.workers[connection.home.index()];

@@ -1,32 +1,93 @@
-//! The listeners of TCP and of the unix socket.
+//! The listeners of TCP and of unix sockets: opened as the settings say, or handed over by whoever
+//! started the process (socket activation).
 
 use super::StartError;
 use crate::settings::{Port, Settings};
 use laneway_transport::socket::Listener;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
-/// The listeners that encrypt nothing; of each whether it is read-only; and the first one where
-/// nothing but RESP is spoken.
-pub fn listen(settings: &Settings) -> Result<(Vec<Listener>, Vec<bool>, usize), StartError> {
-    let mut listeners = for_all(settings)?;
-    let resp_from = listeners.len();
-    listeners.extend(tcp(&settings.resp.addresses, settings.backlog)?);
-    let (listeners, read_only) = listeners.into_iter().unzip();
-    Ok((listeners, read_only, resp_from))
+/// A listener that was open before the server began, and what comes by it.
+pub struct Handed {
+    listener: Listener,
+    /// Nothing but RESP is spoken there.
+    pub is_resp: bool,
+    /// What comes there is encrypted; then there are settings for that.
+    pub encrypts: bool,
+    /// Who comes there may read, and change nothing.
+    pub read_only: bool,
 }
 
-/// Those of memcached's clients, each with whether it is read-only.
-fn for_all(settings: &Settings) -> Result<Vec<(Listener, bool)>, StartError> {
-    if let Some((path, mode)) = &settings.unix {
-        let listener = Listener::unix(path, *mode, settings.backlog);
-        let place = path.display().to_string();
-        return Ok(vec![(listener.map_err(|error| StartError::Listen(place, error))?, false)]);
+impl Handed {
+    /// This socket, TCP or unix, which listens already and where nothing is encrypted. An error
+    /// says why it cannot be used.
+    pub fn new(socket: OwnedFd, is_resp: bool, read_only: bool) -> io::Result<Handed> {
+        let listener = Listener::opened_before(socket)?;
+        Ok(Handed { listener, is_resp, encrypts: false, read_only })
     }
-    tcp(&settings.addresses, settings.backlog)
+
+    /// Its address, if it is one of TCP.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.address()
+    }
+}
+
+/// Listeners of one kind, encrypted or not, each with whether it is read-only.
+#[derive(Default)]
+pub struct Listeners {
+    /// Those of memcached's clients, and where the first bytes tell.
+    others: Vec<(Listener, bool)>,
+    /// Those where nothing but RESP is spoken.
+    resp: Vec<(Listener, bool)>,
+}
+
+impl Listeners {
+    /// All of them; of each whether it is read-only; and the first one where nothing but RESP is
+    /// spoken.
+    pub fn in_order(self) -> (Vec<Listener>, Vec<bool>, usize) {
+        let resp_from = self.others.len();
+        let (listeners, read_only) = self.others.into_iter().chain(self.resp).unzip();
+        (listeners, read_only, resp_from)
+    }
+
+    fn at(others: &[Port], resp: &[Port], backlog: i32) -> Result<Listeners, StartError> {
+        Ok(Listeners { others: tcp(others, backlog)?, resp: tcp(resp, backlog)? })
+    }
+}
+
+/// The listeners that encrypt nothing, and those that do.
+pub fn all(settings: &Settings, handed: Vec<Handed>) -> Result<(Listeners, Listeners), StartError> {
+    if !handed.is_empty() {
+        return Ok(sorted(handed));
+    }
+    let backlog = settings.backlog;
+    let mut plain = Listeners::at(&settings.addresses, &settings.resp.addresses, backlog)?;
+    if let Some((path, mode)) = &settings.unix {
+        let listener = Listener::unix(path, *mode, backlog);
+        let place = path.display().to_string();
+        let listener = listener.map_err(|error| StartError::Listen(place, error))?;
+        plain.others = vec![(listener, false)];
+    }
+    let encrypted = match &settings.tls {
+        Some(tls) => Listeners::at(&tls.addresses, &tls.resp_addresses, backlog)?,
+        None => Listeners::default(),
+    };
+    Ok((plain, encrypted))
+}
+
+fn sorted(handed: Vec<Handed>) -> (Listeners, Listeners) {
+    let (mut plain, mut encrypted) = (Listeners::default(), Listeners::default());
+    for Handed { listener, is_resp, encrypts, read_only } in handed {
+        let of_kind = if encrypts { &mut encrypted } else { &mut plain };
+        let place = if is_resp { &mut of_kind.resp } else { &mut of_kind.others };
+        place.push((listener, read_only));
+    }
+    (plain, encrypted)
 }
 
 /// Listeners at these addresses, each with whether it is read-only.
-pub fn tcp(ports: &[Port], backlog: i32) -> Result<Vec<(Listener, bool)>, StartError> {
+fn tcp(ports: &[Port], backlog: i32) -> Result<Vec<(Listener, bool)>, StartError> {
     let mut listeners = Vec::new();
     for Port { address, read_only } in ports {
         match Listener::tcp(*address, backlog) {
