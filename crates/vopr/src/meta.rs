@@ -96,9 +96,12 @@ pub fn meta(key: usize, asked: Asked, values: &Values, style: Style) -> Option<R
         | Asked::Take
         | Asked::Swap(_)
         | Asked::Guarded(_)
-        | Asked::AddAll(_) => {
-            unreachable!("these are RESP's")
-        }
+        | Asked::AddAll(_)
+        | Asked::Left
+        | Asked::MoveOut(_)
+        | Asked::MoveIn(_)
+        | Asked::Emptied(_)
+        | Asked::Moved(_) => unreachable!("these are RESP's"),
     };
     made.echo = echo;
     if style.quiet {

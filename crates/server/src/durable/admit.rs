@@ -150,14 +150,16 @@ impl<S> Keeper<S> {
             request => key_of(request, &mut scratch).map_or(&[][..], |(key, _)| key),
         };
         let looks = execute::looks_at_old(&frame.request);
+        let deletes = matches!(frame.request, Request::Delete(_));
         loop {
-            if let Request::Delete(_) = frame.request
-                && self.is_cold(key)
-            {
+            if deletes && self.is_cold(key) {
                 self.perform_cold_delete(task, key);
                 return Step::Done;
             }
-            let ready = self.ready(task, key, looks);
+            let ready = match deletes {
+                true => self.ready_to_count(task, key),
+                false => self.ready(task, key, looks),
+            };
             if let Some(step) = step_of(ready, task) {
                 return step;
             }
