@@ -84,8 +84,7 @@ impl<S> Shared<S> {
             }
             Question::Rdma => stats::write_rdma(self.verbs.get().map(|hall| &**hall), &mut out),
             Question::Tls => {
-                let told = self.settings.tls_told();
-                stats::write_tls(told.as_ref(), now.seconds().into(), &mut out);
+                stats::write_tls(self.settings.tls_told().as_ref(), now.seconds(), &mut out);
             }
             // Where there is a tier its keeper answers.
             Question::Tier => stats::write_tier(None, &mut out),

@@ -69,23 +69,10 @@ fn outcomes(
     if let Some((item, told)) = by_resp(item, operation, values) {
         return one(item, told);
     }
+    if let Some(all) = at_once(item, operation) {
+        return all;
+    }
     match (operation.asked, item) {
-        (Asked::Guarded(new) | Asked::AddAll(new), item) => perhaps(item, new, operation),
-        (Asked::MoveOut(_), item) => {
-            vec![(None, read(item)), (item, Told::NotStored), (item, Told::TooMuch)]
-        }
-        (Asked::MoveIn(only_absent), item) => moved_in(item, only_absent, operation),
-        // The third is what nobody heard of: it was made, and stayed.
-        (Asked::Emptied(new), item) => vec![
-            (None, Told::Done),
-            (item, Told::NotStored),
-            (item, Told::TooMuch),
-            (stored(new, operation), Told::Exists),
-        ],
-        (Asked::Moved(new), item) => {
-            let done = (stored(new, operation), Told::Done);
-            vec![done, (item, Told::NotStored), (item, Told::TooMuch)]
-        }
         (Asked::Get, item) => one(item, read(item)),
         (Asked::GetTouch(ttl), item) => {
             let after = item.map(|item| Item { expires: ttl.expires(operation), ..item });
@@ -139,18 +126,25 @@ fn outcomes(
             true => one_number(old, |number| number.wrapping_add(by), values),
             false => one_number(old, |number| number.saturating_sub(by), values),
         },
-        (
-            Asked::Join(_)
-            | Asked::Over(..)
-            | Asked::Sum(_)
-            | Asked::Take
-            | Asked::Swap(_)
-            | Asked::Left,
-            _,
-        ) => {
-            unreachable!("these are RESP's")
-        }
+        _ => unreachable!("these are RESP's"),
     }
+}
+
+/// What is done with several keys in one moment, or not.
+fn at_once(item: Option<Item>, operation: &Operation) -> Option<Vec<Outcome>> {
+    let not = [(item, Told::NotStored), (item, Told::TooMuch)];
+    let or_not = |done: &[Outcome]| [done, &not].concat();
+    Some(match operation.asked {
+        Asked::Guarded(new) | Asked::AddAll(new) => perhaps(item, new, operation),
+        Asked::MoveOut(_) => or_not(&[(None, read(item))]),
+        Asked::MoveIn(only_absent) => moved_in(item, only_absent, operation),
+        // The second is what nobody heard of: it was made, and stayed.
+        Asked::Emptied(new) => {
+            or_not(&[(None, Told::Done), (stored(new, operation), Told::Exists)])
+        }
+        Asked::Moved(new) => or_not(&[(stored(new, operation), Told::Done)]),
+        _ => return None,
+    })
 }
 
 /// What is stored, or not for the sake of a change in between, of which there may have been one, or

@@ -357,6 +357,9 @@ fn told_of_all(kind: Reply, whole: &[u8]) -> Option<Told> {
     }
 }
 
+/// How errors begin.
+const REFUSALS: [&[u8]; 5] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS ", b"-READONLY "];
+
 /// How much of `got` is the reply, and what each key is told; `None` while it is not whole.
 pub fn reply(
     kind: Reply,
@@ -364,21 +367,17 @@ pub fn reply(
     got: &[u8],
     values: &mut Values,
 ) -> Result<Option<(usize, Vec<Told>)>, String> {
-    if let Reply::Guarded | Reply::GuardedRefused = kind {
-        return guarded_reply(kind, got, values);
-    }
-    if kind == Reply::Moved {
-        return moved_reply(got, values);
-    }
-    if kind == Reply::MovedFresh {
-        return moved_fresh_reply(got);
+    match kind {
+        Reply::Guarded | Reply::GuardedRefused => return guarded_reply(kind, got, values),
+        Reply::Moved => return moved_reply(got, values),
+        Reply::MovedFresh => return moved_fresh_reply(got),
+        _ => {}
     }
     let Some(bytes) = reply_bytes(got) else { return Ok(None) };
     let whole = &got[..bytes];
     let text = || whole[..whole.len().min(80)].escape_ascii().to_string();
     if kind == Reply::Refusal {
-        let codes: [&[u8]; 5] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS ", b"-READONLY "];
-        return match codes.iter().any(|code| whole.starts_with(code)) {
+        return match REFUSALS.iter().any(|code| whole.starts_with(code)) {
             true => Ok(Some((bytes, vec![Told::Refused]))),
             false => Err(format!("{} to a request that is wrong", text())),
         };

@@ -156,10 +156,8 @@ impl<S> Keeper<S> {
                 self.perform_cold_delete(task, key);
                 return Step::Done;
             }
-            let ready = match deletes {
-                true => self.ready_to_count(task, key),
-                false => self.ready(task, key, looks),
-            };
+            let fetch = if deletes { Keeper::fetch_end } else { Keeper::fetch };
+            let ready = self.ready_by(task, key, looks, fetch);
             if let Some(step) = step_of(ready, task) {
                 return step;
             }

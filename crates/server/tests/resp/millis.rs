@@ -6,7 +6,8 @@ use laneway_server::clock::{Clock, ManualClock};
 use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
 use laneway_vopr::rig::resp::{are_replies, request, words};
-use laneway_vopr::rig::{Plan, Rig, tail, value};
+use laneway_vopr::rig::{Plan, Rig, binary, tail, value};
+use laneway_wire::binary::Opcode;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The unix millisecond at which the clock of a new server stands.
@@ -288,7 +289,7 @@ fn what_asks_whether_an_item_is_there_reads_no_value_in_its_last_second() {
         let (mut rig, kept) = started(&machine, form);
         let client = rig.net.connect();
         let lengths = [("s", 20), ("m", 20_000), ("l", 200_000)];
-        let names = ["told", "deleted", "renamed", "texted", "lost"];
+        let names = ["told", "deleted", "renamed", "texted", "binary", "lost"];
         for (length, bytes) in lengths {
             for name in names {
                 let line = format!("SET {length}{name} {} PXAT {end}", "x".repeat(bytes));
@@ -297,7 +298,8 @@ fn what_asks_whether_an_item_is_there_reads_no_value_in_its_last_second() {
         }
         drop((rig, kept));
         let (mut rig, _kept) = started(&machine, form);
-        let (client, text) = (rig.net.connect(), rig.net.connect());
+        let (client, text, binary) = (rig.net.connect(), rig.net.connect(), rig.net.connect());
+        let delete = |key: &[u8]| binary::request(Opcode::Delete, b"", key, b"");
         pass_to(&rig, end - 499);
         for (length, bytes) in lengths {
             let rows = [
@@ -311,6 +313,9 @@ fn what_asks_whether_an_item_is_there_reads_no_value_in_its_last_second() {
             rows.iter().for_each(|(line, told)| check(&mut rig, &client, &[(line, told)]));
             let told = rig.ask(&text, format!("delete {length}texted\r\n").as_bytes(), b"\r\n");
             assert_eq!(told, b"DELETED\r\n", "{length}");
+            let key = format!("{length}binary");
+            let told = rig.say_binary(&binary, &delete(key.as_bytes()));
+            assert_eq!(told.status, 0, "{length}: {told:?}");
         }
         let told = say(&mut rig, &client, "RENAME lrenamed x");
         assert!(told.starts_with(TOO_MUCH), "{told}");
