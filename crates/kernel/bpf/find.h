@@ -69,9 +69,11 @@ INLINE int examine(struct scratch *s, struct control *control_, u64 word) {
     u64 seq = load64(record), word_1 = load64(record + 8);
     u32 packed = word_1 >> 32;
     u32 bits = packed >> 8, header_bytes = 16, value_bytes = packed >> 18, client_flags = 0;
+    u32 millis = 0;
     if (bits & HAS_EXT) {
         u64 ext = load64(record + 16);
         client_flags = ext;
+        millis = value_bytes & 1023;
         value_bytes = ext >> 32;
         header_bytes = 24;
     }
@@ -104,10 +106,17 @@ INLINE int examine(struct scratch *s, struct control *control_, u64 word) {
         return ELSEWHERE;
     if (((packed >> 12) & 63) != load32(&control_->flush))
         return DEAD;
-    if (!s->expires)
+    if (!s->expires && !millis)
         return HIT; /* without looking at the clock */
     s->now = (bpf_ktime_get_boot_ns() + (u64)control_->unix_minus_boot_ns) / 1000000000;
-    return s->expires <= s->now ? DEAD : HIT;
+    if (!millis)
+        return s->expires <= s->now ? DEAD : HIT;
+    /* The clock here ticks in seconds: the last one of an end with milliseconds is for the server
+     * to look at. */
+    if (s->expires <= s->now)
+        return s->expires < s->now ? DEAD : ELSEWHERE;
+    s->expires++; /* what is told is the first full second that is not before it */
+    return HIT;
 }
 
 /* For who looks at more than one. */

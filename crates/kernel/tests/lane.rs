@@ -9,7 +9,9 @@ use common::hosts::{self, Host, INTERFACE};
 use common::writer::{Attributes, FUTURE, PAST, PLAIN, REACHED, Writer};
 use laneway_kernel::layout::{Range, Settings};
 use laneway_kernel::{Outcome, Program};
-use laneway_store::Medium;
+use laneway_store::{Medium, Moment};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 
 const OWN: [&str; 2] = ["10.9.0.1", "fd09::1"];
 const PROGRAMS: [Program; 2] = [Program::TrafficControl, Program::Xdp];
@@ -248,6 +250,42 @@ fn what_is_dead_stale_elsewhere_or_being_written_goes_up() {
         counted(&writer, Outcome::Hit, || text(&writer, b"get later\r\n")).expect("a hit");
         writer.lane.control().close();
         assert_eq!(text(&writer, b"get later\r\n"), None);
+    });
+}
+
+#[test]
+fn an_end_with_milliseconds_is_the_servers_to_look_at_in_its_last_second_alone() {
+    const SECOND: u32 = 3_000_000_000;
+    const NANOS: i64 = 1_000_000_000;
+    let boot = || clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has it").num_nanoseconds();
+    each(|mut writer| {
+        for (end, outcome, told) in [
+            (Moment::new(0, 1), Outcome::Dead, None),
+            (Moment::new(SECOND - 1, 999), Outcome::Dead, None),
+            (Moment::new(SECOND, 0), Outcome::Dead, None),
+            (Moment::new(SECOND, 1), Outcome::Elsewhere, None),
+            (Moment::new(SECOND, 999), Outcome::Elsewhere, None),
+            (Moment::new(SECOND + 1, 0), Outcome::Hit, Some("VA 1 t1\r\nv\r\n")),
+            (Moment::new(SECOND + 1, 1), Outcome::Hit, Some("VA 1 t2\r\nv\r\n")),
+            (Moment::new(SECOND + 9, 999), Outcome::Hit, Some("VA 1 t10\r\nv\r\n")),
+        ] {
+            let key = format!("{}.{}", end.seconds(), end.millis());
+            writer.set(key.as_bytes(), b"v", Attributes { expires: end, ..PLAIN });
+            let request = format!("mg {key} t v\r\n");
+            let count = || writer.lane.counts().expect("counters").of(outcome);
+            loop {
+                // The second has just begun. It may be over before the answer is there.
+                let began = boot();
+                writer.lane.control().set_clock(i64::from(SECOND) * NANOS - began);
+                let before = count();
+                let answered = text(&writer, request.as_bytes());
+                let counted = count() - before;
+                if boot() - began < NANOS {
+                    assert_eq!((answered.as_deref(), counted), (told, 1), "{end:?}: {outcome:?}");
+                    break;
+                }
+            }
+        }
     });
 }
 

@@ -11,9 +11,10 @@ use common::writer::{PLAIN, PORT, UNIX_MINUS_BOOT_NS, Writer};
 use laneway_kernel::layout::{Interface, Settings};
 use laneway_kernel::{Lane, Outcome, Program, Room};
 use laneway_store::layout::Hasher;
-use laneway_store::{Config, Store};
+use laneway_store::{Config, Moment, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+const NOW: Moment = Moment::from_seconds(1);
 const KEY: &[u8] = b"key";
 const VALUE_BYTES: usize = 1200;
 /// Reads of a hunt that is to find nothing, at least.
@@ -180,9 +181,10 @@ fn no_reply_is_torn_while_a_store_overwrites_values_and_grows() {
                     let neighbour = format!("neighbour-{writer}-{}", round % 2000);
                     let key = if round % 4 > 0 { KEY } else { neighbour.as_bytes() };
                     let value = [b'a' + (round % 26) as u8; VALUE_BYTES];
-                    let mut draft = store.draft(key, 0, 0, VALUE_BYTES, 1).expect("a cache");
+                    let mut draft =
+                        store.draft(key, 0, Moment::NEVER, VALUE_BYTES, NOW).expect("a cache");
                     draft.write(&value).expect("it has its slot");
-                    store.enter(store.hash(key), key, 1).publish(draft, None);
+                    store.enter(store.hash(key), key, NOW).publish(draft, None);
                     overwrites.fetch_add(1, Relaxed);
                 }
             });

@@ -322,7 +322,8 @@ fn announce(server: &Server) {
         settings.memory_bytes * server.domains() as u64 / MEBIBYTE,
     );
     // The same names and values as clients see.
-    let told = String::from_utf8_lossy(&shared.answer(&Question::Settings, 0, 0)).into_owned();
+    let told = shared.answer(&Question::Settings, Default::default(), 0); // at any time
+    let told = String::from_utf8_lossy(&told).into_owned();
     let pairs = told.lines().filter_map(|line| line.strip_prefix("STAT "));
     let pairs: Vec<String> = pairs.map(|pair| pair.replacen(' ', "=", 1)).collect();
     log::debug!("settings: {}", pairs.join(" "));

@@ -13,7 +13,7 @@ use laneway_policy::{Form, WorkerId};
 use laneway_server::clock::ManualClock;
 use laneway_server::shared::Company;
 use laneway_server::worker::{Progress, Worker};
-use laneway_store::{Got, KeyHash, Store};
+use laneway_store::{Got, KeyHash, Moment, Store};
 use laneway_tls::EitherTransport;
 use laneway_transport::memory::Client;
 use laneway_transport::socket::SocketTransport;
@@ -30,7 +30,7 @@ const VALUE_BYTES: usize = 100;
 const BURST: usize = 16;
 /// Keys of a multiget.
 const KEYS_PER_GET: usize = 50;
-const NOW: u32 = 1_000_000;
+const NOW: Moment = Moment::from_seconds(1_000_000);
 
 type CarryOut = fn(usize);
 

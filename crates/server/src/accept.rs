@@ -64,7 +64,7 @@ impl<T: Transport> Streams<T> {
         self.kicking = tokens.last().map(|token| token.slot + 1);
         for token in tokens {
             let Some(mut connection) = self.table.take(token) else { continue };
-            if connection.is_late(core.now_seconds) {
+            if connection.is_late(core.now.seconds()) {
                 let (connection_number, peer) = (connection.card.number, &*connection.card.peer);
                 log::trace!(connection = connection_number, peer; "no password came in time");
                 self.close(core, token, *connection);
@@ -74,7 +74,7 @@ impl<T: Transport> Streams<T> {
             // As with memcached, who is being served is not idle. Who has stopped in the middle of
             // a value is, unlike there: it holds memory that reads of others may wait for.
             let served = !connection.output.is_empty();
-            if timeout > 0 && !served && core.now_seconds.saturating_sub(last) > timeout {
+            if timeout > 0 && !served && core.now.seconds().saturating_sub(last) > timeout {
                 core.shared.connections.idle_kicked.fetch_add(1, Relaxed);
                 self.close(core, token, *connection);
             } else {
@@ -110,7 +110,7 @@ impl<T: Transport> Streams<T> {
     ) -> io::Result<()> {
         let shared = &core.shared;
         let dialect = shared.dialect_at(listener);
-        let (plan, now) = (&core.plan, core.now_seconds);
+        let (plan, now) = (&core.plan, core.now.seconds());
         let guest = shared.take_in(plan, core.id, stream, dialect, Counted::Now, now);
         let Some(mut connection) = guest else { return Ok(()) };
         connection.read_only = core.shared.is_read_only(listener);

@@ -18,7 +18,7 @@ use crate::stats::{
 };
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
-use laneway_store::{ClassStats, ItemMeta, Stats};
+use laneway_store::{ClassStats, ItemMeta, Moment, Stats};
 use laneway_tls::Named;
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
@@ -41,10 +41,10 @@ impl<S> Shared<S> {
     }
 
     /// The reply to a `stats` question.
-    pub fn answer(&self, question: &Question, now_seconds: u32, now_nanos: u64) -> Vec<u8> {
+    pub fn answer(&self, question: &Question, now: Moment, now_nanos: u64) -> Vec<u8> {
         let mut out = Vec::new();
         match question {
-            Question::General => stats::write_general(&self.general(now_seconds), &mut out),
+            Question::General => stats::write_general(&self.general(now.seconds()), &mut out),
             Question::Settings => stats::write_settings(&self.settings_snapshot(), &mut out),
             Question::Items => stats::write_items(&self.class_stats(), &mut out),
             Question::Slabs => {
@@ -73,7 +73,7 @@ impl<S> Shared<S> {
             // A stream is answered step by step.
             Question::Connections | Question::Cachedump { .. } | Question::Dump { .. } => {
                 let answer = LongAnswer::of(question, 0).expect("one of these");
-                return self.answer_at_once(answer, now_seconds);
+                return self.answer_at_once(answer, now);
             }
             Question::Clients => stats::write_clients(self.clients(), &mut out),
             Question::Udp => stats::write_udp(self.udp_snapshot().as_ref(), &mut out),
@@ -84,7 +84,7 @@ impl<S> Shared<S> {
             }
             Question::Rdma => stats::write_rdma(self.verbs.get().map(|hall| &**hall), &mut out),
             Question::Tls => {
-                stats::write_tls(self.settings.tls_told().as_ref(), now_seconds.into(), &mut out);
+                stats::write_tls(self.settings.tls_told().as_ref(), now.seconds(), &mut out);
             }
             // Where there is a tier its keeper answers.
             Question::Tier => stats::write_tier(None, &mut out),
@@ -101,10 +101,10 @@ impl<S> Shared<S> {
                 out.extend_from_slice(b"CLIENT_ERROR stats hotkeys not allowed\r\n");
             }
             Question::HotKeys if self.hot.is_none() => {
-                stats::write_samples(&self.samples(now_seconds), &mut out);
+                stats::write_samples(&self.samples(now), &mut out);
             }
             Question::HotKeys => {
-                stats::write_hot_keys(self.hot_keys(now_seconds, now_nanos).as_ref(), &mut out);
+                stats::write_hot_keys(self.hot_keys(now, now_nanos).as_ref(), &mut out);
             }
             Question::Balance => stats::write_balance(&self.balance(now_nanos), &mut out),
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
@@ -344,10 +344,10 @@ impl<S> Shared<S> {
         }
     }
 
-    fn hot_keys(&self, now_seconds: u32, now_nanos: u64) -> Option<HotKeysSnapshot> {
+    fn hot_keys(&self, now: Moment, now_nanos: u64) -> Option<HotKeysSnapshot> {
         let report = self.hot.as_ref()?.report(now_nanos, |w| self.workers[w].lanes.executed());
         let line = |key: HotKeyCard| {
-            let meta = self.store.peek(self.store.hash(&key.text), &key.text, now_seconds);
+            let meta = self.store.peek(self.store.hash(&key.text), &key.text, now);
             let bytes = |meta: ItemMeta| u64::from(meta.key_bytes) + u64::from(meta.value_bytes);
             HotKeyLine {
                 key: key.text,

@@ -4,7 +4,7 @@ use crate::clients::{ClientSums, ClientWatch};
 use crate::hot::sample::Count;
 use crate::shared::Shared;
 use crate::stats::{SampledKey, SamplesSnapshot};
-use laneway_store::Store;
+use laneway_store::{Moment, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl<S> Shared<S> {
     }
 
     /// The keys that the samples name, the one asked for most first.
-    pub(crate) fn samples(&self, now_seconds: u32) -> SamplesSnapshot {
+    pub(crate) fn samples(&self, now: Moment) -> SamplesSnapshot {
         let (mut counts, mut samples) = (BTreeMap::new(), 0);
         self.each_domain(|shared| {
             let seen = shared.workers.iter().map(|worker| worker.samples.read_into(&mut counts));
@@ -35,7 +35,7 @@ impl<S> Shared<S> {
         });
         let stores = || std::iter::once(&self.store).chain(self.other_stores());
         let key = |(key, count): (Vec<u8>, Count)| {
-            let peek = |store: &Arc<Store>| store.peek(store.hash(&key), &key, now_seconds);
+            let peek = |store: &Arc<Store>| store.peek(store.hash(&key), &key, now);
             let meta = stores().find_map(peek);
             let bytes = meta.map(|meta| u64::from(meta.key_bytes) + u64::from(meta.value_bytes));
             SampledKey { key, count, bytes }

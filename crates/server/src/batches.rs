@@ -146,7 +146,7 @@ impl<T: Transport> Core<T> {
     /// Bytes of an item, at most, where requests before it may have stored one of `longest`.
     pub(crate) fn item_bytes(&self, key: &[u8], longest: u64) -> u64 {
         let store = &self.shared.store;
-        let bytes = match store.peek(store.hash(key), key, self.now_seconds) {
+        let bytes = match store.peek(store.hash(key), key, self.now) {
             Some(seen) => u64::from(seen.value_bytes),
             None => self.kept_bytes(key, KEEPER),
         };

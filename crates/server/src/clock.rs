@@ -1,6 +1,7 @@
 //! Time, injected: the one place of the server that reads a clock. Tests hand out a
 //! [`ManualClock`].
 
+use laneway_store::Moment;
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
@@ -11,10 +12,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send {
     /// Nanoseconds since some fixed moment; never goes backwards.
     fn nanos(&self) -> u64;
-    /// Seconds since 1970, for expiry, at a moment that [`Clock::nanos`] gave.
+    /// Seconds since 1970, at a moment that [`Clock::nanos`] gave.
     fn unix_seconds(&self, nanos: u64) -> u32;
     /// Nanoseconds since 1970, of the same second.
     fn unix_nanos(&self, nanos: u64) -> u64;
+    /// The same to the millisecond, for expiry.
+    #[inline]
+    fn moment(&self, nanos: u64) -> Moment {
+        Moment::from_unix_nanos(self.unix_nanos(nanos))
+    }
     /// This clock's unix time minus the time since the machine's boot (suspended or not), of which
     /// the kernel makes the same time. 0 for a clock that the kernel has nothing to do with.
     fn unix_minus_boot_nanos(&self) -> i64 {

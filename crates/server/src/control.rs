@@ -7,6 +7,7 @@ use crate::kernel::Kernel;
 use crate::shared::{Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{CorePolicy, EpochLoad, ItemBytes, Nanos, SizeClass, SizeHistogram};
+use laneway_store::Moment;
 use laneway_sync::planted::{Bug, is_planted};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -59,15 +60,15 @@ impl Control {
     }
 
     /// Do what is due: one bounded step.
-    pub fn step<S>(&mut self, shared: &Shared<S>, now: u64, now_seconds: u32) {
+    pub fn step<S>(&mut self, shared: &Shared<S>, now: u64, moment: Moment) {
         if now >= self.tick_nanos {
             self.tick_nanos = now + TICK_NANOS;
             self.sweep_slots = SWEEP_SLOTS;
         }
         if self.sweep_slots > 0 {
-            let mut swept = shared.store.sweep(now_seconds, self.sweep_slots);
+            let mut swept = shared.store.sweep(moment, self.sweep_slots);
             while is_planted(Bug::SweepUnbounded) && !swept.is_over {
-                swept = shared.store.sweep(now_seconds, self.sweep_slots);
+                swept = shared.store.sweep(moment, self.sweep_slots);
             }
             shared.swept.fetch_add(swept.expired as u64, Relaxed);
             let done = if swept.is_over { SWEEP_SLOTS } else { swept.slots.max(SWEEP_SLOTS_LEAST) };

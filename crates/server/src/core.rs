@@ -18,7 +18,7 @@ use crate::stats::Question;
 use laneway_policy::pace::{Pace, Way};
 use laneway_policy::route::lane;
 use laneway_policy::{CorePlan, ItemBytes, Lane, LargeLane, Role, Route, WorkerId};
-use laneway_store::{Group, Hand, meter};
+use laneway_store::{Group, Hand, Moment, meter};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::sleep::Posted;
 use laneway_transport::Transport;
@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 /// The longest line of a multiget; it is held in memory until its newline has come.
 const LINE_BYTES_MAX: usize = 1 << 20;
+const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// What the papers call a core: all of a worker but what it has under way.
 pub struct Core<T: Transport> {
@@ -65,7 +66,10 @@ pub struct Core<T: Transport> {
     pub(crate) has_asked: bool,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
-    pub(crate) now_seconds: u32,
+    /// What time it is for items, as of this turn or what was received in it last.
+    pub(crate) now: Moment,
+    /// By the clock's nanoseconds, when the millisecond of `now` began.
+    now_since_nanos: u64,
     pub(crate) limits: Limits,
     pub(crate) execute_settings: ExecuteSettings,
 }
@@ -100,7 +104,8 @@ impl<T: Transport> Core<T> {
             plan: shared.plan.get(),
             shared,
             transport,
-            now_seconds: clock.unix_seconds(clock.nanos()),
+            now: clock.moment(clock.nanos()),
+            now_since_nanos: u64::MAX / 2, // far from any time: the first turn tells
             clock,
             offers: Cell::new(0),
             told_idle: false,
@@ -117,6 +122,22 @@ impl<T: Transport> Core<T> {
 }
 
 impl<T: Transport> Core<T> {
+    /// It is this time by the clock: what time that is for items. Within one millisecond, as
+    /// mostly, it is the same as before.
+    #[inline]
+    pub(crate) fn tell_time(&mut self, nanos: u64) {
+        if nanos.wrapping_sub(self.now_since_nanos) >= NANOS_PER_MILLI {
+            self.begin_milli(nanos);
+        }
+    }
+
+    #[cold]
+    fn begin_milli(&mut self, nanos: u64) {
+        self.now = self.clock.moment(nanos);
+        let passed = self.clock.unix_nanos(nanos) % NANOS_PER_MILLI;
+        self.now_since_nanos = nanos.wrapping_sub(passed);
+    }
+
     /// Whether a connection goes to another worker once nothing of it is under way: its visit is
     /// over, or this worker, its home, has turned large.
     pub(crate) fn is_to_leave(&self, connection: &Connection<T::Stream>) -> bool {
@@ -129,7 +150,7 @@ impl<T: Transport> Core<T> {
     /// Who looks at the passwords of this client; nobody where there are no users.
     pub(crate) fn door<'a>(&'a self, card: &'a Card) -> Option<Door<'a>> {
         let auth = self.shared.settings.auth.as_deref()?;
-        let (peer, number, now_seconds) = (&*card.peer, card.number, self.now_seconds);
+        let (peer, number, now_seconds) = (&*card.peer, card.number, self.now.seconds());
         Some(Door { auth, peer, number, now_seconds, counters: self.counters() })
     }
 
@@ -193,7 +214,7 @@ impl<T: Transport> Core<T> {
             store: &self.shared.store,
             others: self.shared.other_stores(),
             hand: Some(&self.hand),
-            now: self.now_seconds,
+            now: self.now,
             counters: self.counters(),
             settings: &self.execute_settings,
             touched,
@@ -228,7 +249,7 @@ impl<T: Transport> Core<T> {
         self.has_asked = false;
         let Some(durable) = self.shared.durable.get() else { return false };
         let now = self.clock.nanos();
-        durable.help(now, self.clock.unix_seconds(now))
+        durable.help(now, self.clock.moment(now))
     }
 
     /// It is awake: who has a job for it need not wake it.
@@ -282,7 +303,7 @@ impl<T: Transport> Core<T> {
 
     /// The reply to a `stats` question.
     pub(crate) fn answer_question(&self, question: &Question) -> Vec<u8> {
-        let reply = self.shared.answer(question, self.now_seconds, self.clock.nanos());
+        let reply = self.shared.answer(question, self.now, self.clock.nanos());
         meter::bytes(reply.len());
         reply
     }

@@ -74,7 +74,7 @@ impl<T: Transport> Core<T> {
     /// What the keeper has to bring into memory for a key that it is given.
     pub(crate) fn kept_bytes(&self, key: &[u8], to: WorkerTarget) -> u64 {
         let durable = self.shared.durable.get().filter(|_| to == KEEPER);
-        let bytes = durable.and_then(|durable| durable.veil.value_bytes(key, self.now_seconds));
+        let bytes = durable.and_then(|durable| durable.veil.value_bytes(key, self.now));
         bytes.unwrap_or(0)
     }
 
@@ -84,7 +84,7 @@ impl<T: Transport> Core<T> {
             return self.queue_for(key, writes, 0) == Some(to);
         }
         let store = &self.shared.store;
-        store.peek(store.hash(key), key, self.now_seconds).is_none()
+        store.peek(store.hash(key), key, self.now).is_none()
     }
 }
 

@@ -238,7 +238,7 @@ impl<T: Transport> Streams<T> {
         }
         let (after, before) = (at + key.len(), self.out.len());
         let touched = Cell::new(0);
-        let expires = execute::expires_at(exptime, core.now_seconds);
+        let expires = execute::expires_at(exptime, core.now);
         let outcome =
             execute::get_key(&core.context(&touched), verb, expires, key, hash, &mut self.out);
         if matches!(outcome, Outcome::Kept) {

@@ -106,8 +106,6 @@ pub struct WatchedRequests {
 pub struct Spoken {
     /// The version of the protocol.
     pub version: Version,
-    /// The unix millisecond in which the requests came: times to live count from it.
-    pub now_ms: u64,
     /// The request is the beginning of a longer one: only an error is told.
     pub goes_on: bool,
     /// Bytes that its requests may take beside their own until they are answered.

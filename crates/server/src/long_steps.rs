@@ -4,7 +4,7 @@ use crate::connection::{Card, CardKind};
 use crate::long_answer::LongAnswer;
 use crate::shared::{Shared, lock};
 use crate::stats::{self, Question};
-use laneway_store::{Listing, meter};
+use laneway_store::{Listing, Moment, meter};
 use laneway_wire::reply::{END, OK};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,7 +33,7 @@ impl<S> Shared<S> {
     }
 
     /// The next step of an answer, behind `out`. True: it was the last one.
-    pub fn answer_step(&self, answer: &mut LongAnswer, now: u32, out: &mut Vec<u8>) -> bool {
+    pub fn answer_step(&self, answer: &mut LongAnswer, now: Moment, out: &mut Vec<u8>) -> bool {
         let is_over = match answer {
             LongAnswer::Items { class, store, walk, left, bytes } => {
                 let all = std::iter::once(&self.store).chain(self.other_stores());
@@ -79,7 +79,7 @@ impl<S> Shared<S> {
                 let mut told = 0;
                 for (number, card) in cards.range(*from..).take(CONNECTIONS_PER_STEP) {
                     let asks = *number == *asker;
-                    stats::write_connection(&connection_snapshot(card, asks, now), out);
+                    stats::write_connection(&connection_snapshot(card, asks, now.seconds()), out);
                     (told, *from) = (told + 1, number + 1);
                 }
                 meter::items(told);
@@ -96,7 +96,7 @@ impl<S> Shared<S> {
     }
 
     /// The whole answer, if it is short; who asks has no place for more.
-    pub fn answer_at_once(&self, mut answer: LongAnswer, now: u32) -> Vec<u8> {
+    pub fn answer_at_once(&self, mut answer: LongAnswer, now: Moment) -> Vec<u8> {
         let mut out = Vec::new();
         let is_whole = (0..STEPS_AT_ONCE).any(|_| self.answer_step(&mut answer, now, &mut out));
         if is_whole { out } else { TOO_LONG.to_vec() }
@@ -104,8 +104,8 @@ impl<S> Shared<S> {
 }
 
 /// What `stats conns` tells of one, in memcached's words.
-fn connection_snapshot(card: &Card, asks: bool, now: u32) -> stats::ConnectionSnapshot {
-    let idle = now.saturating_sub(card.last_seconds.load(Relaxed));
+fn connection_snapshot(card: &Card, asks: bool, now_seconds: u32) -> stats::ConnectionSnapshot {
+    let idle = now_seconds.saturating_sub(card.last_seconds.load(Relaxed));
     let large = card.large.load(Relaxed);
     let state = match card.kind {
         CardKind::Listener => "conn_listening",

@@ -15,7 +15,7 @@ impl<T: Transport> Core<T> {
     #[cold]
     pub(crate) fn note_answered(&self, connection: &mut Connection<T::Stream>, now_nanos: u64) {
         let moved = connection.moved.bytes_in + connection.moved.bytes_out;
-        let times = connection.tally.times(now_nanos, self.now_seconds, moved);
+        let times = connection.tally.times(now_nanos, self.now.seconds(), moved);
         let key = connection.noted_key.take();
         if times.is_large() && is_planted(Bug::LargeUnnoted) {
             return;
@@ -40,7 +40,7 @@ impl<T: Transport> Core<T> {
 
     #[cold]
     fn note_datagrams_of(&self, tally: &mut Tally, peer: Option<&SocketAddr>, now_nanos: u64) {
-        let times = tally.times(now_nanos, self.now_seconds, 0);
+        let times = tally.times(now_nanos, self.now.seconds(), 0);
         let client = match peer {
             Some(peer) if peer.is_ipv6() => format!("udp6:{peer}"),
             Some(peer) => format!("udp:{peer}"),

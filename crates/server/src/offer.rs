@@ -79,7 +79,7 @@ impl<T: Transport> Core<T> {
             ItemBytes(size)
         } else {
             let store = &self.shared.store;
-            let meta = store.peek(store.hash(key), key, self.now_seconds);
+            let meta = store.peek(store.hash(key), key, self.now);
             ItemBytes(meta.map_or(0, |m| u64::from(m.key_bytes) + u64::from(m.value_bytes)))
         };
         if size >= self.plan.threshold {

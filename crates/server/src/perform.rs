@@ -143,7 +143,7 @@ impl<T: Transport> Core<T> {
         (keys_most, bytes_most): (usize, usize),
         reply: &mut Output,
     ) -> usize {
-        let expires = execute::expires_at(exptime, self.now_seconds);
+        let expires = execute::expires_at(exptime, self.now);
         let mut out = Vec::new();
         let (mut added, mut copied) = (0, 0);
         for key in keys.take(keys_most) {

@@ -62,7 +62,7 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
     ) -> Step {
         if let Mode::Answering(answer) = &mut connection.mode
-            && core.shared.answer_step(answer, core.now_seconds, &mut self.out)
+            && core.shared.answer_step(answer, core.now, &mut self.out)
         {
             connection.mode = Mode::Requests;
         }

@@ -114,7 +114,7 @@ impl<T: Transport> Streams<T> {
             received = &buffer[..bytes];
         }
         let now = self.found_nanos.take().unwrap_or_else(|| core.clock.nanos());
-        core.now_seconds = core.clock.unix_seconds(now); // this turn may follow a long sleep
+        core.tell_time(now); // this turn may follow a long sleep
         let burst = *self.burst_nanos.get_or_insert(now);
         // What an earlier turn left came before this burst, at another worker maybe. (The last
         // bytes of a value that nothing stands behind have come now.)
@@ -122,7 +122,7 @@ impl<T: Transport> Streams<T> {
             connection.found_nanos = burst;
         }
         let arrived = connection.found_nanos;
-        connection.card.last_seconds.store(core.now_seconds, Relaxed);
+        connection.card.last_seconds.store(core.now.seconds(), Relaxed);
         let stop = if connection.input.is_empty() {
             let (consumed, stop) = self.consume_as_spoken(core, connection, received, arrived);
             connection.input.keep(&received[consumed..]);
@@ -406,7 +406,7 @@ impl<T: Transport> Streams<T> {
         connection.has_read(bytes, most);
         core.counters().bytes_read.add_owner(bytes as u64);
         connection.moved.bytes_in += bytes as u64;
-        connection.card.last_seconds.store(core.now_seconds, Relaxed);
+        connection.card.last_seconds.store(core.now.seconds(), Relaxed);
         if bytes < missing {
             let is_dry = connection.unread == Unread::Nothing;
             return Ok(if is_dry { Piece::Later } else { Piece::Some(bytes) });

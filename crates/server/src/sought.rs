@@ -119,7 +119,7 @@ impl<T: Transport> Core<T> {
         let cas_enabled = self.execute_settings.cas_enabled;
         let sought = self.shared.store.get_sought(
             (&self.group, number, key),
-            self.now_seconds,
+            self.now,
             self.plan.threshold.0,
             out,
             (VALUE_HEAD_BYTES_MAX, CRLF),
@@ -159,7 +159,7 @@ impl<T: Transport> Core<T> {
         let context = self.context(&touched);
         let mut sought = self.shared.store.get_sought(
             (&self.group, number, key),
-            self.now_seconds,
+            self.now,
             self.plan.threshold.0,
             out,
             (META_HEAD_BYTES_MAX, CRLF),

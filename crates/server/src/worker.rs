@@ -163,7 +163,7 @@ impl<T: Transport> Worker<T> {
     fn begin(&mut self) -> u64 {
         let Parts { core, streams, .. } = &mut self.parts;
         let now = core.clock.nanos();
-        core.now_seconds = core.clock.unix_seconds(now);
+        core.tell_time(now);
         streams.count_backlog(core, now);
         core.stopping = core.shared.phase() != Phase::Running;
         core.take_on();
@@ -210,6 +210,9 @@ impl<T: Transport> Worker<T> {
         if busy {
             streams.found_nanos = self.idle.found(&*core.clock);
             core.begin_offering(&self.ready);
+        } else if wait != Wait::No {
+            let now = core.clock.nanos();
+            core.tell_time(now); // a job may have woken it from a long sleep
         }
         busy |= self.round(burst)?;
         Ok(busy)
@@ -332,7 +335,7 @@ impl<T: Transport> Worker<T> {
     fn plan_ahead(&mut self, now: u64) {
         let core = &self.parts.core;
         let Some(control) = &mut self.control else { return };
-        control.step(&core.shared, now, core.now_seconds);
+        control.step(&core.shared, now, core.now);
         if let Some(kernel) = core.shared.kernel.get() {
             kernel.keep_time(now, &*core.clock);
         }
@@ -369,7 +372,7 @@ impl<T: Transport> Worker<T> {
         let shared = &core.shared;
         let flush_at = shared.flush_at.load(Relaxed);
         let keeps = shared.durable.get().is_some(); // then its keeper flushes
-        if flush_at != 0 && core.now_seconds >= flush_at && !keeps {
+        if flush_at != 0 && core.now.seconds() >= flush_at && !keeps {
             // Whoever clears it flushes.
             let mine = shared.flush_at.compare_exchange(flush_at, 0, Relaxed, Relaxed).is_ok();
             if mine && !shared.store.flush_all() {

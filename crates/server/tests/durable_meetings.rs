@@ -52,7 +52,7 @@ fn durable(rig: &Rig) -> Arc<Durable> {
 fn step_alone(rig: &Rig) -> bool {
     let now = rig.clock.nanos();
     let mut keeper = rig.keeper.as_ref().expect("it keeps items").lock();
-    keeper.step(now, rig.clock.unix_seconds(now));
+    keeper.step(now, rig.clock.moment(now));
     keeper.is_idle()
 }
 

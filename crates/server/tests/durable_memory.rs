@@ -5,7 +5,7 @@ use laneway_vopr::rig;
 use laneway_policy::Form;
 use laneway_server::clock::Clock;
 use laneway_tier::disk::sim::Faults;
-use laneway_transport::memory::Client;
+use laneway_transport::memory::{self, Client};
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::{Plan, Rig, hit, value};
 use std::collections::BTreeSet;
@@ -179,4 +179,40 @@ fn who_waits_for_a_turn_counts_among_the_items_under_way() {
     kept.gate.reads_wait.store(false, Relaxed);
     let wanted: Vec<_> = (0..ITEMS).map(|number| whole(number, BYTES)).collect();
     turn_until_all_have(&mut rig, &clients, &wanted);
+}
+
+#[test]
+fn who_asks_when_cold_items_end_does_not_prolong_the_wait_for_memory() {
+    const BYTES: usize = 60_000; // as many as wait in the line of short ones
+    let faults = memory::Faults { pipe_bytes: 4096, ..memory::Faults::NONE };
+    let plan = Plan { memory_bytes: 2 << 20, faults, ..Plan::of(2, Form::TimeShare) };
+    let (mut rig, _kept) = started_on(&Machine::new(LOG_BYTES, SSD_BYTES), &plan, CLIENTS, BYTES);
+    let resp = rig.net.connect();
+    for number in 0..400 {
+        assert_eq!(rig.say_resp(&resp, &format!("SET ends{number} v PX 900500")), "+OK\r\n");
+    }
+    assert!(rig.shared.store.flush_all(), "memory forgets them");
+    // Clients that take no replies hold all memory, but for the last of them, who waits for some.
+    let keeper = |rig: &Rig| rig.keeper.as_ref().unwrap().lock().again_nanos();
+    let mut deaf: Vec<Client> = Vec::new();
+    for number in 0..CLIENTS {
+        let client = rig.net.connect();
+        rig.send(&client, format!("get k{number}\r\n").as_bytes());
+        deaf.push(client);
+        rig.turns(50);
+        if keeper(&rig).is_some() {
+            break;
+        }
+    }
+    assert!(keeper(&rig).is_some(), "memory is short");
+    let read = |rig: &Rig| rig.shared.durable.get().unwrap().counts.released.load(Relaxed);
+    let before = read(&rig);
+    for number in 0..240 {
+        rig.clock.advance(5_000_000);
+        let left = rig.say_resp(&resp, &format!("PTTL ends{number}"));
+        assert!(left.starts_with(":900") || left.starts_with(":899"), "{left}");
+    }
+    assert!(240 <= read(&rig) - before, "each end was read from the folder");
+    let told = deaf.pop().expect("one waits").receive(usize::MAX);
+    assert_eq!(told, b"SERVER_ERROR out of memory reading object\r\n");
 }

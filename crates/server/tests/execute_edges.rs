@@ -4,12 +4,12 @@
 use laneway_server::counters::{Board, Totals};
 use laneway_server::durable::veil::Veiled;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
-use laneway_store::{Config, Mode, Store};
+use laneway_store::{Config, Mode, Moment, Store};
 use laneway_wire::{GetVerb, Limits, Request, parse};
 use std::cell::Cell;
 use std::sync::Arc;
 
-const NOW: u32 = 1_800_000_000;
+const NOW: Moment = Moment::from_seconds(1_800_000_000);
 
 struct Server {
     store: Arc<Store>,
@@ -90,7 +90,8 @@ fn a_large_value_leaves_as_a_transfer() {
     assert_eq!(server.set("k", 200_000), "STORED\r\n");
     let mut out = Vec::new();
     let hash = server.store.hash(b"k");
-    let outcome = execute::get_key(&server.context(), GetVerb::Get, 0, b"k", hash, &mut out);
+    let outcome =
+        execute::get_key(&server.context(), GetVerb::Get, Moment::NEVER, b"k", hash, &mut out);
     let Outcome::Transfer(transfer) = outcome else { panic!("not a transfer") };
     assert_eq!(out, b"VALUE k 0 200000\r\n");
     assert_eq!((transfer.value.value_bytes(), transfer.tail), (200_000, &b"\r\n"[..]));
@@ -128,7 +129,14 @@ fn what_is_somebody_elses_is_neither_done_nor_counted() {
         for verb in [GetVerb::Get, GetVerb::Gets, GetVerb::Gat, GetVerb::Gats] {
             let mut out = b"before".to_vec();
             let key = key.as_bytes();
-            let outcome = execute::get_key(&server.context(), verb, 1, key, hash, &mut out);
+            let outcome = execute::get_key(
+                &server.context(),
+                verb,
+                Moment::from_seconds(1),
+                key,
+                hash,
+                &mut out,
+            );
             assert!(matches!(outcome, Outcome::Elsewhere), "{verb:?}");
             assert_eq!(out, b"before");
         }

@@ -5,7 +5,7 @@
 use fastrand::Rng;
 use laneway_server::counters::Counters;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings};
-use laneway_store::{Config, Hand, Store};
+use laneway_store::{Config, Hand, Moment, Store};
 use laneway_wire::{Limits, Request, parse};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -142,7 +142,7 @@ fn random_conversations_are_answered_as_the_model_answers() {
                 store: &store,
                 others: &[],
                 hand: Some(&hand),
-                now: model.now,
+                now: Moment::new(model.now, 500), // some part of a second
                 counters: &counters,
                 settings: &settings,
                 touched: &touched,

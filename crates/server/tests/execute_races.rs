@@ -2,14 +2,14 @@
 
 use laneway_server::counters::Counters;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings};
-use laneway_store::{Config, Store};
+use laneway_store::{Config, Moment, Store};
 use laneway_wire::{Limits, Request, parse};
 use std::cell::Cell;
 use std::sync::{Arc, Barrier};
 
 const THREADS: usize = 4;
 const ROUNDS: usize = 2_000;
-const NOW: u32 = 1_800_000_000;
+const NOW: Moment = Moment::from_seconds(1_800_000_000);
 
 /// One client, with a thread of its own.
 struct Client {

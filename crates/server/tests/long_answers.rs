@@ -4,8 +4,10 @@
 use laneway_policy::Form;
 use laneway_server::connection::CardKind;
 use laneway_server::stats::Question;
+use laneway_store::Moment;
 use laneway_vopr::rig::{Plan, Rig};
 
+const NOW: Moment = Moment::from_seconds(1);
 const ITEMS: usize = 3000;
 
 fn rig() -> Rig {
@@ -13,9 +15,10 @@ fn rig() -> Rig {
     for number in 0..ITEMS {
         let key = format!("key{number:04}");
         let store = &rig.shared.store;
-        let mut draft = store.draft(key.as_bytes(), 0, 0, 4, 1).expect("there is room");
+        let mut draft =
+            store.draft(key.as_bytes(), 0, Moment::NEVER, 4, NOW).expect("there is room");
         draft.write(b"data").expect("there is room");
-        store.enter(store.hash(key.as_bytes()), key.as_bytes(), 1).publish(draft, None);
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
     }
     rig
 }
@@ -154,7 +157,7 @@ fn an_answer_in_one_message_has_as_many_steps_as_a_turn_may_take() {
     let rig = rig();
     let class = class(&rig);
     let answer = |limit| {
-        let bytes = rig.shared.answer(&Question::Cachedump { class, limit }, 1, 0);
+        let bytes = rig.shared.answer(&Question::Cachedump { class, limit }, NOW, 0);
         String::from_utf8(bytes).expect("ASCII")
     };
     for limit in [1, 64, 65, 150] {

@@ -5,12 +5,14 @@ use laneway_policy::{CorePlan, Form, Role, WorkerId};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Shared;
 use laneway_server::worker::Worker;
-use laneway_store::{Config, Store};
+use laneway_store::{Config, Moment, Store};
 use laneway_transport::Wake;
 use laneway_transport::memory::{Faults, MemoryStream, Net};
 use laneway_vopr::rig::{Plan, Rig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const NOW: Moment = Moment::from_seconds(1);
 
 /// Puts a plan in force when it is asked for the time at a certain turn of the code.
 struct PublishingClock {
@@ -62,9 +64,9 @@ fn who_turned_large_since_is_woken_for_a_connection_in_the_shared_queue() {
     // Of a rig only the settings: here a plan comes in the middle of a step.
     let settings = Rig::new(&Plan::of(3, Form::Roles)).shared.settings.clone();
     let store = Store::new(Config::default()).expect("a small store");
-    let mut draft = store.draft(b"big", 0, 0, 500_000, 1).expect("there is room");
+    let mut draft = store.draft(b"big", 0, Moment::NEVER, 500_000, NOW).expect("there is room");
     draft.write(&[b'v'; 500_000]).expect("there is room");
-    store.enter(store.hash(b"big"), b"big", 1).publish(draft, None);
+    store.enter(store.hash(b"big"), b"big", NOW).publish(draft, None);
     let initial = laneway_policy::build(settings.policy.clone()).expect("they fit").initial();
     let (first, second) = (plan_of(&initial, 2), plan_of(&initial, 1));
     let shared = Shared::new(store, settings, first, ManualClock::UNIX_START);

@@ -2,26 +2,28 @@
 //! sweep, or for memory that somebody else's value needs.
 
 use laneway_policy::{Design, Form};
+use laneway_store::Moment;
 use laneway_vopr::rig::{Plan, Rig, value};
 
 /// Items that one turn may take out of the store: of a sweep, and of a draft.
 const ITEMS_PER_TURN: u64 = 64;
 
-fn fill(rig: &Rig, items: usize, value_bytes: usize, expires: u32) {
+fn fill(rig: &Rig, items: usize, value_bytes: usize, expires: Moment) {
+    const NOW: Moment = Moment::from_seconds(1);
     let store = &rig.shared.store;
     for number in 0..items {
         let key = format!("key{number}");
         let hash = store.hash(key.as_bytes());
-        let mut draft = store.draft(key.as_bytes(), 0, expires, value_bytes, 1).expect("room");
+        let mut draft = store.draft(key.as_bytes(), 0, expires, value_bytes, NOW).expect("room");
         draft.write(&vec![b'v'; value_bytes]).expect("room");
-        store.enter(hash, key.as_bytes(), 1).publish(draft, None);
+        store.enter(hash, key.as_bytes(), NOW).publish(draft, None);
     }
 }
 
 #[test]
 fn items_that_expire_together_are_swept_a_few_a_turn() {
     let mut rig = Rig::new(&Plan::of(2, Form::TimeShare));
-    let soon = laneway_server::clock::ManualClock::UNIX_START + 10;
+    let soon = Moment::from_seconds(laneway_server::clock::ManualClock::UNIX_START + 10);
     fill(&rig, 20_000, 50, soon);
     rig.clock.advance(11_000_000_000);
     let mut turns = 0;
@@ -39,7 +41,7 @@ fn items_that_expire_together_are_swept_a_few_a_turn() {
 fn a_large_value_makes_room_among_small_items_a_few_a_turn() {
     for plan in [Plan::of(1, Form::TimeShare), Plan::of(2, Form::Roles)] {
         let mut rig = Rig::new(&Plan { memory_bytes: 16 << 20, ..plan });
-        fill(&rig, 500_000, 10, 0);
+        fill(&rig, 500_000, 10, Moment::NEVER);
         assert!(rig.shared.store.stats().evictions > 0, "it is full");
         let (client, other) = (rig.net.connect(), rig.net.connect());
         rig.turns(5);
@@ -75,7 +77,7 @@ fn an_append_to_a_large_value_at_once_finds_memory_among_small_items() {
         let client = rig.net.connect();
         let value = value(2 << 20, 7);
         rig.set(&client, "large", &value);
-        fill(&rig, 500_000, 10, 0);
+        fill(&rig, 500_000, 10, Moment::NEVER);
         rig.set(&client, "large", &value);
         for _ in 0..4 {
             let told = rig.ask(&client, b"append large 0 0 1\r\nx\r\n", b"\r\n");

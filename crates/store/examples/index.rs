@@ -9,12 +9,12 @@
 //! `map_batched`.
 
 use hashbrown::HashTable;
-use laneway_store::{Config, HugePages, KeyHash, Mode, Store};
+use laneway_store::{Config, HugePages, KeyHash, Mode, Moment, Store};
 use parking_lot::RwLock;
 use std::hint::black_box;
 use std::sync::Arc;
 
-const NOW: u32 = 1_000_000;
+const NOW: Moment = Moment::from_seconds(1_000_000);
 const VALUE_BYTES: usize = 112;
 const BATCH: usize = 16;
 /// Turns of the ways; what is printed is the median.
@@ -76,7 +76,7 @@ fn filled_store(items: u64) -> Arc<Store> {
     let value = [b'v'; VALUE_BYTES];
     for number in 0..items {
         let key = key(number);
-        let mut draft = store.draft(&key, 0, 0, VALUE_BYTES, NOW).expect("room");
+        let mut draft = store.draft(&key, 0, Moment::NEVER, VALUE_BYTES, NOW).expect("room");
         draft.write(&value).expect("room");
         black_box(store.enter(store.hash(&key), &key, NOW).publish(draft, None));
     }

@@ -2,10 +2,10 @@
 //! not a benchmark. `cargo run --release -p laneway-store --example speed [items] [value bytes]
 //! [operations]`
 
-use laneway_store::{Config, Got, HugePages, Mode, Store};
+use laneway_store::{Config, Got, HugePages, Mode, Moment, Store};
 use std::{hint::black_box, sync::Arc};
 
-const NOW: u32 = 1_000_000;
+const NOW: Moment = Moment::from_seconds(1_000_000);
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|arg| arg.parse::<u64>().expect("a number"));
@@ -25,7 +25,7 @@ fn main() {
     let set = |i: u64| {
         let key = key(i);
         let hash = store.hash(&key);
-        let mut draft = store.draft(&key, 0, 0, value.len(), NOW).expect("room");
+        let mut draft = store.draft(&key, 0, Moment::NEVER, value.len(), NOW).expect("room");
         draft.write(&value).expect("room");
         black_box(store.enter(hash, &key, NOW).publish(draft, None));
     };

@@ -13,9 +13,10 @@ use crate::{
     location::{Location, Medium, size_class},
     mark::Mark,
     meter,
+    moment::Moment,
     record::{self, Header},
     store::{Record, Store},
-    types::{Mode, Refused, UnixSeconds},
+    types::{Mode, Refused},
 };
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::{prim::Ordering::Relaxed, version::before_reuse, words};
@@ -67,9 +68,9 @@ impl Store {
         self: &Arc<Self>,
         key: &[u8],
         flags: u32,
-        expires: UnixSeconds,
+        expires: Moment,
         value_bytes: usize,
-        now: UnixSeconds,
+        now: Moment,
     ) -> Result<Draft, Refused> {
         let _ = now;
         let (header, body) = self.begin(None, key, flags, expires, value_bytes)?;
@@ -83,7 +84,7 @@ impl Store {
         hand: Option<&Hand>,
         key: &[u8],
         flags: u32,
-        expires: UnixSeconds,
+        expires: Moment,
         value_bytes: usize,
     ) -> Result<Draft<&Store>, Refused> {
         let (header, body) = self.begin(hand, key, flags, expires, value_bytes)?;
@@ -95,13 +96,16 @@ impl Store {
         hand: Option<&Hand>,
         key: &[u8],
         flags: u32,
-        expires: UnixSeconds,
+        expires: Moment,
         value_bytes: usize,
     ) -> Result<(Header, Body), Refused> {
-        let small = record::header_bytes(flags, false) + key.len() + value_bytes;
-        if small as u64 > self.item_bytes_max || key.len() > crate::types::KEY_BYTES_MAX {
+        let bytes = record::header_bytes(flags != 0) + key.len() + value_bytes;
+        if bytes as u64 > self.item_bytes_max || key.len() > crate::types::KEY_BYTES_MAX {
             return Err(Refused::TooLarge);
         }
+        // The room for milliseconds is not the client's: no item is too large for its sake.
+        let has_ext = flags != 0 || expires.millis() != 0;
+        let small = record::header_bytes(has_ext) + key.len() + value_bytes;
         if meter::is_refused() {
             return Err(Refused::OutOfMemory);
         }
@@ -115,6 +119,7 @@ impl Store {
             stale: false,
             token_sent: false,
             large,
+            wide: has_ext || large,
             flush: 0,
         };
         let body = if large {
@@ -232,9 +237,11 @@ impl<S: Deref<Target = Store>> Draft<S> {
         self.header.token_sent = token_sent;
     }
 
-    /// Another time to live than the one it was begun with.
-    pub fn set_expires(&mut self, expires: UnixSeconds) {
-        self.header.expires = expires;
+    /// Another end than the one it was begun with. Where that had no milliseconds, there may be no
+    /// room for any: then it is the next full second (so what ends at a time that is told later is
+    /// begun with [`Moment::LATER`]).
+    pub fn set_expires(&mut self, expires: Moment) {
+        self.header.expires = if self.header.wide { expires } else { expires.rounded_up() };
     }
 
     /// Where the next value byte goes, and how many fit there. Takes the pieces up to it.
@@ -257,7 +264,7 @@ impl<S: Deref<Target = Store>> Draft<S> {
     pub(crate) fn into_record(
         mut self,
         store: &Store,
-        now: UnixSeconds,
+        now: Moment,
         seq: u64,
         flush: u32,
     ) -> Record {

@@ -13,8 +13,9 @@ use crate::{
     draft::Draft,
     entry::Entry,
     index::{Entered, Index},
+    moment::Moment,
     store::Store,
-    types::{ItemMeta, KeyHash, UnixSeconds},
+    types::{ItemMeta, KeyHash},
 };
 use std::ops::Deref;
 
@@ -70,7 +71,7 @@ impl Store {
     /// Enter the buckets of all these keys, of which none comes twice. A thread that holds them
     /// calls nothing else of the store, and enters no other store's but in one order that all
     /// threads keep.
-    pub fn enter_all<'k>(&self, keys: &[(KeyHash, &'k [u8])], now: UnixSeconds) -> Entries<'_, 'k> {
+    pub fn enter_all<'k>(&self, keys: &[(KeyHash, &'k [u8])], now: Moment) -> Entries<'_, 'k> {
         let hashes: Vec<KeyHash> = keys.iter().map(|(hash, _)| *hash).collect();
         let buckets = self.index.enter_all(&hashes);
         let hold = |&(hash, key): &(KeyHash, &'k [u8])| {
@@ -144,13 +145,15 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+    const NOW: Moment = Moment::from_seconds(1);
+
     fn small() -> Arc<Store> {
         let config = Config { buckets_initial: 1, ..Config::default() };
         Store::new(config).expect("a small store")
     }
 
     fn draft<'s>(store: &'s Store, key: &[u8], value: &[u8]) -> Draft<&'s Store> {
-        let draft = store.draft_at_once(None, key, 0, 0, value.len());
+        let draft = store.draft_at_once(None, key, 0, Moment::NEVER, value.len());
         let mut draft = draft.expect("there is room");
         draft.write(value).expect("there is room");
         draft
@@ -158,7 +161,7 @@ mod tests {
 
     fn value(store: &Arc<Store>, key: &[u8]) -> Option<Vec<u8>> {
         let mut value = Vec::new();
-        match store.peek_value(store.hash(key), key, 1, &mut value) {
+        match store.peek_value(store.hash(key), key, NOW, &mut value) {
             Got::Copied(_) => Some(value),
             _ => None,
         }
@@ -176,7 +179,7 @@ mod tests {
         let keys: Vec<Vec<u8>> = (0..600).map(|key| format!("k{key}").into_bytes()).collect();
         let hashed = hashed(&store, &keys);
         let drafts: Vec<_> = keys.iter().map(|key| draft(&store, key, key)).collect();
-        let mut entries = store.enter_all(&hashed, 1);
+        let mut entries = store.enter_all(&hashed, NOW);
         assert!((0..keys.len()).all(|number| entries.meta(number).is_none()));
         for (number, draft) in drafts.into_iter().enumerate() {
             entries.publish(number, draft);
@@ -185,7 +188,7 @@ mod tests {
         assert!(keys.iter().all(|key| value(&store, key).as_ref() == Some(key)));
 
         let again: Vec<_> = keys.iter().map(|key| draft(&store, key, b"again")).collect();
-        let mut entries = store.enter_all(&hashed, 1);
+        let mut entries = store.enter_all(&hashed, NOW);
         for (number, draft) in again.into_iter().enumerate() {
             match number % 3 {
                 0 => entries.unlink(number),
@@ -207,14 +210,14 @@ mod tests {
     #[test]
     fn who_changes_nothing_lets_readers_be() {
         let store = small();
-        store.enter(store.hash(b"a"), b"a", 1).publish(draft(&store, b"a", b"1"), None);
+        store.enter(store.hash(b"a"), b"a", NOW).publish(draft(&store, b"a", b"1"), None);
         let keys = [b"a".to_vec(), b"b".to_vec()];
         let version = |key: &[u8]| {
             let bucket = store.index.primary(store.hash(key));
             store.index.bucket(bucket).version.read_begin()
         };
         let before = (version(b"a"), version(b"b"));
-        let mut entries = store.enter_all(&hashed(&store, &keys), 1);
+        let mut entries = store.enter_all(&hashed(&store, &keys), NOW);
         assert!(entries.meta(0).is_some() && entries.meta(1).is_none());
         assert_eq!((version(b"a"), version(b"b")), (None, None), "they are being written");
         drop(entries);
@@ -238,7 +241,7 @@ mod tests {
                 for number in 1..=CHANGES {
                     let bytes = number.to_le_bytes();
                     let drafts = keys.each_ref().map(|key| draft(&store, key, &bytes));
-                    let mut entries = store.enter_all(&hashed(&store, &keys), 1);
+                    let mut entries = store.enter_all(&hashed(&store, &keys), NOW);
                     for (at, draft) in drafts.into_iter().enumerate() {
                         entries.publish(at, draft);
                     }
@@ -249,12 +252,12 @@ mod tests {
                 let mut round = 0_u64;
                 while !is_over.load(Relaxed) {
                     let key = format!("other{}", round % 3000).into_bytes();
-                    let mut entry = store.enter(store.hash(&key), &key, 1);
+                    let mut entry = store.enter(store.hash(&key), &key, NOW);
                     match round / 3000 % 2 {
                         0 => {
                             drop(entry);
                             let draft = draft(&store, &key, b"v");
-                            store.enter(store.hash(&key), &key, 1).publish(draft, None);
+                            store.enter(store.hash(&key), &key, NOW).publish(draft, None);
                         }
                         _ => entry.unlink(),
                     }

@@ -10,9 +10,11 @@ use crate::{
     hook::Unlinked,
     index::{ChainFull, Counts, Entered, Place},
     location::{Location, Medium},
-    mark, record,
+    mark::{self, Mark},
+    moment::Moment,
+    record,
     store::{Record, Store},
-    types::{ItemMeta, KeyHash, UnixSeconds},
+    types::{ItemMeta, KeyHash},
 };
 use laneway_sync::prim::Ordering::Relaxed;
 use std::ops::Deref;
@@ -22,7 +24,7 @@ use std::ops::Deref;
 pub struct Entry<'s> {
     store: &'s Store,
     hash: KeyHash,
-    now: UnixSeconds,
+    now: Moment,
     entered: Entered,
     changed: bool,
     inserted: bool,
@@ -43,7 +45,7 @@ impl Store {
     /// thread holds at most one entry at a time, and calls nothing else of the store meanwhile;
     /// who changes several keys in one moment enters all of their buckets by
     /// [`enter_all`](Store::enter_all).
-    pub fn enter(&self, hash: KeyHash, key: &[u8], now: UnixSeconds) -> Entry<'_> {
+    pub fn enter(&self, hash: KeyHash, key: &[u8], now: Moment) -> Entry<'_> {
         Entry::inside(self, (hash, key), now, self.index.enter(hash))
     }
 
@@ -63,7 +65,7 @@ impl<'s> Entry<'s> {
     pub(crate) fn inside(
         store: &'s Store,
         (hash, key): (KeyHash, &[u8]),
-        now: UnixSeconds,
+        now: Moment,
         entered: Entered,
     ) -> Entry<'s> {
         let mut entry = Entry {
@@ -135,9 +137,18 @@ impl<'s> Entry<'s> {
         }
     }
 
-    /// New time to live.
-    pub fn set_expires(&mut self, expires: UnixSeconds) {
-        self.change(|header| header.expires = expires);
+    /// Whether the item's record has room for this end. Who finds that it has not writes the item
+    /// anew ([`Entry::rewrite`]).
+    pub fn has_room_for(&self, expires: Moment) -> bool {
+        expires.millis() == 0 || self.found.is_some_and(|(_, record)| record.header.wide)
+    }
+
+    /// New time to live. It ends with the next full second where the record has no room for
+    /// milliseconds.
+    pub fn set_expires(&mut self, expires: Moment) {
+        self.change(|header| {
+            header.expires = if header.wide { expires } else { expires.rounded_up() };
+        });
     }
 
     /// Mark stale, or fresh again.
@@ -200,7 +211,17 @@ impl<'s> Entry<'s> {
         self.publish_in(draft, seq, self.store.flush_now())
     }
 
-    /// The same with a generation of flushes.
+    /// Make the draft, which holds the same value, the key's item in place of the one that there
+    /// is: a change in place but for the end. Its sequence, its marks, its hits and the flushes
+    /// that it has seen stay as they are.
+    pub fn rewrite<S: Deref<Target = Store>>(&mut self, mut draft: Draft<S>) {
+        let (_, old) = self.found.expect("an item that is written anew");
+        draft.set_marks(old.header.stale, old.header.token_sent);
+        let (_, mark) = self.store.look_at_mark(old.location, self.now);
+        self.link(draft, old.header.seq, old.header.flush, Some(mark));
+    }
+
+    /// The same as [`Entry::publish`] with a generation of flushes.
     #[inline]
     pub(crate) fn publish_in<S: Deref<Target = Store>>(
         &mut self,
@@ -208,12 +229,28 @@ impl<'s> Entry<'s> {
         seq: Option<u64>,
         flush: u32,
     ) -> u64 {
-        assert_eq!(draft.missing(), 0, "published before it was complete");
         if seq.is_some() {
             self.counts().chosen.fetch_add(1, Relaxed);
         }
         let seq = seq.unwrap_or_else(|| self.store.draw_seq(self.hash));
+        self.link(draft, seq, flush, None);
+        seq
+    }
+
+    /// Make the draft the key's item, with this hit mark or as a new one.
+    #[inline(always)]
+    fn link<S: Deref<Target = Store>>(
+        &mut self,
+        draft: Draft<S>,
+        seq: u64,
+        flush: u32,
+        mark: Option<Mark>,
+    ) {
+        assert_eq!(draft.missing(), 0, "published before it was complete");
         let record = draft.into_record(self.store, self.now, seq, flush);
+        if let (Some(mark), Some(place)) = (mark, self.store.mark_of(record.location)) {
+            mark::store(place, mark::load(place), mark);
+        }
         let word = record.location.with_tag(self.hash.tag());
         self.changed = true;
         let found = self.found.take();
@@ -232,7 +269,6 @@ impl<'s> Entry<'s> {
         };
         self.found = Some((place, record));
         self.store.announce_inside(self.hash, &record, self.now);
-        seq
     }
 
     fn counts(&self) -> &'s Counts {

@@ -7,12 +7,7 @@
 //! Descriptors are never freed: a late reader may look at one and finds by the pin's generation
 //! that it means another item now.
 
-use crate::{
-    geometry::tail_bytes,
-    mark::Mark,
-    memory::Memory,
-    types::{KeyHash, UnixSeconds},
-};
+use crate::{geometry::tail_bytes, mark::Mark, memory::Memory, moment::Moment, types::KeyHash};
 use laneway_sync::{
     pin::{Killed, Pin, Unpinned},
     prim::{AtomicU16, AtomicU64, Ordering::Relaxed},
@@ -111,7 +106,7 @@ impl Descriptor {
     }
 
     /// Bring to life. Owner only, while dead.
-    pub fn open_owner(&self, pieces: Vec<u64>, held_bytes: u64, now: UnixSeconds) {
+    pub fn open_owner(&self, pieces: Vec<u64>, held_bytes: u64, now: Moment) {
         self.first.store(pieces[0], Relaxed);
         self.held_bytes.store(held_bytes, Relaxed);
         self.mark.store(Mark::new(now).0, Relaxed);

@@ -7,10 +7,10 @@
 //! [`Pinned`] while they are read.
 //!
 //! Knows no protocol, connection, worker or clock: the time comes with every call. The parts, from
-//! the bottom up: `region`, `geometry`, `mark`, `location`, `record` (how bytes lie); `pool`,
-//! `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in pieces);
-//! `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`, `promote`
-//! (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`, `draft`,
+//! the bottom up: `moment`, `region`, `geometry`, `mark`, `location`, `record` (how bytes lie);
+//! `pool`, `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in
+//! pieces); `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`,
+//! `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`, `draft`,
 //! `entry`, `entries` (how they are used); `stats`. Beside it all `heap`: the allocator's memory,
 //! which holds no item; and `meter`: how much work was done, for tests.
 
@@ -36,6 +36,7 @@ mod many;
 mod mark;
 mod memory;
 pub mod meter;
+mod moment;
 mod pool;
 mod promote;
 mod read;
@@ -75,12 +76,12 @@ pub use list::Listing;
 pub use location::{Location, Medium};
 pub use many::{FoundItem, GROUP, Group, Sought};
 pub use mark::IDLE_SECONDS_MAX;
+pub use moment::Moment;
 pub use read::{Got, Pinned};
 pub use record::{HEADER_BYTES, HEADER_EXT_BYTES};
 pub use store::Store;
 pub use sweep::Swept;
 pub use types::{
     ClassStats, Config, HugePages, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, Refused, Stats,
-    UnixSeconds,
 };
 pub use window::{Onlooker, SharedArray, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_BYTES, Window};

@@ -6,9 +6,11 @@ use crate::{
     budget::{LIST_ITEMS, LIST_LOOKS},
     large::{PIECE_HEADER_BYTES, owner_of},
     memory::SlotAt,
-    meter, record,
+    meter,
+    moment::Moment,
+    record,
     store::Store,
-    types::{ItemMeta, UnixSeconds},
+    types::ItemMeta,
 };
 use laneway_sync::prim::Ordering::Relaxed;
 
@@ -27,7 +29,7 @@ impl Store {
         &self,
         classes: u64,
         walk: &mut Listing,
-        now: UnixSeconds,
+        now: Moment,
         mut tell: impl FnMut(&[u8], &ItemMeta, u32),
     ) -> bool {
         let number = |of: usize| self.memory.class_number(of);
@@ -80,7 +82,7 @@ impl Store {
     }
 
     /// The item whose record stands here, if the index says that one does, and its key.
-    fn item_at(&self, offset: usize, key: &mut Vec<u8>, now: UnixSeconds) -> Option<ItemMeta> {
+    fn item_at(&self, offset: usize, key: &mut Vec<u8>, now: Moment) -> Option<ItemMeta> {
         let header = record::read(&self.memory.items, offset)?;
         self.key_at(offset, &header, key)?;
         self.peek(self.hash(key), key, now)
@@ -92,6 +94,8 @@ mod tests {
     use super::*;
     use crate::types::Config;
 
+    const NOW: Moment = Moment::from_seconds(1);
+
     #[test]
     fn a_step_of_a_listing_tells_few_items_and_all_steps_tell_each_once() {
         const ITEMS: usize = 10_000;
@@ -99,16 +103,17 @@ mod tests {
         let store = store.expect("a small store");
         for number in 0..ITEMS {
             let key = format!("key{number:05}");
-            let mut draft = store.draft(key.as_bytes(), 0, 0, 3, 1).expect("there is room");
+            let mut draft =
+                store.draft(key.as_bytes(), 0, Moment::NEVER, 3, NOW).expect("there is room");
             draft.write(b"abc").expect("there is room");
-            store.enter(store.hash(key.as_bytes()), key.as_bytes(), 1).publish(draft, None);
+            store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
         }
         let class = store.class_stats().into_iter().find(|class| class.used > 0);
         let class = class.expect("they are all of one class").class;
         let (mut walk, mut keys, mut steps) = (Listing::default(), Vec::new(), 0);
         loop {
             meter::take();
-            let is_over = store.list(1 << class, &mut walk, 1, |key, meta, of| {
+            let is_over = store.list(1 << class, &mut walk, NOW, |key, meta, of| {
                 assert_eq!(of, class);
                 assert_eq!(meta.value_bytes, 3);
                 keys.push(key.to_vec());
@@ -135,28 +140,29 @@ mod tests {
         let value = vec![b'x'; 1_000_000];
         for size in sizes {
             let key = format!("of{size}");
-            let mut draft = store.draft(key.as_bytes(), 0, 0, size, 1).expect("there is room");
+            let mut draft =
+                store.draft(key.as_bytes(), 0, Moment::NEVER, size, NOW).expect("there is room");
             draft.write(&value[..size]).expect("there is room");
-            store.enter(store.hash(key.as_bytes()), key.as_bytes(), 1).publish(draft, None);
+            store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
         }
         let mut told = Vec::new();
         for class in store.class_stats() {
             let before = told.len() as u64;
             let mut walk = Listing::default();
-            while !store.list(1 << class.class, &mut walk, 1, |key, meta, _| {
+            while !store.list(1 << class.class, &mut walk, NOW, |key, meta, _| {
                 assert_eq!(key, format!("of{}", meta.value_bytes).as_bytes());
                 told.push(meta.value_bytes as usize);
             }) {}
             assert_eq!(class.items, told.len() as u64 - before, "of {} bytes", class.slot_bytes);
         }
         let (mut walk, mut all) = (Listing::default(), 0);
-        while !store.list(u64::MAX, &mut walk, 1, |_, _, _| all += 1) {}
+        while !store.list(u64::MAX, &mut walk, Moment::from_seconds(1), |_, _, _| all += 1) {}
         assert_eq!(all, told.len(), "of all classes at once");
         told.sort_unstable();
         assert_eq!(told, sizes);
         for size in sizes {
             let key = format!("of{size}");
-            store.enter(store.hash(key.as_bytes()), key.as_bytes(), 1).unlink();
+            store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
         }
         assert!(store.class_stats().iter().all(|class| (class.items, class.used) == (0, 0)));
     }

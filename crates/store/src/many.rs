@@ -12,9 +12,10 @@ use crate::{
     location::{Location, Medium},
     mark::{self, Mark},
     meter,
+    moment::Moment,
     record::{self, Header},
     store::{Record, Store},
-    types::{ItemMeta, KeyHash, UnixSeconds},
+    types::{ItemMeta, KeyHash},
 };
 use laneway_sync::{append::Appending, prim::AtomicU64, words};
 
@@ -54,7 +55,7 @@ pub struct FoundItem<'a> {
     store: &'a Store,
     record: &'a Record,
     mark_number: usize,
-    now: UnixSeconds,
+    now: Moment,
 }
 
 impl FoundItem<'_> {
@@ -184,7 +185,7 @@ impl Store {
     pub fn get_sought(
         &self,
         (group, number, key): (&Group, usize, &[u8]),
-        now: UnixSeconds,
+        now: Moment,
         bytes_end: u64,
         out: &mut Vec<u8>,
         (head_bytes_max, tail): (usize, &[u8]),
@@ -241,7 +242,7 @@ impl Store {
     }
 
     #[inline(always)]
-    fn mark_hit(&self, record: &Record, mark_number: usize, now: UnixSeconds) {
+    fn mark_hit(&self, record: &Record, mark_number: usize, now: Moment) {
         let Some(place) = self.memory.mark_by_number(mark_number) else { return };
         let mark = self.memory.load_mark(place, record.offset, Some(now));
         mark::store(place, mark, mark.hit(now));

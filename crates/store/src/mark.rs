@@ -6,7 +6,7 @@
 //! at `IDLE_SECONDS_MAX`, so an idle time saturates there as long as a sweep passes every `8192 -
 //! IDLE_SECONDS_MAX` seconds. Unit: seconds.
 
-use crate::types::UnixSeconds;
+use crate::moment::Moment;
 use laneway_sync::prim::{AtomicU16, Ordering::Relaxed};
 
 /// Idle times saturate here.
@@ -26,8 +26,13 @@ pub struct Mark(pub u16);
 impl Mark {
     /// A new item's: frequency 0, not fetched, used now.
     #[inline]
-    pub fn new(now: UnixSeconds) -> Self {
-        Mark(((now & TIME_MASK) as u16) << TIME_SHIFT)
+    pub fn new(now: Moment) -> Self {
+        Mark::at(now.seconds())
+    }
+
+    #[inline]
+    fn at(seconds: u32) -> Self {
+        Mark(((seconds & TIME_MASK) as u16) << TIME_SHIFT)
     }
 
     /// How often used lately: 0 to 3.
@@ -44,13 +49,14 @@ impl Mark {
 
     /// Seconds since the last access, modulo 8192.
     #[inline]
-    pub fn idle_seconds(self, now: UnixSeconds) -> u32 {
-        (now.wrapping_sub(u32::from(self.0 >> TIME_SHIFT)) & TIME_MASK).min(IDLE_SECONDS_MAX)
+    pub fn idle_seconds(self, now: Moment) -> u32 {
+        let since = now.seconds().wrapping_sub(u32::from(self.0 >> TIME_SHIFT));
+        (since & TIME_MASK).min(IDLE_SECONDS_MAX)
     }
 
     /// After a hit.
     #[inline]
-    pub fn hit(self, now: UnixSeconds) -> Self {
+    pub fn hit(self, now: Moment) -> Self {
         let frequency = (self.frequency() + 1).min(FREQUENCY_MAX);
         Mark(Mark::new(now).0 | FETCHED | frequency)
     }
@@ -70,11 +76,11 @@ impl Mark {
 
     /// Held at the longest idle time, if it is about to wrap.
     #[inline]
-    pub fn held(self, now: UnixSeconds) -> Self {
+    pub fn held(self, now: Moment) -> Self {
         if self.idle_seconds(now) < IDLE_SECONDS_MAX {
             return self;
         }
-        let time = Mark::new(now.wrapping_sub(IDLE_SECONDS_MAX)).0;
+        let time = Mark::at(now.seconds().wrapping_sub(IDLE_SECONDS_MAX)).0;
         Mark(time | self.0 & (FREQUENCY_MASK | FETCHED))
     }
 }
@@ -99,22 +105,33 @@ mod tests {
 
     #[test]
     fn hits_saturate_and_the_hand_takes_them_down() {
-        let mut mark = Mark::new(100_000);
-        assert_eq!((mark.frequency(), mark.fetched(), mark.idle_seconds(100_007)), (0, false, 7));
+        let at = Moment::from_seconds;
+        let mut mark = Mark::new(at(100_000));
+        assert_eq!(
+            (mark.frequency(), mark.fetched(), mark.idle_seconds(at(100_007))),
+            (0, false, 7)
+        );
         for _ in 0..9 {
-            mark = mark.hit(100_010);
+            mark = mark.hit(at(100_010));
         }
-        assert_eq!((mark.frequency(), mark.fetched(), mark.idle_seconds(100_010)), (3, true, 0));
+        assert_eq!(
+            (mark.frequency(), mark.fetched(), mark.idle_seconds(at(100_010))),
+            (3, true, 0)
+        );
         mark = mark.cooled().cooled().cooled().cooled();
-        assert_eq!((mark.frequency(), mark.fetched(), mark.idle_seconds(100_011)), (0, true, 1));
+        assert_eq!(
+            (mark.frequency(), mark.fetched(), mark.idle_seconds(at(100_011))),
+            (0, true, 1)
+        );
     }
 
     #[test]
     fn an_idle_time_that_is_held_does_not_wrap() {
-        let mut mark = Mark::new(5);
+        let at = Moment::from_seconds;
+        let mut mark = Mark::new(at(5));
         for now in (5..40_000).step_by(1000) {
-            mark = mark.held(now);
-            assert!(mark.idle_seconds(now) >= (now - 5).min(IDLE_SECONDS_MAX));
+            mark = mark.held(at(now));
+            assert!(mark.idle_seconds(at(now)) >= (now - 5).min(IDLE_SECONDS_MAX));
         }
     }
 }

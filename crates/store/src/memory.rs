@@ -11,9 +11,10 @@ use crate::{
     class::{ChunkInfo, Class, Freed, Tables},
     geometry::{SLOT_BYTES_MIN, chunk_bytes, class_number, slot_sizes},
     mark::{self, Mark},
+    moment::Moment,
     pool::{Pool, PoolCounts},
     region::Region,
-    types::{ClassStats, Config, HugePages, Mode, UnixSeconds},
+    types::{ClassStats, Config, HugePages, Mode},
     window::{Onlooker, WINDOW_RECORD_BYTES_MAX, WINDOW_TAIL_BYTES},
 };
 use laneway_sync::prim::{AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -376,7 +377,7 @@ impl Memory {
     /// The mark at `place`, which is that of the slot at `offset`, with an onlooker's hits since it
     /// was looked at last, as of `now` if that is told.
     #[inline]
-    pub fn load_mark(&self, place: &AtomicU16, offset: usize, now: Option<UnixSeconds>) -> Mark {
+    pub fn load_mark(&self, place: &AtomicU16, offset: usize, now: Option<Moment>) -> Mark {
         let mark = mark::load(place);
         let hits = self.take_hits(offset);
         if hits == 0 {

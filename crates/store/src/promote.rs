@@ -17,7 +17,9 @@ use crate::{
     location::{Location, Medium, size_class},
     mark::{self, Mark},
     memory::SlotAt,
-    meter, record,
+    meter,
+    moment::Moment,
+    record,
     store::{Record, Store},
     types::KeyHash,
 };
@@ -181,7 +183,7 @@ impl Store {
             hook.unlinked(hash, &key, location, header.seq, Unlinked::Moved);
         }
         self.index.replace(place, moved.with_tag(hash.tag()));
-        self.announce_inside(hash, &now_moved, 0);
+        self.announce_inside(hash, &now_moved, Moment::NEVER);
         version.leave(entered.before);
         self.memory.give(offset);
         true

@@ -7,8 +7,9 @@
 use crate::{
     large::{PIECE_HEADER_BYTES, payload_bytes},
     mark, meter,
+    moment::Moment,
     store::{Record, Store},
-    types::{ItemMeta, KeyHash, UnixSeconds},
+    types::{ItemMeta, KeyHash},
 };
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::{
@@ -61,7 +62,7 @@ impl Store {
         self: &Arc<Self>,
         hash: KeyHash,
         key: &[u8],
-        now: UnixSeconds,
+        now: Moment,
         out: &mut Vec<u8>,
         head: &mut dyn FnMut(&ItemMeta, &mut Vec<u8>),
     ) -> Got {
@@ -73,7 +74,7 @@ impl Store {
         self: &Arc<Self>,
         hash: KeyHash,
         key: &[u8],
-        now: UnixSeconds,
+        now: Moment,
         out: &mut Vec<u8>,
     ) -> Got {
         self.read::<false>(hash, key, now, out, &mut |_, _| {})
@@ -84,7 +85,7 @@ impl Store {
         self: &Arc<Self>,
         hash: KeyHash,
         key: &[u8],
-        now: UnixSeconds,
+        now: Moment,
         out: &mut Vec<u8>,
         head: &mut dyn FnMut(&ItemMeta, &mut Vec<u8>),
     ) -> Got {
@@ -133,7 +134,7 @@ impl Store {
     }
 
     /// Metadata only; leaves no hit mark.
-    pub fn peek(&self, hash: KeyHash, key: &[u8], now: UnixSeconds) -> Option<ItemMeta> {
+    pub fn peek(&self, hash: KeyHash, key: &[u8], now: Moment) -> Option<ItemMeta> {
         let mut patience = Patience::new();
         loop {
             match self.look(hash, key) {
@@ -219,7 +220,7 @@ impl Store {
 
     /// Unlink an item that is dead by now.
     #[cold]
-    fn reap(&self, hash: KeyHash, key: &[u8], now: UnixSeconds) {
+    fn reap(&self, hash: KeyHash, key: &[u8], now: Moment) {
         drop(self.enter(hash, key, now)); // entering does it
     }
 }

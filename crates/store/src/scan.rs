@@ -11,9 +11,11 @@ use crate::{
     bucket::SLOTS,
     hash::{BUCKET_BITS, PARTITIONS},
     location::Location,
-    meter, record,
+    meter,
+    moment::Moment,
+    record,
     store::Store,
-    types::{KeyHash, UnixSeconds},
+    types::KeyHash,
 };
 use laneway_sync::prim::Patience;
 
@@ -50,7 +52,7 @@ impl Store {
 
     /// Tells the living keys of one bucket from `cursor` on; 0 is the first one. Returns the cursor
     /// of the next, at most [`Store::SCAN_END`].
-    pub fn scan(&self, cursor: u64, now: UnixSeconds, mut tell: impl FnMut(&[u8])) -> u64 {
+    pub fn scan(&self, cursor: u64, now: Moment, mut tell: impl FnMut(&[u8])) -> u64 {
         let (partition, point) = ((cursor / POINTS) as usize, cursor % POINTS);
         if partition >= PARTITIONS {
             return Store::SCAN_END;
@@ -93,7 +95,7 @@ impl Store {
     }
 
     /// The key of the record at a location, if it is alive. Not validated.
-    fn living_key(&self, location: Location, now: UnixSeconds, out: &mut Vec<u8>) -> Option<()> {
+    fn living_key(&self, location: Location, now: Moment, out: &mut Vec<u8>) -> Option<()> {
         let offset = self.record_offset(location)?;
         let header = record::read(&self.memory.items, offset)?;
         if self.is_dead(&header, now) {
@@ -111,18 +113,21 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+    const NOW: Moment = Moment::from_seconds(1);
+
     fn store() -> Arc<Store> {
         Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).expect("a small store")
     }
 
     fn put(store: &Arc<Store>, key: &str) {
-        let mut draft = store.draft(key.as_bytes(), 0, 0, 1, 1).expect("there is room");
+        let mut draft =
+            store.draft(key.as_bytes(), 0, Moment::NEVER, 1, NOW).expect("there is room");
         draft.write(b"v").expect("there is room");
-        store.enter(store.hash(key.as_bytes()), key.as_bytes(), 1).publish(draft, None);
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
     }
 
     fn drop_key(store: &Store, key: &str) {
-        store.enter(store.hash(key.as_bytes()), key.as_bytes(), 1).unlink();
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
     }
 
     #[test]
@@ -161,7 +166,7 @@ mod tests {
             let (mut cursor, mut told, mut step) = (0, BTreeMap::new(), 0);
             while cursor < Store::SCAN_END {
                 let before = cursor;
-                cursor = store.scan(cursor, 1, |key| *told.entry(key.to_vec()).or_insert(0) += 1);
+                cursor = store.scan(cursor, NOW, |key| *told.entry(key.to_vec()).or_insert(0) += 1);
                 assert!(cursor > before);
                 step += 1;
                 // From full to empty, or the other way, in the first part of the walk.
@@ -184,9 +189,10 @@ mod tests {
     fn what_is_over_is_not_told_and_any_cursor_is_taken() {
         let store = store();
         put(&store, "k");
-        let mut draft = store.draft(b"over", 0, 5, 1, 1).expect("there is room");
+        let mut draft =
+            store.draft(b"over", 0, Moment::from_seconds(5), 1, NOW).expect("there is room");
         draft.write(b"v").expect("there is room");
-        store.enter(store.hash(b"over"), b"over", 1).publish(draft, None);
+        store.enter(store.hash(b"over"), b"over", NOW).publish(draft, None);
         let all = |now| {
             let (mut cursor, mut told) = (0, Vec::new());
             while cursor < Store::SCAN_END {
@@ -195,10 +201,10 @@ mod tests {
             told.sort();
             told
         };
-        assert_eq!(all(4), [&b"k"[..], b"over"]);
-        assert_eq!(all(5), [b"k"]);
+        assert_eq!(all(Moment::new(4, 999)), [&b"k"[..], b"over"]);
+        assert_eq!(all(Moment::from_seconds(5)), [b"k"]);
         for cursor in [Store::SCAN_END - 1, Store::SCAN_END, u64::MAX, store.scan_from(7)] {
-            assert!(store.scan(cursor, 1, |_| {}) <= Store::SCAN_END);
+            assert!(store.scan(cursor, NOW, |_| {}) <= Store::SCAN_END);
         }
     }
 
@@ -221,7 +227,7 @@ mod tests {
                 let (mut cursor, mut told) = (0, BTreeMap::new());
                 while cursor < Store::SCAN_END {
                     cursor =
-                        store.scan(cursor, 1, |key| *told.entry(key.to_vec()).or_insert(0) += 1);
+                        store.scan(cursor, NOW, |key| *told.entry(key.to_vec()).or_insert(0) += 1);
                 }
                 for key in &stays {
                     assert_eq!(told.get(key.as_bytes()), Some(&1), "{key}");

@@ -6,12 +6,13 @@ use crate::{
     budget::{Budget, COPY_BYTES, END, GIVE, LIST_LOOKS, PICK, STEP, TAKE_OUT},
     geometry::BLOCK_BYTES,
     meter::{self, Work},
+    moment::Moment,
     store::Store,
     types::{Config, Mode},
 };
 use std::sync::Arc;
 
-const NOW: u32 = 1000;
+const NOW: Moment = Moment::from_seconds(1000);
 
 /// A word of a bitmap more, a whole bitmap of them: what the last piece of work may add.
 const LAST_SLOTS: u64 = 256;
@@ -22,7 +23,7 @@ fn cache(megabytes: u64) -> Arc<Store> {
     Store::new(config).expect("a small store")
 }
 
-fn set(store: &Arc<Store>, key: &str, value_bytes: usize, expires: u32) {
+fn set(store: &Arc<Store>, key: &str, value_bytes: usize, expires: Moment) {
     let mut draft = store.draft(key.as_bytes(), 0, expires, value_bytes, NOW).expect("room");
     draft.write(&vec![b'v'; value_bytes]).expect("room");
     store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
@@ -43,10 +44,10 @@ fn work_of<R>(step: impl FnOnce() -> R) -> (R, Work) {
 fn a_sweep_of_everything_expired_takes_few_items_out_a_step() {
     let store = cache(32);
     const ITEMS: usize = 50_000;
-    (0..ITEMS).for_each(|number| set(&store, &format!("key{number}"), 100, NOW + 1));
+    (0..ITEMS).for_each(|number| set(&store, &format!("key{number}"), 100, NOW.plus_seconds(1)));
     let mut steps = 0;
     while store.stats().items > 0 {
-        let (swept, work) = work_of(|| store.sweep(NOW + 1, 1_000_000));
+        let (swept, work) = work_of(|| store.sweep(NOW.plus_seconds(1), 1_000_000));
         assert!(work.items as usize <= STEP / TAKE_OUT + 1, "{work:?}");
         assert!(work.slots as usize <= STEP, "{work:?}");
         assert!(swept.slots > 0);
@@ -60,11 +61,11 @@ fn a_lower_limit_gives_free_chunks_back_and_bounds_drafts() {
     let config = Config { memory_bytes: 32 << 20, ..Config::default() };
     let store = Store::new(config).expect("a small store");
     let drafts = store.unpublished_bytes_max();
-    (0..200_000).for_each(|number| set(&store, &format!("key{number}"), 100, NOW + 1));
-    while !store.sweep(NOW + 1, 1_000_000).is_over || store.stats().items > 0 {}
+    (0..200_000).for_each(|number| set(&store, &format!("key{number}"), 100, NOW.plus_seconds(1)));
+    while !store.sweep(NOW.plus_seconds(1), 1_000_000).is_over || store.stats().items > 0 {}
     assert!(store.stats().pool_free_bytes > 20 << 20, "{:?}", store.stats());
     store.set_memory_bytes(8 << 20);
-    while !store.sweep(NOW + 1, 1_000_000).is_over {}
+    while !store.sweep(NOW.plus_seconds(1), 1_000_000).is_over {}
     let stats = store.stats();
     assert!(stats.pool_free_bytes <= 8 << 20, "{} bytes are kept", stats.pool_free_bytes);
     assert_eq!(store.unpublished_bytes_max(), drafts / 4);
@@ -74,7 +75,7 @@ fn a_lower_limit_gives_free_chunks_back_and_bounds_drafts() {
 fn what_was_flushed_moves_nowhere() {
     let store = cache(16);
     for number in 0..60_000 {
-        set(&store, &format!("key{number}"), 100, 0);
+        set(&store, &format!("key{number}"), 100, Moment::NEVER);
         hit(&store, &format!("key{number}"));
     }
     assert!(store.flush_all());
@@ -97,7 +98,7 @@ fn a_small_draft_does_no_more_than_a_few_steps_whatever_has_to_make_room() {
         if store.stats().evictions > 1000 {
             break;
         }
-        set(&store, &format!("small{number}"), 60, 0);
+        set(&store, &format!("small{number}"), 60, Moment::NEVER);
         hit(&store, &format!("small{number}"));
         hit(&store, &format!("small{number}"));
     }
@@ -112,7 +113,7 @@ fn a_small_draft_does_no_more_than_a_few_steps_whatever_has_to_make_room() {
     };
     for (number, bytes) in sizes.enumerate() {
         let key = format!("other{number}");
-        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, 0, bytes, NOW));
+        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, Moment::NEVER, bytes, NOW));
         let mut draft = draft.expect("a cache makes room");
         assert!(work.slots <= most.slots, "{bytes} bytes: {work:?}");
         assert!(work.items <= most.items, "{bytes} bytes: {work:?}");
@@ -130,10 +131,11 @@ fn a_large_draft_waits_for_memory_in_steps_where_small_items_have_all_of_it() {
         if store.stats().evictions > 1000 {
             break;
         }
-        set(&store, &format!("small{number}"), 10, 0);
+        set(&store, &format!("small{number}"), 10, Moment::NEVER);
     }
     let bytes = 2 << 20;
-    let mut draft = store.draft(b"large", 0, 0, bytes, NOW).expect("it takes nothing yet");
+    let mut draft =
+        store.draft(b"large", 0, Moment::NEVER, bytes, NOW).expect("it takes nothing yet");
     let mut waits = 0;
     while draft.missing() > 0 {
         let (ready, work) = work_of(|| draft.prepare().expect("a cache makes room"));
@@ -155,7 +157,7 @@ const END_PIECES: u64 = END.div_ceil(GIVE) as u64;
 
 /// An item of 8 MiB, of more pieces than end at once.
 fn set_large(store: &Arc<Store>, key: &str) {
-    set(store, key, (8 << 20) - 100, 0);
+    set(store, key, (8 << 20) - 100, Moment::NEVER);
 }
 
 fn used(store: &Store) -> u64 {
@@ -163,7 +165,7 @@ fn used(store: &Store) -> u64 {
 }
 
 /// Steps of the sweep until nothing is left to be freed.
-fn sweep_all(store: &Store, now: u32) {
+fn sweep_all(store: &Store, now: Moment) {
     for steps in 0.. {
         let (swept, work) = work_of(|| store.sweep(now, 10_000));
         assert!(work.items <= (STEP / GIVE) as u64, "{work:?}");
@@ -179,7 +181,7 @@ fn whoever_ends_a_large_item_gives_back_few_of_its_pieces_and_the_sweep_the_othe
     let store = cache(64);
     let hash = store.hash(b"large");
     let delete = || store.enter(hash, b"large", NOW).unlink();
-    let replace = || set(&store, "large", 3, 0);
+    let replace = || set(&store, "large", 3, Moment::NEVER);
     let read_to_its_end = || {
         let found = store.get(hash, b"large", NOW, &mut Vec::new(), &mut |_, _| {});
         delete();
@@ -187,7 +189,8 @@ fn whoever_ends_a_large_item_gives_back_few_of_its_pieces_and_the_sweep_the_othe
         drop(found);
     };
     let vanish = || {
-        let mut draft = store.draft(b"other", 0, 0, (8 << 20) - 100, NOW).expect("room");
+        let mut draft =
+            store.draft(b"other", 0, Moment::NEVER, (8 << 20) - 100, NOW).expect("room");
         draft.write(&vec![b'v'; 8 << 20][..draft.missing()]).expect("room");
         meter::take();
         drop(draft);
@@ -210,17 +213,17 @@ fn whoever_ends_a_large_item_gives_back_few_of_its_pieces_and_the_sweep_the_othe
 fn a_sweep_or_an_eviction_of_large_items_gives_back_few_of_their_pieces_a_step() {
     let store = cache(128);
     for number in 0..4 {
-        set(&store, &format!("large{number}"), 7 << 20, NOW + 1);
+        set(&store, &format!("large{number}"), 7 << 20, NOW.plus_seconds(1));
     }
-    sweep_all(&store, NOW + 1);
+    sweep_all(&store, NOW.plus_seconds(1));
     assert_eq!((used(&store), store.stats().items), (0, 0));
     // Of small items none is left to be evicted: each of these takes from large ones.
     const BOUND: u64 = ((2 * STEP + 2 * PICK) / GIVE) as u64;
-    (0..3).for_each(|number| set(&store, &format!("other{number}"), 40 << 20, 0));
+    (0..3).for_each(|number| set(&store, &format!("other{number}"), 40 << 20, Moment::NEVER));
     assert!(used(&store) / 3 > BOUND, "one of them alone has more pieces");
     for number in 0..4_000 {
         let key = format!("small{number}");
-        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, 0, 15_000, NOW));
+        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, Moment::NEVER, 15_000, NOW));
         assert!(work.items <= BOUND, "{number}: {work:?}");
         let mut draft = draft.expect("a cache makes room");
         draft.write(&[b'v'; 15_000]).expect("a slot of its own");
@@ -236,14 +239,16 @@ fn a_store_that_may_not_evict_finds_the_memory_of_what_was_deleted() {
         let mut stored = 0;
         loop {
             let key = format!("key{stored}");
-            let Ok(mut draft) = store.draft(key.as_bytes(), 0, 0, 9_000, NOW) else { break };
+            let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 9_000, NOW) else {
+                break;
+            };
             draft.write(&[b'v'; 9_000]).expect("a slot of its own");
             store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
             stored += 1;
         }
         stored
     };
-    set(&store, "large", 15 << 20, 0);
+    set(&store, "large", 15 << 20, Moment::NEVER);
     let before = fill(&store);
     store.enter(store.hash(b"large"), b"large", NOW).unlink();
     assert!(used(&store) > before as u64 + END_PIECES, "most of its pieces are not given yet");
@@ -258,7 +263,8 @@ fn nothing_is_refused_while_pieces_of_what_was_deleted_remain() {
     let store = Store::new(config).expect("a small store");
     // Uploads side by side: their pieces alternate, and no chunk is empty before the last is given.
     let names: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
-    let begin = |name: &&[u8]| store.draft(name, 0, 0, 30 << 20, NOW).expect("a descriptor");
+    let begin =
+        |name: &&[u8]| store.draft(name, 0, Moment::NEVER, 30 << 20, NOW).expect("a descriptor");
     let mut drafts = names.each_ref().map(begin);
     let piece = vec![b'v'; 32 << 10];
     while drafts[0].missing() > 0 {
@@ -271,7 +277,9 @@ fn nothing_is_refused_while_pieces_of_what_was_deleted_remain() {
     let fill = |from: usize| {
         (from..).take_while(|number| {
             let key = format!("key{number}");
-            let Ok(mut draft) = store.draft(key.as_bytes(), 0, 0, 9_000, NOW) else { return false };
+            let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 9_000, NOW) else {
+                return false;
+            };
             draft.write(&[b'v'; 9_000]).expect("a slot of its own");
             store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
             true
@@ -291,7 +299,9 @@ fn who_may_not_evict_looks_for_an_empty_chunk_without_passing_the_others() {
     let mut keys = Vec::new();
     for number in 0.. {
         let key = format!("key{number}");
-        let Ok(mut draft) = store.draft(key.as_bytes(), 0, 0, 4_000, NOW) else { break };
+        let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 4_000, NOW) else {
+            break;
+        };
         draft.write(&[b'v'; 4_000]).expect("a slot of its own");
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
         keys.push(key);
@@ -300,7 +310,7 @@ fn who_may_not_evict_looks_for_an_empty_chunk_without_passing_the_others() {
     for key in keys.iter().step_by(100) {
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
     }
-    let (draft, work) = work_of(|| store.draft(b"another", 0, 0, 100, NOW));
+    let (draft, work) = work_of(|| store.draft(b"another", 0, Moment::NEVER, 100, NOW));
     assert!(draft.is_err(), "no chunk is free for another size");
     let classes = store.memory.block_class() as u64 + 1;
     assert!(work.slots <= classes, "{work:?}");
@@ -308,5 +318,5 @@ fn who_may_not_evict_looks_for_an_empty_chunk_without_passing_the_others() {
     for key in &keys[..keys.len() / 2] {
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
     }
-    assert!(store.draft(b"another", 0, 0, 100, NOW).is_ok());
+    assert!(store.draft(b"another", 0, Moment::NEVER, 100, NOW).is_ok());
 }

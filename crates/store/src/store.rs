@@ -10,8 +10,9 @@ use crate::{
     location::{Location, Medium},
     mark::{self, Mark},
     memory::Memory,
+    moment::Moment,
     record::{self, FLUSH_GENERATIONS, HEADER_BYTES, Header},
-    types::{Config, HugePages, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode, UnixSeconds},
+    types::{Config, HugePages, ItemMeta, KEY_BYTES_MAX, KeyHash, Mode},
 };
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::{
@@ -294,9 +295,9 @@ impl Store {
 
     /// Expired, or flushed.
     #[inline]
-    pub(crate) fn is_dead(&self, header: &Header, now: UnixSeconds) -> bool {
-        let is_over = header.expires != 0 && header.expires <= now;
-        (is_over && !is_planted(Bug::ExpiredServed)) || header.flush != self.flush_now()
+    pub(crate) fn is_dead(&self, header: &Header, now: Moment) -> bool {
+        (header.expires.is_over(now) && !is_planted(Bug::ExpiredServed))
+            || header.flush != self.flush_now()
     }
 
     /// The flush generation that records are stamped with.
@@ -320,7 +321,7 @@ impl Store {
     pub(crate) fn look_at_mark(
         &self,
         location: Location,
-        now: UnixSeconds,
+        now: Moment,
     ) -> (Option<&AtomicU16>, Mark) {
         let Some(place) = self.mark_of(location) else { return (None, Mark(0)) };
         let mark = match location.medium() {
@@ -334,7 +335,7 @@ impl Store {
 
     /// What the interface tells of an item.
     #[inline]
-    pub(crate) fn meta_of(&self, header: &Header, mark: Mark, now: UnixSeconds) -> ItemMeta {
+    pub(crate) fn meta_of(&self, header: &Header, mark: Mark, now: Moment) -> ItemMeta {
         ItemMeta {
             seq: header.seq,
             flags: header.flags,

@@ -14,9 +14,10 @@ use crate::{
     mark,
     memory::SlotAt,
     meter,
+    moment::Moment,
     record::{self, FLUSH_GENERATIONS},
     store::Store,
-    types::{Mode, UnixSeconds},
+    types::Mode,
 };
 use laneway_sync::prim::Ordering::Relaxed;
 use std::sync::PoisonError;
@@ -48,7 +49,7 @@ impl Store {
             generation.wrapping_sub(sweeper.generation_before) >= FLUSH_GENERATIONS - 4
         };
         if are_used_up(&sweeper) {
-            self.sweep_locked(&mut sweeper, 0, FLUSH_SLOTS, &mut Budget::of(STEP));
+            self.sweep_locked(&mut sweeper, Moment::NEVER, FLUSH_SLOTS, &mut Budget::of(STEP));
             if are_used_up(&sweeper) {
                 return false;
             }
@@ -59,7 +60,7 @@ impl Store {
     }
 
     /// One bounded step of the background sweep: looks at `slots` slots at most.
-    pub fn sweep(&self, now: UnixSeconds, slots: usize) -> Swept {
+    pub fn sweep(&self, now: Moment, slots: usize) -> Swept {
         let mut budget = Budget::of(STEP);
         if self.has_remains() {
             self.give_remains(&mut budget.split());
@@ -81,7 +82,7 @@ impl Store {
     fn sweep_locked(
         &self,
         sweeper: &mut Sweeper,
-        now: UnixSeconds,
+        now: Moment,
         slots: usize,
         budget: &mut Budget,
     ) -> Swept {
@@ -129,10 +130,10 @@ impl Store {
         swept
     }
 
-    fn sweep_slot(&self, at: SlotAt, now: UnixSeconds) -> bool {
+    fn sweep_slot(&self, at: SlotAt, now: Moment) -> bool {
         let place = self.memory.mark_of(at);
         let mark = mark::load(place);
-        if now != 0 {
+        if now != Moment::NEVER {
             mark::store(place, mark, mark.held(now));
         }
         let offset = self.memory.offset_of(at);
@@ -142,12 +143,12 @@ impl Store {
             && self.unlink_slot(offset, Unlinked::Expired, &mut |header| self.is_dead(header, now))
     }
 
-    fn sweep_large(&self, number: u32, now: UnixSeconds, budget: &mut Budget) -> bool {
+    fn sweep_large(&self, number: u32, now: Moment, budget: &mut Budget) -> bool {
         let Some(descriptor) = self.large.get(number).filter(|d| d.is_alive()) else {
             return false;
         };
         let mark = mark::load(&descriptor.mark);
-        if now != 0 {
+        if now != Moment::NEVER {
             mark::store(&descriptor.mark, mark, mark.held(now));
         }
         let looks_dead = record::read(&self.memory.items, descriptor.record_offset())
@@ -167,6 +168,8 @@ mod tests {
     use super::*;
     use crate::{read::Got, types::Config};
 
+    const NOW: Moment = Moment::from_seconds(1);
+
     #[test]
     fn no_flush_sweeps_everything_at_once_and_none_is_lost() {
         const ITEMS: usize = 20_000;
@@ -174,13 +177,14 @@ mod tests {
         let store = store.expect("a small store");
         let set = |key: &str| {
             let hash = store.hash(key.as_bytes());
-            let mut draft = store.draft(key.as_bytes(), 0, 0, 8, 1).expect("there is room");
+            let mut draft =
+                store.draft(key.as_bytes(), 0, Moment::NEVER, 8, NOW).expect("there is room");
             draft.write(b"whatever").expect("there is room");
-            store.enter(hash, key.as_bytes(), 1).publish(draft, None);
+            store.enter(hash, key.as_bytes(), NOW).publish(draft, None);
         };
         let get = |key: &str| {
             let (hash, mut out) = (store.hash(key.as_bytes()), Vec::new());
-            !matches!(store.get(hash, key.as_bytes(), 1, &mut out, &mut |_, _| {}), Got::Miss)
+            !matches!(store.get(hash, key.as_bytes(), NOW, &mut out, &mut |_, _| {}), Got::Miss)
         };
         (0..ITEMS).for_each(|number| set(&format!("old{number}")));
         let mut refused = 0;

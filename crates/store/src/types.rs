@@ -1,13 +1,10 @@
-//! The plain values of the store's interface. Sizes are in bytes, times in absolute unix seconds.
+//! The plain values of the store's interface. Sizes are in bytes, times are moments.
 
-use crate::window::Window;
+use crate::{moment::Moment, window::Window};
 
 /// The seeded 64-bit hash of a key (SipHash-1-3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub u64);
-
-/// Absolute unix seconds; 0 = never. Injected: nothing here reads a clock.
-pub type UnixSeconds = u32;
 
 /// The longest key, as in memcached.
 pub const KEY_BYTES_MAX: usize = 250;
@@ -77,8 +74,8 @@ pub struct ItemMeta {
     pub seq: u64,
     /// The client's own 32 bits.
     pub flags: u32,
-    /// 0 = never
-    pub expires: UnixSeconds,
+    /// When it ends.
+    pub expires: Moment,
     /// Length of the value.
     pub value_bytes: u32,
     /// Length of the key.

@@ -9,9 +9,10 @@ use crate::{
     location::{Location, Medium},
     mark::{self, Mark},
     meter,
+    moment::Moment,
     record::{self, Header},
     store::{Record, Store},
-    types::{KeyHash, UnixSeconds},
+    types::KeyHash,
 };
 use laneway_sync::{
     pin::{Killed, Unpinned},
@@ -65,7 +66,7 @@ impl Store {
     }
 
     /// Tell the hook of a new or changed item. The caller is inside its bucket.
-    pub(crate) fn announce_inside(&self, hash: KeyHash, record: &Record, now: UnixSeconds) {
+    pub(crate) fn announce_inside(&self, hash: KeyHash, record: &Record, now: Moment) {
         if let Some(hook) = &self.hook {
             let mut key = Vec::new();
             self.key_at(record.offset, &record.header, &mut key).expect("a linked item has a key");

@@ -2,7 +2,7 @@
 //! shifted.
 
 use fastrand::Rng;
-use laneway_store::{Config, Got, HugePages, Mode, Store};
+use laneway_store::{Config, Got, HugePages, Mode, Moment, Store};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -48,14 +48,15 @@ fn store(memory_bytes: u64) -> Arc<Store> {
     .expect("memory")
 }
 
-fn set(store: &Arc<Store>, key: &[u8], value: &[u8], now: u32) {
-    let mut draft = store.draft(key, 0, 0, value.len(), now).expect("a cache makes room");
+fn set(store: &Arc<Store>, key: &[u8], value: &[u8], now: Moment) {
+    let mut draft =
+        store.draft(key, 0, Moment::NEVER, value.len(), now).expect("a cache makes room");
     draft.write(value).expect("a cache makes room");
     store.enter(store.hash(key), key, now).publish(draft, None);
 }
 
 /// A look-aside cache's request: get, and set after a miss. True on a hit.
-fn request(store: &Arc<Store>, key: u64, value: &[u8], now: u32, out: &mut Vec<u8>) -> bool {
+fn request(store: &Arc<Store>, key: u64, value: &[u8], now: Moment, out: &mut Vec<u8>) -> bool {
     let name = format!("{key:08}");
     let name = name.as_bytes();
     out.clear();
@@ -123,7 +124,13 @@ fn miss_ratios(
     for i in 0..requests {
         let key = zipf.draw(&mut random);
         let bytes = size_of(key);
-        let hit = request(&store, key, &value[..bytes], 1_000_000 + (i / 50_000) as u32, &mut out);
+        let hit = request(
+            &store,
+            key,
+            &value[..bytes],
+            Moment::from_seconds(1_000_000 + (i / 50_000) as u32),
+            &mut out,
+        );
         let lru_hit = lru.request(key, 8 + bytes as u64 + LRU_OVERHEAD_BYTES);
         // The first half fills and settles.
         if i >= requests / 2 {
@@ -180,7 +187,7 @@ fn hit_ratio(
     let mut hits = 0u64;
     for i in 0..warm + measured {
         let key = keys_from + zipf.draw(random);
-        let hit = request(store, key, &value, 1_000_000, &mut out);
+        let hit = request(store, key, &value, Moment::from_seconds(1_000_000), &mut out);
         hits += u64::from(hit && i >= warm);
     }
     hits as f64 / measured as f64
@@ -200,7 +207,7 @@ fn write_twice(
     let mut left = 2 * memory as i64;
     while left > 0 {
         let key = keys_from + zipf.draw(random);
-        if !request(store, key, &value, 1_000_000, &mut out) {
+        if !request(store, key, &value, Moment::from_seconds(1_000_000), &mut out) {
             left -= bytes as i64;
         }
     }
@@ -238,11 +245,17 @@ fn a_small_memory_stays_mostly_full_of_values_of_a_few_blocks() {
     let value = vec![b'x'; VALUE];
     let key = |number: usize| format!("key{number:06}").into_bytes();
     for number in 0..30 * FIT {
-        let mut draft = store.draft(&key(number), 0, 0, VALUE, 1).expect("something is evicted");
+        let mut draft = store
+            .draft(&key(number), 0, Moment::NEVER, VALUE, Moment::from_seconds(1))
+            .expect("something is evicted");
         draft.write(&value).expect("something is evicted");
-        store.enter(store.hash(&key(number)), &key(number), 1).publish(draft, None);
+        store
+            .enter(store.hash(&key(number)), &key(number), Moment::from_seconds(1))
+            .publish(draft, None);
         if number > 2 * FIT {
-            let alive = |of: &usize| store.peek(store.hash(&key(*of)), &key(*of), 1).is_some();
+            let alive = |of: &usize| {
+                store.peek(store.hash(&key(*of)), &key(*of), Moment::from_seconds(1)).is_some()
+            };
             let live = (number.saturating_sub(4 * FIT)..=number).filter(alive).count();
             assert!(live >= FIT / 2, "{live} of {FIT} after {number}");
         }

@@ -6,13 +6,13 @@
 //! or of memory that was reused are recognised. On failure the seed is printed.
 
 use fastrand::Rng;
-use laneway_store::{Config, Got, HugePages, Mode, Refused, Store};
+use laneway_store::{Config, Got, HugePages, KeyHash, Mode, Moment, Refused, Store};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-const NOW: u32 = 1_000_000;
+const NOW: Moment = Moment::from_seconds(1_000_000);
 
 fn key_of(key: u64) -> Vec<u8> {
     format!("hunted:{key}").into_bytes()
@@ -113,6 +113,19 @@ fn read_once(store: &Arc<Store>, random: &mut Rng, hunt: &Hunt, out: &mut Vec<u8
     }
 }
 
+/// A small item mostly has no room for such an end, and is written anew while others read it.
+fn end_between_seconds(store: &Arc<Store>, hash: KeyHash, name: &[u8]) {
+    let (end, mut value) = (Moment::new(NOW.seconds() + 100, 7), Vec::new());
+    let Got::Copied(seen) = store.peek_value(hash, name, NOW, &mut value) else { return };
+    let draft = store.draft_at_once(None, name, seen.flags, end, value.len());
+    let Ok(Ok(draft)) = draft.map(|mut draft| draft.write(&value).map(|()| draft)) else { return };
+    let mut entry = store.enter(hash, name, NOW);
+    if entry.meta().is_some_and(|found| found.seq == seen.seq) {
+        entry.rewrite(draft);
+        assert_eq!(entry.meta().expect("it was just written").expires, end);
+    }
+}
+
 fn write_once(store: &Arc<Store>, random: &mut Rng, hunt: &Hunt, turn: u64, seen: &Seen) {
     let key = random.u64(..hunt.keys);
     let name = key_of(key);
@@ -121,21 +134,22 @@ fn write_once(store: &Arc<Store>, random: &mut Rng, hunt: &Hunt, turn: u64, seen
         0 | 1 => store.enter(hash, &name, NOW).unlink(),
         2 => {
             let mut entry = store.enter(hash, &name, NOW);
-            entry.set_expires(NOW + 100);
+            entry.set_expires(NOW.plus_seconds(100));
             entry.set_stale(true);
             entry.renew_seq(None);
         }
         3 => {
             // Dies at once: the next who looks, or the sweep, takes it out.
-            store.enter(hash, &name, NOW).set_expires(1);
+            store.enter(hash, &name, NOW).set_expires(Moment::from_seconds(1));
             store.sweep(NOW, 50);
         }
+        4 => end_between_seconds(store, hash, &name),
         choice => {
             let range = (turn / hunt.shift_every) as usize % hunt.sizes.len();
             let (low, high) = hunt.sizes[range];
             let value = value_of(key, random.u64(..), random.u64(low..high) as usize);
-            let mut give_up = choice == 4;
-            let draft = store.draft(&name, (choice % 3) as u32, 0, value.len(), NOW);
+            let mut give_up = choice == 5;
+            let draft = store.draft(&name, (choice % 3) as u32, Moment::NEVER, value.len(), NOW);
             let written = draft.and_then(|mut draft| {
                 let half = value.len() / 2;
                 draft.write(&value[..half])?;
@@ -360,7 +374,7 @@ fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
         let put = |key: u64, nonce: u64| {
             let name = key_of(key);
             let value = value_of(key, nonce, 40);
-            let mut draft = store.draft(&name, 0, 0, value.len(), NOW).expect("room");
+            let mut draft = store.draft(&name, 0, Moment::NEVER, value.len(), NOW).expect("room");
             draft.write(&value).expect("room");
             store.enter(store.hash(&name), &name, NOW).publish(draft, None);
         };

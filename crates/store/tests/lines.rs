@@ -1,11 +1,11 @@
 //! What stores and look-ups of different threads share: read-modify-writes and cache lines, counted
 //! by the atomics themselves (feature `lines`). The table in docs/performance-log.md says the same.
 
-use laneway_store::{Config, Got, Hand, Store};
+use laneway_store::{Config, Got, Hand, Moment, Store};
 use laneway_sync::lines::{self, Touched};
 use std::sync::Arc;
 
-const NOW: u32 = 1_800_000_000;
+const NOW: Moment = Moment::from_seconds(1_800_000_000);
 const VALUE: [u8; 100] = [b'v'; 100];
 
 fn store() -> Arc<Store> {
@@ -21,7 +21,7 @@ fn touched(work: impl FnOnce()) -> Touched {
 
 fn set(store: &Store, hand: &Hand, key: &str) {
     let (key, hand) = (key.as_bytes(), Some(hand));
-    let mut draft = store.draft_at_once(hand, key, 0, 0, VALUE.len()).expect("room");
+    let mut draft = store.draft_at_once(hand, key, 0, Moment::NEVER, VALUE.len()).expect("room");
     draft.write(&VALUE).expect("a slot of its own");
     store.enter(store.hash(key), key, NOW).keeping(hand).publish(draft, None);
 }

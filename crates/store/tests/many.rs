@@ -1,15 +1,15 @@
 //! Keys read together are answered as each alone would be.
 
 use laneway_store::{
-    Config, FoundItem, GROUP, Got, Group, HugePages, ItemMeta, Mode, SMALL_RECORD_BYTES_MAX,
-    Sought, Store, UnixSeconds,
+    Config, FoundItem, GROUP, Got, Group, HugePages, ItemMeta, Mode, Moment,
+    SMALL_RECORD_BYTES_MAX, Sought, Store,
 };
 use laneway_sync::append::Appending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-const NOW: UnixSeconds = 1_000_000;
+const NOW: Moment = Moment::from_seconds(1_000_000);
 /// Of the head that these tests write.
 const HEAD_BYTES_MAX: usize = 60;
 
@@ -27,7 +27,7 @@ fn store() -> Arc<Store> {
     Store::new(config).expect("room for a small store")
 }
 
-fn set(store: &Arc<Store>, key: &[u8], flags: u32, expires: UnixSeconds, value: &[u8]) {
+fn set(store: &Arc<Store>, key: &[u8], flags: u32, expires: Moment, value: &[u8]) {
     let mut draft = store.draft(key, flags, expires, value.len(), NOW).expect("room");
     draft.write(value).expect("room");
     store.enter(store.hash(key), key, NOW).publish(draft, None);
@@ -35,13 +35,13 @@ fn set(store: &Arc<Store>, key: &[u8], flags: u32, expires: UnixSeconds, value: 
 
 fn head(item: &ItemMeta) -> Vec<u8> {
     let ItemMeta { seq, flags, expires, value_bytes, .. } = item;
-    format!("<{seq} {flags} {expires} {value_bytes}>").into_bytes()
+    format!("<{seq} {flags} {expires:?} {value_bytes}>").into_bytes()
 }
 
 fn sought(
     store: &Arc<Store>,
     (group, number, key): (&Group, usize, &[u8]),
-    now: UnixSeconds,
+    now: Moment,
     bytes_end: u64,
     out: &mut Vec<u8>,
 ) -> Sought {
@@ -56,7 +56,7 @@ fn sought(
 }
 
 /// What a key alone is answered, as the group would say it.
-fn alone(store: &Arc<Store>, key: &[u8], now: UnixSeconds) -> (Sought, Vec<u8>) {
+fn alone(store: &Arc<Store>, key: &[u8], now: Moment) -> (Sought, Vec<u8>) {
     let mut out = Vec::new();
     let got = store.get(store.hash(key), key, now, &mut out, &mut |meta, out| {
         out.extend(head(meta));
@@ -87,13 +87,13 @@ fn a_group_is_answered_as_its_keys_alone_are() {
         let value: Vec<u8> = (0..number % 301).map(|at| (at * 7 + number) as u8).collect();
         match number % 5 {
             0 => {} // a miss
-            1 => set(&store, key, number as u32, NOW + 50, &value),
-            _ => set(&store, key, 0, 0, &value),
+            1 => set(&store, key, number as u32, NOW.plus_seconds(50), &value),
+            _ => set(&store, key, 0, Moment::NEVER, &value),
         }
     }
     let mut group = Group::default();
     let mut simple = 0;
-    for now in [NOW, NOW + 100] {
+    for now in [NOW, NOW.plus_seconds(100)] {
         for keys in keys.chunks(GROUP) {
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             store.seek(&mut group, &keys);
@@ -122,15 +122,15 @@ fn a_group_is_answered_as_its_keys_alone_are() {
 #[test]
 fn what_is_not_simple_is_left_to_others() {
     let store = store();
-    set(&store, b"small", 0, 0, b"value");
-    set(&store, b"large", 0, 0, &vec![b'l'; SMALL_RECORD_BYTES_MAX + 1]);
-    set(&store, b"dead", 0, NOW + 1, b"value");
-    set(&store, b"replaced", 0, 0, b"before");
-    set(&store, b"deleted", 0, 0, b"before");
+    set(&store, b"small", 0, Moment::NEVER, b"value");
+    set(&store, b"large", 0, Moment::NEVER, &vec![b'l'; SMALL_RECORD_BYTES_MAX + 1]);
+    set(&store, b"dead", 0, NOW.plus_seconds(1), b"value");
+    set(&store, b"replaced", 0, Moment::NEVER, b"before");
+    set(&store, b"deleted", 0, Moment::NEVER, b"before");
     let keys: [&[u8]; 6] = [b"small", b"large", b"dead", b"replaced", b"deleted", b"no"];
     let mut group = Group::default();
     store.seek(&mut group, &keys);
-    set(&store, b"replaced", 0, 0, b"after");
+    set(&store, b"replaced", 0, Moment::NEVER, b"after");
     store.enter(store.hash(b"deleted"), b"deleted", NOW).unlink();
     let answers = |now, bytes_end| {
         let answer = |number: usize| {
@@ -142,7 +142,7 @@ fn what_is_not_simple_is_left_to_others() {
         [0, 1, 2, 3, 4, 5].map(answer)
     };
     use Sought::{Copied, Miss, Otherwise};
-    let [dead, later] = [NOW, NOW + 9].map(|now| answers(now, u64::MAX)[2]);
+    let [dead, later] = [NOW, NOW.plus_seconds(9)].map(|now| answers(now, u64::MAX)[2]);
     assert_eq!((dead, later), (Copied(9), Otherwise));
     let said = answers(NOW, 11);
     assert_eq!(said, [Copied(10), Otherwise, Copied(9), Otherwise, Otherwise, Miss]);
@@ -154,7 +154,7 @@ fn what_is_not_simple_is_left_to_others() {
 #[test]
 fn keys_of_a_group_leave_hit_marks() {
     let store = store();
-    set(&store, b"key", 0, 0, b"value");
+    set(&store, b"key", 0, Moment::NEVER, b"value");
     let fetched = || store.peek(store.hash(b"key"), b"key", NOW).expect("it is there").fetched;
     assert!(!fetched());
     let mut group = Group::default();
@@ -184,7 +184,7 @@ fn a_group_never_returns_a_value_that_was_not_written() {
                             entry.unlink();
                         }
                     }
-                    _ => set(&store, key, 0, 0, &vec![number as u8; 20 + number % 300]),
+                    _ => set(&store, key, 0, Moment::NEVER, &vec![number as u8; 20 + number % 300]),
                 }
             }
             done.store(true, Relaxed);

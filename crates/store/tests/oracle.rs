@@ -19,7 +19,13 @@ fn small_and_large_items_are_read_back_at_every_boundary() {
             let mut ops = Vec::new();
             for (i, &bytes) in sizes.iter().enumerate() {
                 ops.push(set(i as u8, bytes));
-                ops.push(Op::Set { key: 100 + i as u8, bytes, flags: 77, ttl: 9, seq: Some(5) });
+                ops.push(Op::Set {
+                    key: 100 + i as u8,
+                    bytes,
+                    flags: 77,
+                    ttl: 9_000,
+                    seq: Some(5),
+                });
                 ops.push(Op::Get { key: i as u8 });
             }
             ops.extend((0..120).map(|key| Op::Get { key }));
@@ -54,15 +60,17 @@ fn op() -> impl Strategy<Value = Op> {
     let bytes = prop_oneof![6 => 0..400u32, 2 => 400..20_000u32, 1 => 15_000..400_000u32];
     let seq = prop_oneof![4 => Just(None), 1 => (1..9u64).prop_map(Some)];
     let flags = prop_oneof![Just(0u32), any::<u32>()];
+    // Of the ends some have milliseconds, some lie at a full second.
+    let ttl = prop_oneof![3 => (0..120u32).prop_map(|quarters| 250 * quarters), 2 => 0..30_000u32];
     prop_oneof![
         8 => key.clone().prop_map(|key| Op::Get { key }),
         2 => key.clone().prop_map(|key| Op::Peek { key }),
-        8 => (key.clone(), bytes.clone(), flags, 0..30u8, seq.clone())
+        8 => (key.clone(), bytes.clone(), flags, ttl.clone(), seq.clone())
             .prop_map(|(key, bytes, flags, ttl, seq)| Op::Set { key, bytes, flags, ttl, seq }),
         2 => (key.clone(), bytes, 0..400_000u32)
             .prop_map(|(key, bytes, written)| Op::Abandon { key, bytes, written }),
         2 => key.clone().prop_map(|key| Op::Delete { key }),
-        2 => (key.clone(), 0..30u8).prop_map(|(key, ttl)| Op::Touch { key, ttl }),
+        2 => (key.clone(), ttl).prop_map(|(key, ttl)| Op::Touch { key, ttl }),
         1 => (key.clone(), any::<bool>(), any::<bool>())
             .prop_map(|(key, stale, token_sent)| Op::Stale { key, stale, token_sent }),
         1 => (key.clone(), seq).prop_map(|(key, explicit)| Op::RenewSeq { key, explicit }),
@@ -70,7 +78,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Unpin),
         1 => Just(Op::FlushAll),
         1 => (1..2000u16).prop_map(|slots| Op::Sweep { slots }),
-        2 => (0..20u8).prop_map(|seconds| Op::Advance { seconds }),
+        2 => (0..20_u32).prop_map(|quarters| Op::Advance { millis: 250 * quarters }),
+        1 => (0..2_000_u32).prop_map(|millis| Op::Advance { millis }),
     ]
 }
 

@@ -1,12 +1,12 @@
 //! What a million items really take: resident memory from the kernel's books, and metadata by the
 //! store's own. A test binary of its own with one test, so that nothing else allocates meanwhile.
 
-use laneway_store::{Config, Mode, Store};
+use laneway_store::{Config, Mode, Moment, Store};
 use std::fs;
 
 const ITEMS: u64 = 1_000_000;
 const VALUE_BYTES: usize = 100;
-const NOW: u32 = 1_000_000;
+const NOW: Moment = Moment::from_seconds(1_000_000);
 
 fn resident_bytes() -> u64 {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").expect("Linux's own account");
@@ -27,7 +27,8 @@ fn a_million_items_take_at_most_48_bytes_each_beyond_key_and_value() {
     let value = [b'v'; VALUE_BYTES];
     let put = |i: u64| {
         let key = format!("key{i:09}");
-        let mut draft = store.draft(key.as_bytes(), 0, NOW + 1000, VALUE_BYTES, NOW).expect("room");
+        let mut draft =
+            store.draft(key.as_bytes(), 0, NOW.plus_seconds(1000), VALUE_BYTES, NOW).expect("room");
         draft.write(&value).expect("room");
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
         key.len() as u64

@@ -5,11 +5,11 @@ mod foreign;
 
 use fastrand::Rng;
 use foreign::{Foreign, Seen};
-use laneway_store::{Config, Got, Mode, Store};
+use laneway_store::{Config, Got, Mode, Moment, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-const NOW: u32 = 1_000_000;
+const NOW: Moment = Moment::from_seconds(1_000_000);
 const SEED: (u64, u64) = (5, 6);
 const MEBIBYTE: usize = 1 << 20;
 
@@ -26,7 +26,7 @@ fn windowed(mode: Mode, memory_bytes: usize, window_bytes: usize) -> (Arc<Store>
     (Store::new(config).expect("memory"), foreign)
 }
 
-fn set(store: &Arc<Store>, key: &[u8], value: &[u8], expires: u32) {
+fn set(store: &Arc<Store>, key: &[u8], value: &[u8], expires: Moment) {
     let mut draft = store.draft(key, 0, expires, value.len(), NOW).expect("room");
     draft.write(value).expect("room");
     store.enter(store.hash(key), key, NOW).publish(draft, None);
@@ -55,7 +55,7 @@ fn small_items_are_seen_from_outside_and_every_change_at_once() {
         let key = name(number);
         assert_eq!(foreign.look(&key, NOW), Seen::Nothing);
         for value in [&b"first"[..], b"the second", b""] {
-            set(&store, &key, value, 0);
+            set(&store, &key, value, Moment::NEVER);
             assert_eq!(foreign.look(&key, NOW), Seen::Value(value.to_vec()));
         }
     }
@@ -65,12 +65,12 @@ fn small_items_are_seen_from_outside_and_every_change_at_once() {
         assert_eq!(foreign.look(&key, NOW), Seen::Nothing);
         assert_eq!(foreign.look(&name(number + 5_000), NOW), Seen::Value(Vec::new()));
     }
-    set(&store, b"soon", b"x", NOW + 1);
+    set(&store, b"soon", b"x", NOW.plus_seconds(1));
     assert_eq!(foreign.look(b"soon", NOW), Seen::Value(b"x".to_vec()));
-    assert_eq!(foreign.look(b"soon", NOW + 1), Seen::Nothing);
+    assert_eq!(foreign.look(b"soon", NOW.plus_seconds(1)), Seen::Nothing);
     assert!(store.flush_all());
     assert_eq!(foreign.look(b"soon", NOW), Seen::Nothing);
-    set(&store, b"soon", b"y", 0);
+    set(&store, b"soon", b"y", Moment::NEVER);
     assert_eq!(foreign.look(b"soon", NOW), Seen::Value(b"y".to_vec()));
     assert_eq!(store.stats().window_bytes, 4 << 20);
 }
@@ -80,23 +80,23 @@ fn what_does_not_fit_is_elsewhere_and_served_from_there() {
     let (store, foreign) = windowed(Mode::Cache, 16 * MEBIBYTE, MEBIBYTE);
     for bytes in [1_800, 20_000, 300_000] {
         let value = vec![b'v'; bytes];
-        set(&store, b"key", &value, 0);
+        set(&store, b"key", &value, Moment::NEVER);
         assert_eq!(foreign.look(b"key", NOW), Seen::Elsewhere);
         assert_eq!(get(&store, b"key"), Some(value));
     }
-    set(&store, b"key", b"small again", 0);
+    set(&store, b"key", b"small again", Moment::NEVER);
     assert_eq!(foreign.look(b"key", NOW), Seen::Value(b"small again".to_vec()));
 }
 
 #[test]
 fn hits_from_outside_keep_an_item_as_hits_from_inside_do() {
     let (store, foreign) = windowed(Mode::Cache, 16 * MEBIBYTE, 4 * MEBIBYTE);
-    set(&store, b"key", b"value", 0);
+    set(&store, b"key", b"value", Moment::NEVER);
     let fetched = || store.peek(store.hash(b"key"), b"key", NOW).expect("there").fetched;
     assert!(!fetched());
     foreign.look(b"key", NOW);
     assert!(fetched());
-    set(&store, b"key", b"value", 0);
+    set(&store, b"key", b"value", Moment::NEVER);
     assert!(!fetched(), "a new item");
 }
 
@@ -105,11 +105,11 @@ fn hits_from_outside_keep_an_item_as_hits_from_inside_do() {
 fn the_hit_that_moves_an_item_in_counts() {
     let (store, _foreign) = windowed(Mode::Cache, 32 * MEBIBYTE, 2 * MEBIBYTE);
     let keys: Vec<Vec<u8>> = (0..100_000).map(name).collect();
-    keys.iter().for_each(|key| set(&store, key, &[b'v'; 100], 0));
+    keys.iter().for_each(|key| set(&store, key, &[b'v'; 100], Moment::NEVER));
     let mut now = NOW;
     for round in 0..50 {
         for key in keys.iter().step_by(97) {
-            now += 1;
+            now = now.plus_seconds(1);
             let (hash, mut out) = (store.hash(key), Vec::new());
             if matches!(store.get(hash, key, now, &mut out, &mut |_, _| ()), Got::Copied(_)) {
                 let meta = store.peek(hash, key, now).expect("it was just hit");
@@ -141,7 +141,7 @@ fn with_room_for_a_tenth_three_of_five_gets_are_answered_from_outside() {
     const KEYS: u64 = 100_003; // prime: scattering the ranks loses none
     let (store, foreign) = windowed(Mode::Cache, 64 * MEBIBYTE, 2 * MEBIBYTE);
     let value = [b'v'; 130]; // 160 bytes with key and header
-    (0..KEYS).for_each(|number| set(&store, &name(number), &value, 0));
+    (0..KEYS).for_each(|number| set(&store, &name(number), &value, Moment::NEVER));
     let inside = store.stats().window_items;
     assert!((KEYS / 9..=KEYS / 7).contains(&inside), "{inside}");
     let (zipf, mut random) = (zipf(KEYS), Rng::with_seed(1));
@@ -172,11 +172,11 @@ fn with_room_for_a_tenth_three_of_five_gets_are_answered_from_outside() {
 fn items_that_are_written_again_keep_their_place_though_the_window_is_full() {
     let (store, foreign) = windowed(Mode::Cache, 64 * MEBIBYTE, MEBIBYTE);
     for number in 0..20_000 {
-        set(&store, &name(number), &[b'v'; 100], 0);
+        set(&store, &name(number), &[b'v'; 100], Moment::NEVER);
     }
     for round in 0..100u8 {
         for number in 0..100 {
-            set(&store, &name(number), &[round; 100], 0);
+            set(&store, &name(number), &[round; 100], Moment::NEVER);
             assert_eq!(foreign.look(&name(number), NOW), Seen::Value(vec![round; 100]));
         }
     }
@@ -187,10 +187,10 @@ fn items_that_are_written_again_keep_their_place_though_the_window_is_full() {
 fn sizes_that_are_asked_for_take_the_window_over() {
     let (store, foreign) = windowed(Mode::Cache, 64 * MEBIBYTE, 2 * MEBIBYTE);
     for number in 0..30_000 {
-        set(&store, &name(number), &[b'v'; 100], 0);
+        set(&store, &name(number), &[b'v'; 100], Moment::NEVER);
     }
     for number in 100_000..101_000 {
-        set(&store, &name(number), &[b'w'; 900], 0);
+        set(&store, &name(number), &[b'w'; 900], Moment::NEVER);
     }
     let count = |range: std::ops::Range<u64>| {
         range.filter(|&number| matches!(foreign.look(&name(number), NOW), Seen::Value(_))).count()
@@ -214,7 +214,9 @@ fn a_full_store_that_never_evicts_loses_nothing_by_moving_items() {
     let mut stored = 0;
     for number in 0..100_000 {
         let key = name(number);
-        let Ok(mut draft) = store.draft(&key, 0, 0, value(number).len(), NOW) else { break };
+        let Ok(mut draft) = store.draft(&key, 0, Moment::NEVER, value(number).len(), NOW) else {
+            break;
+        };
         draft.write(&value(number)).expect("it has its slot");
         store.enter(store.hash(&key), &key, NOW).publish(draft, None);
         stored += 1;
@@ -249,7 +251,7 @@ fn items_move_under_readers_and_writers_and_none_is_torn() {
         value[..8].copy_from_slice(&number.to_le_bytes());
         value
     };
-    (0..KEYS).for_each(|number| set(&store, &name(number), &value(number, 0), 0));
+    (0..KEYS).for_each(|number| set(&store, &name(number), &value(number, 0), Moment::NEVER));
     let moved = || {
         let stats = store.stats();
         stats.promotions > 100 && stats.demotions > 100
@@ -278,7 +280,7 @@ fn items_move_under_readers_and_writers_and_none_is_torn() {
                 std::thread::yield_now();
             }
             let number = random.u64(..KEYS);
-            set(&store, &name(number), &value(number, round), 0);
+            set(&store, &name(number), &value(number, round), Moment::NEVER);
         }
         done.store(true, Relaxed);
     });

@@ -51,7 +51,12 @@ pub fn text(key: usize, asked: Asked, values: &Values, cas: bool, noreply: bool)
         | Asked::Take
         | Asked::Swap(_)
         | Asked::Guarded(_)
-        | Asked::AddAll(_) => {
+        | Asked::AddAll(_)
+        | Asked::Left
+        | Asked::MoveOut(_)
+        | Asked::MoveIn(_)
+        | Asked::Emptied(_)
+        | Asked::Moved(_) => {
             unreachable!("these are RESP's")
         }
     }

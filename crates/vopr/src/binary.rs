@@ -16,6 +16,7 @@ fn expiration(ttl: Ttl) -> u32 {
         Ttl::Never => 0,
         Ttl::Seconds(seconds) => seconds,
         Ttl::Past => PAST,
+        Ttl::Millis(_) | Ttl::At(_) => unreachable!("these are RESP's"),
     }
 }
 

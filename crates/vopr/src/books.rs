@@ -6,7 +6,7 @@ use crate::request::{Request, key_name};
 use crate::swarm::{Kept, Swarm};
 use laneway_server::clock::ManualClock;
 use laneway_store::meter::Work;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 /// Lines of a trace that are kept; the last ones tell why a run failed.
@@ -145,6 +145,11 @@ impl Counts {
     }
 }
 
+/// The second of a time: a `flush_all` to come takes place in one.
+fn second_of(ms: u64) -> u32 {
+    (ms / 1000) as u32
+}
+
 /// A `flush_all` to come: there is one at a time.
 struct Later {
     /// It takes place in this second at the earliest.
@@ -199,10 +204,11 @@ impl Books {
             // A device may have refused it, and have it when the store is opened again.
             _ => Told::Doubt,
         };
+        let is_exact = swarm.kept == Kept::No && !is_short && !swarm.store_mode;
         Books {
             is_short,
             values: Values::default(),
-            histories: (0..keys).map(|_| History::default()).collect(),
+            histories: (0..keys).map(|_| History { is_exact, ..History::default() }).collect(),
             pending: vec![0; keys],
             unheard,
             last: HashMap::new(),
@@ -250,8 +256,8 @@ impl Books {
     }
 
     /// A request leaves its client on a connection, whose requests are executed in their order.
-    pub fn call_in_order(&mut self, who: &str, request: &Request, now_seconds: u32) -> Vec<Entry> {
-        let entries = self.call(who, request, now_seconds);
+    pub fn call_in_order(&mut self, who: &str, request: &Request, now_ms: u64) -> Vec<Entry> {
+        let entries = self.call(who, request, now_ms);
         let last = self.last.entry(who.to_owned()).or_default();
         for &(key, number) in &entries {
             self.histories[key].operations[number].behind = last.insert(key, number);
@@ -265,12 +271,12 @@ impl Books {
     }
 
     /// A request leaves its client.
-    pub fn call(&mut self, who: &str, request: &Request, now_seconds: u32) -> Vec<Entry> {
+    pub fn call(&mut self, who: &str, request: &Request, now_ms: u64) -> Vec<Entry> {
         self.requests += 1;
         self.counts.commands += 1;
         let number = self.requests;
-        let second = i64::from(now_seconds) - i64::from(ManualClock::UNIX_START);
-        self.say(|| format!("second {second}: {who} asks #{number} {}", request.shown));
+        let ms = now_ms as i64 - i64::from(ManualClock::UNIX_START) * 1000;
+        self.say(|| format!("{ms} ms: {who} asks #{number} {}", request.shown));
         self.digest(request.bytes.len() as u64);
         let mut entries = Vec::with_capacity(request.asked.len());
         for (key, asked) in &request.asked {
@@ -286,10 +292,11 @@ impl Books {
                     told: Told::Unknown,
                     called,
                     returned: u64::MAX,
-                    called_seconds: now_seconds,
-                    returned_seconds: u32::MAX,
+                    called_ms: now_ms,
+                    returned_ms: u64::MAX,
                     gone_until: 0,
                     may_not_join: self.is_short,
+                    is_alone: false,
                     behind: None,
                     request: number,
                 });
@@ -305,7 +312,7 @@ impl Books {
         who: &str,
         entries: &[Entry],
         told: &[Told],
-        now_seconds: u32,
+        now_ms: u64,
         may_miss: bool,
     ) {
         for (index, &(key, number)) in entries.iter().enumerate() {
@@ -315,7 +322,7 @@ impl Books {
             let is_first = key == 0; // a flush has an entry for each key
             let operation = &mut self.histories[key].operations[number];
             (operation.told, operation.returned) = (told, returned);
-            operation.returned_seconds = now_seconds;
+            operation.returned_ms = now_ms;
             operation.gone_until = if may_miss { u64::MAX } else { self.gone_until[key] };
             let request = operation.request;
             self.flushes -= usize::from(is_first && operation.asked == Asked::Flush);
@@ -339,11 +346,11 @@ impl Books {
     }
 
     /// The server is done with everything that nobody waits for.
-    pub fn settle(&mut self, now_seconds: u32, may_miss: bool) {
+    pub fn settle(&mut self, now_ms: u64, may_miss: bool) {
         // Of a client that is gone nobody knows whether its request arrived.
         let told = if self.unheard == Told::Doubt { Told::Doubt } else { Told::Unknown };
         for entry in std::mem::take(&mut self.limbo) {
-            self.tell("nobody", &[entry], &[told], now_seconds, may_miss);
+            self.tell("nobody", &[entry], &[told], now_ms, may_miss);
         }
     }
 
@@ -353,10 +360,10 @@ impl Books {
     }
 
     /// The server is gone, with all that was pending.
-    pub fn lose(&mut self, loss: Loss, now_seconds: u32, may_miss: bool) {
+    pub fn lose(&mut self, loss: Loss, now_ms: u64, may_miss: bool) {
         self.limbo.clear();
         let keeps = !matches!(loss, Loss::All);
-        self.flush_lost(keeps, now_seconds);
+        self.flush_lost(keeps, now_ms);
         if let (Some(later), Loss::Since(_)) = (&mut self.later, loss) {
             later.is_certain = false;
         }
@@ -364,7 +371,7 @@ impl Books {
             for number in 0..self.histories[key].operations.len() {
                 if self.histories[key].operations[number].returned == u64::MAX {
                     let entry = [(key, number)];
-                    self.tell("nobody", &entry, &[Told::Unknown], now_seconds, may_miss);
+                    self.tell("nobody", &entry, &[Told::Unknown], now_ms, may_miss);
                 }
             }
             let at = self.moment();
@@ -373,13 +380,13 @@ impl Books {
     }
 
     /// The next server finds the wall clock stepped back from this second.
-    pub fn stepped_back(&mut self, from_seconds: u32) {
+    pub fn stepped_back(&mut self, from_ms: u64) {
         for key in 0..self.histories.len() {
             let at = self.moment();
-            self.histories[key].losses.push((at, Loss::Back(from_seconds)));
+            self.histories[key].losses.push((at, Loss::Back(from_ms)));
         }
         self.counts.steps_back += 1;
-        self.say(|| format!("the wall clock steps back from {from_seconds}"));
+        self.say(|| format!("the wall clock steps back from {from_ms}"));
     }
 
     /// A start has told of damage: of so many keys, or of what it could not name.
@@ -395,15 +402,15 @@ impl Books {
     }
 
     /// A client asks for one in so many seconds.
-    pub fn flush_asked(&mut self, delay: u32, now_seconds: u32) {
-        let (from, by, begun) = (now_seconds + delay, Err(delay), Vec::new());
+    pub fn flush_asked(&mut self, delay: u32, now_ms: u64) {
+        let (from, by, begun) = (second_of(now_ms) + delay, Err(delay), Vec::new());
         self.later = Some(Later { from, by, is_certain: false, is_forgotten: false, begun });
     }
 
     /// It is told that there will be one, or is not told.
-    pub fn flush_answered(&mut self, is_certain: bool, now_seconds: u32) {
+    pub fn flush_answered(&mut self, is_certain: bool, now_ms: u64) {
         if let Some(later) = &mut self.later {
-            later.by = later.by.or_else(|delay| Ok::<u32, u32>(now_seconds + delay));
+            later.by = later.by.or_else(|delay| Ok::<u32, u32>(second_of(now_ms) + delay));
             later.is_certain = is_certain;
             self.counts.flushes_later += 1;
         }
@@ -417,21 +424,21 @@ impl Books {
     }
 
     /// Time has passed: it may take place.
-    pub fn flush_if_due(&mut self, now_seconds: u32) {
-        let is_due = |later: &&mut Later| later.begun.is_empty() && later.from <= now_seconds;
+    pub fn flush_if_due(&mut self, now_ms: u64) {
+        let is_due = |later: &&mut Later| later.begun.is_empty() && later.from <= second_of(now_ms);
         let Some(mut later) = self.later.take_if(|later| is_due(&later)) else { return };
         let request = Request::elsewhere((0, Asked::Flush), "flush_all, as it was asked before");
-        later.begun = self.call("the server", &request, now_seconds);
+        later.begun = self.call("the server", &request, now_ms);
         self.later = Some(later);
     }
 
     /// The server is at rest: it has taken place, if its time was some seconds ago.
-    pub fn flush_if_over(&mut self, now_seconds: u32, may_miss: bool, may_doubt: bool) {
+    pub fn flush_if_over(&mut self, now_ms: u64, may_miss: bool, may_doubt: bool) {
         if let Some(later) = self.later.as_mut().filter(|later| later.is_forgotten) {
-            later.by = later.by.or_else(|delay| Ok::<u32, u32>(now_seconds + delay));
+            later.by = later.by.or_else(|delay| Ok::<u32, u32>(second_of(now_ms) + delay));
         }
         let is_over = |later: &mut Later| {
-            let by = later.by.is_ok_and(|by| by + FLUSH_LATE_SECONDS <= now_seconds);
+            let by = later.by.is_ok_and(|by| by + FLUSH_LATE_SECONDS <= second_of(now_ms));
             by && !later.begun.is_empty()
         };
         let Some(later) = self.later.take_if(is_over) else { return };
@@ -440,13 +447,13 @@ impl Books {
             false if self.unheard == Told::Doubt => Told::Doubt,
             false => Told::Unknown,
         };
-        self.tell("the server", &later.begun, &[told], now_seconds, may_miss);
+        self.tell("the server", &later.begun, &[told], now_ms, may_miss);
     }
 
     /// The server has ended: what was promised durably is still to come, and may come twice.
-    fn flush_lost(&mut self, keeps: bool, now_seconds: u32) {
+    fn flush_lost(&mut self, keeps: bool, now_ms: u64) {
         let Some(mut later) = self.later.take().filter(|_| keeps) else { return };
-        later.by = later.by.or_else(|delay| Ok::<u32, u32>(now_seconds + delay));
+        later.by = later.by.or_else(|delay| Ok::<u32, u32>(second_of(now_ms) + delay));
         later.is_certain &= later.begun.is_empty();
         later.begun.clear();
         self.later = Some(later);
@@ -455,9 +462,17 @@ impl Books {
     /// Whether every reply can have been given by a single item of each key. Keys that are told to
     /// be damaged may have gone back, as many of them as were told.
     pub fn judge(&mut self) -> Result<(), String> {
-        let mut gone_back = 0;
+        let (mut gone_back, mut refused) = (0, BTreeMap::new());
         for (key, history) in self.histories.iter_mut().enumerate() {
-            let Err(impossible) = check(history, &mut self.values) else { continue };
+            let impossible = match check(history, &mut self.values) {
+                Ok(refusals) => {
+                    for (request, may_be_there) in refusals.0 {
+                        *refused.entry(request).or_insert(false) |= may_be_there;
+                    }
+                    continue;
+                }
+                Err(impossible) => impossible,
+            };
             if self.damages.is_empty() {
                 return Err(told(key, history, &impossible));
             }
@@ -466,6 +481,9 @@ impl Books {
                 return Err(told(key, history, &impossible));
             }
             gone_back += 1;
+        }
+        if let Some((request, _)) = refused.iter().find(|(_, may_be_there)| !**may_be_there) {
+            return Err(format!("MSETNX #{request} was not done, and no key of it had an item"));
         }
         let keys: Option<usize> = self.damages.iter().map(|(_, keys)| *keys).sum();
         match keys {
@@ -482,7 +500,8 @@ fn word_of(told: Told) -> u64 {
     match told {
         Told::Value(Some(seen)) => u64::from(seen.value) ^ seen.cas.unwrap_or(0) << 20,
         Told::Number(number) => number,
-        Told::Signed(number) => number as u64,
+        Told::Signed(number) | Told::Left(number) => number as u64,
+        Told::Moved(value, end) => u64::from(value) ^ (end as u64) << 20,
         Told::Value(None) => 1,
         Told::Done => 2,
         Told::NotStored => 3,
@@ -493,6 +512,7 @@ fn word_of(told: Told) -> u64 {
         Told::Refused => 8,
         Told::Unknown => 9,
         Told::Doubt => 10,
+        Told::TooMuch => 11,
     }
 }
 

@@ -8,8 +8,8 @@
 //! connection asks of a key takes effect in the order in which it was asked.
 
 use crate::effects::{NOTHING, State, effect};
-use crate::model::{History, Impossible, Item, Loss, Operation, Told, Values};
-use std::collections::BTreeSet;
+use crate::model::{Asked, History, Impossible, Item, Loss, Operation, Told, Values};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most operations pending on one key at once.
 const PENDING_MAX: usize = 24;
@@ -59,9 +59,60 @@ fn reach(
     done
 }
 
+/// The requests that did nothing since one of their keys had an item, and whether this one may
+/// have had one.
+#[derive(Default)]
+pub struct Refusals(pub BTreeMap<u64, bool>);
+
+impl Refusals {
+    /// Looks at those under way; `may_be_there` tells whether the key may have an item now.
+    fn look(
+        &mut self,
+        history: &History,
+        pending: &[Option<usize>; PENDING_MAX],
+        may_be_there: impl FnOnce() -> bool,
+    ) {
+        let is_refused = |operation: &&Operation| {
+            let asks = matches!(operation.asked, Asked::AddAll(_));
+            asks && operation.told == Told::NotStored && operation.gone_until == 0
+        };
+        let under_way = pending.iter().flatten().map(|index| &history.operations[*index]);
+        let requests: Vec<u64> = match history.is_exact {
+            true => under_way.filter(is_refused).map(|operation| operation.request).collect(),
+            false => Vec::new(),
+        };
+        if requests.iter().all(|request| self.0.get(request) == Some(&true)) {
+            return; // there are none, or it is known already
+        }
+        let may_be_there = may_be_there();
+        for request in requests {
+            *self.0.entry(request).or_default() |= may_be_there;
+        }
+    }
+}
+
+/// The operations, of which those are marked that were told of a change of the item where there was
+/// none while they were under way.
+fn compared(history: &History) -> Vec<Operation> {
+    let mut operations = history.operations.clone();
+    for operation in &mut operations {
+        let is_told =
+            operation.told == Told::NotStored && matches!(operation.asked, Asked::Guarded(_));
+        if history.is_exact && is_told && operation.gone_until == 0 {
+            let meets = |other: &&Operation| {
+                other.called < operation.returned && operation.called < other.returned
+            };
+            let may_change = |other: &Operation| !other.asked.reads();
+            let others = history.operations.iter().filter(meets);
+            operation.is_alone = others.filter(|other| may_change(other)).count() == 1; // itself
+        }
+    }
+    operations
+}
+
 /// Check the history of one key that begins without an item.
-pub fn check(history: &History, values: &mut Values) -> Result<(), Box<Impossible>> {
-    let operations = &history.operations;
+pub fn check(history: &History, values: &mut Values) -> Result<Refusals, Box<Impossible>> {
+    let operations = &compared(history);
     // (moment, kind, number): returns come before calls of the same moment.
     let mut events: Vec<(u64, u8, usize)> = Vec::new();
     for (index, operation) in operations.iter().enumerate() {
@@ -81,7 +132,12 @@ pub fn check(history: &History, values: &mut Values) -> Result<(), Box<Impossibl
     let mut past: Vec<(u64, BTreeSet<State>)> = vec![(0, states.clone())];
     let is_damaged = history.losses.iter().any(|(_, loss)| matches!(loss, Loss::Any));
     let mut ever: BTreeSet<Option<Item>> = BTreeSet::from([None]);
+    let mut refusals = Refusals::default();
     for (at, kind, index) in events {
+        refusals.look(history, &pending, || {
+            let all = reach(states.clone(), &pending, operations, None, values);
+            all.iter().any(|state| state.item.is_some())
+        });
         match kind {
             2 => {
                 let free = pending.iter_mut().find(|place| place.is_none());
@@ -121,7 +177,7 @@ pub fn check(history: &History, values: &mut Values) -> Result<(), Box<Impossibl
             past.push((at, reach(states.clone(), &pending, operations, None, values)));
         }
     }
-    Ok(())
+    Ok(refusals)
 }
 
 /// What a refused write may have left of every state that it could have met.
@@ -156,10 +212,10 @@ fn lost(
     let left = left.iter().map(|item| State { item: *item, floor, ..NOTHING });
     match loss {
         Loss::All => BTreeSet::from([NOTHING]),
-        Loss::Back(second) => {
+        Loss::Back(ms) => {
             let mut all = now;
             for state in all.clone() {
-                let has_ended = |item: Item| item.expires.to != 0 && item.expires.from <= second;
+                let has_ended = |item: Item| item.expires.to != 0 && item.expires.from <= ms;
                 if state.item.is_none() && state.ended.is_some() {
                     all.insert(State { item: state.ended, ended: None, ..state });
                 } else if state.item.is_some_and(has_ended) {

@@ -92,7 +92,7 @@ impl DatagramClient {
         let Ok(ticket) = self.core.push(request, now_nanos) else { return };
         let shown = format!("{asked:?}");
         let request = Request::elsewhere((key, asked), &shown);
-        let entries = scene.books.call(&self.name, &request, scene.now_seconds);
+        let entries = scene.books.call(&self.name, &request, scene.now_ms);
         self.under_way.insert(ticket, (asked, entries));
     }
 
@@ -113,7 +113,7 @@ impl DatagramClient {
             let (asked, entries) = self.under_way.remove(&ticket).expect("it was asked");
             match self.told(asked, answer, scene)? {
                 Some(told) => {
-                    let (now, may_miss) = (scene.now_seconds, scene.may_miss);
+                    let (now, may_miss) = (scene.now_ms, scene.may_miss);
                     scene.books.tell(&self.name, &entries, &[told], now, may_miss);
                 }
                 None => scene.books.forget(&entries),

@@ -2,6 +2,7 @@
 
 use crate::model::{
     Asked, Count, Expires, Fetch, Item, Marks, New, Operation, Seen, Told, Ttl, Values,
+    full_seconds,
 };
 
 /// Longest value that is looked at as a number.
@@ -16,6 +17,9 @@ pub(crate) struct State {
     pub(crate) floor: u64,
     pub(crate) effects: u32,
 }
+
+/// The flags of an item that came from another key, whose flags RESP does not tell.
+const FLAGS_UNKNOWN: u32 = u32::MAX;
 
 /// No item, and nothing known of one.
 pub(crate) const NOTHING: State = State { item: None, ended: None, floor: 0, effects: 0 };
@@ -40,10 +44,14 @@ fn stored(new: New, operation: &Operation) -> Option<Item> {
     Some(Item { value: new.value, flags: new.flags, expires, since, cas: 0, stale, sent })
 }
 
+fn flags_of(item: Item) -> Option<u32> {
+    (item.flags != FLAGS_UNKNOWN).then_some(item.flags)
+}
+
 fn read(item: Option<Item>) -> Told {
     let seen = |item: Item| Seen {
         value: item.value,
-        flags: Some(item.flags),
+        flags: flags_of(item),
         cas: (item.cas != 0).then_some(item.cas),
         marks: None,
     };
@@ -61,8 +69,10 @@ fn outcomes(
     if let Some((item, told)) = by_resp(item, operation, values) {
         return one(item, told);
     }
+    if let Some(all) = at_once(item, operation) {
+        return all;
+    }
     match (operation.asked, item) {
-        (Asked::Guarded(new) | Asked::AddAll(new), item) => perhaps(item, new, operation),
         (Asked::Get, item) => one(item, read(item)),
         (Asked::GetTouch(ttl), item) => {
             let after = item.map(|item| Item { expires: ttl.expires(operation), ..item });
@@ -116,21 +126,58 @@ fn outcomes(
             true => one_number(old, |number| number.wrapping_add(by), values),
             false => one_number(old, |number| number.saturating_sub(by), values),
         },
-        (Asked::Join(_) | Asked::Over(..) | Asked::Sum(_) | Asked::Take | Asked::Swap(_), _) => {
-            unreachable!("these are RESP's")
-        }
+        _ => unreachable!("these are RESP's"),
     }
 }
 
-/// What is stored, or not for the sake of something that this key knows nothing of: a change in
-/// between, or another key's item.
+/// What is done with several keys in one moment, or not.
+fn at_once(item: Option<Item>, operation: &Operation) -> Option<Vec<Outcome>> {
+    let not = [(item, Told::NotStored), (item, Told::TooMuch)];
+    let or_not = |done: &[Outcome]| [done, &not].concat();
+    Some(match operation.asked {
+        Asked::Guarded(new) | Asked::AddAll(new) => perhaps(item, new, operation),
+        Asked::MoveOut(_) => or_not(&[(None, read(item))]),
+        Asked::MoveIn(only_absent) => moved_in(item, only_absent, operation),
+        // The second is what nobody heard of: it was made, and stayed.
+        Asked::Emptied(new) => {
+            or_not(&[(None, Told::Done), (stored(new, operation), Told::Exists)])
+        }
+        Asked::Moved(new) => or_not(&[(stored(new, operation), Told::Done)]),
+        _ => return None,
+    })
+}
+
+/// What is stored, or not for the sake of a change in between, of which there may have been one, or
+/// of another key's item.
 fn perhaps(item: Option<Item>, new: New, operation: &Operation) -> Vec<Outcome> {
     let told = match (operation.asked, item) {
         (Asked::Guarded(_), item) => read(item),
         (_, None) => Told::Done,
-        (_, some) => return vec![(some, Told::NotStored)],
+        (_, some) => return vec![(some, Told::NotStored), (some, Told::TooMuch)],
     };
-    vec![(stored(new, operation), told), (item, Told::NotStored)]
+    let mut all = vec![(stored(new, operation), told), (item, Told::TooMuch)];
+    let ends =
+        item.is_some_and(|item| item.expires.to != 0 && item.expires.from <= operation.returned_ms);
+    if !operation.is_alone || ends {
+        all.push((item, Told::NotStored));
+    }
+    all
+}
+
+/// What came from another key is known by the reply alone; of its marks nothing is.
+fn moved_in(item: Option<Item>, only_absent: bool, operation: &Operation) -> Vec<Outcome> {
+    let not = [Told::NotStored, Told::TooMuch, Told::Value(None)];
+    let mut all = not.map(|told| (item, told)).to_vec();
+    if only_absent && item.is_some() {
+        all.push((item, Told::Exists));
+    } else if let told @ Told::Moved(value, end) = operation.told {
+        let ttl = u64::try_from(end).map_or(Ttl::Never, Ttl::At);
+        let new = stored(New { value, flags: FLAGS_UNKNOWN, ttl }, operation);
+        for (stale, sent) in [(false, false), (false, true), (true, false), (true, true)] {
+            all.push((new.map(|item| Item { stale, sent, ..item }), told));
+        }
+    }
+    all
 }
 
 /// What RESP alone has.
@@ -138,6 +185,7 @@ fn by_resp(item: Option<Item>, operation: &Operation, values: &mut Values) -> Op
     let fresh = |value| stored(New { value, flags: 0, ttl: Ttl::Never }, operation);
     let kept = |old: Item, value| Some(Item { value, cas: 0, stale: false, sent: false, ..old });
     Some(match operation.asked {
+        Asked::Left => (item, left(item, operation)),
         Asked::Take => (None, read(item)),
         Asked::Swap(new) => (stored(new, operation), read(item)),
         Asked::Join(more) => {
@@ -165,6 +213,21 @@ fn by_resp(item: Option<Item>, operation: &Operation, values: &mut Values) -> Op
     })
 }
 
+/// What `PTTL` may have said: what was told, if it may, and else what it could have been.
+fn left(item: Option<Item>, operation: &Operation) -> Told {
+    let Some(item) = item else { return Told::Left(-2) };
+    let Expires { from, to } = item.expires;
+    if to == 0 {
+        return Told::Left(-1);
+    }
+    let least = from.saturating_sub(operation.returned_ms) as i64;
+    let most = i64::try_from(to.saturating_sub(operation.called_ms)).unwrap_or(i64::MAX);
+    match operation.told {
+        told @ Told::Left(left) if (least..=most).contains(&left) => told,
+        _ => Told::Left(most),
+    }
+}
+
 /// A number as Redis writes it, and spaces behind it, as memcached does.
 fn signed_of(bytes: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(bytes).ok()?.trim_ascii_end();
@@ -187,8 +250,10 @@ fn compared(old: Item, new: New, id: u64, floor: u64, operation: &Operation) -> 
 /// The same in mode `I`: an id that is older stores a stale item.
 fn older(old: Item, new: New, id: u64, floor: u64, operation: &Operation) -> Vec<Outcome> {
     let fresh = stored(new, operation);
-    let stale =
-        fresh.map(|item| Item { stale: true, sent: old.sent, expires: old.expires, ..item });
+    // A record that was begun without room for milliseconds ends with the second.
+    let to = old.expires.to.div_ceil(1000).saturating_mul(1000);
+    let expires = Expires { to, ..old.expires };
+    let stale = fresh.map(|item| Item { stale: true, sent: old.sent, expires, ..item });
     let is_known = old.cas != 0;
     let mut all = Vec::new();
     if old.cas == id || (!is_known && floor < id) {
@@ -208,9 +273,8 @@ fn older(old: Item, new: New, id: u64, floor: u64, operation: &Operation) -> Vec
 fn fetched(old: Item, fetch: Fetch, operation: &Operation) -> Vec<Outcome> {
     let expires = fetch.touch.map_or(old.expires, |ttl| ttl.expires(operation));
     let recache = fetch.recache.filter(|_| !old.sent && old.expires.to != 0);
-    let must = recache.is_some_and(|by| old.expires.to < operation.called_seconds + by);
-    let may =
-        recache.is_some_and(|by| old.expires.from < operation.returned_seconds.saturating_add(by));
+    let must = recache.is_some_and(|by| old.expires.to < full_seconds(operation.called_ms, by));
+    let may = recache.is_some_and(|by| old.expires.from < full_seconds(operation.returned_ms, by));
     let is_first = old.stale && !old.sent && !fetch.read_only;
     let mut all = Vec::new();
     for won in [false, true] {
@@ -219,7 +283,7 @@ fn fetched(old: Item, fetch: Fetch, operation: &Operation) -> Vec<Outcome> {
         }
         let marks = Some(Marks { won, sent: old.sent, stale: old.stale });
         let cas = (old.cas != 0).then_some(old.cas);
-        let seen = Seen { value: old.value, flags: Some(old.flags), cas, marks };
+        let seen = Seen { value: old.value, flags: flags_of(old), cas, marks };
         let item = Item { expires, sent: old.sent || won, ..old };
         all.push((Some(item), Told::Value(Some(seen))));
     }
@@ -258,7 +322,7 @@ fn fits(would: Told, told: Told, floor: u64) -> Option<Option<u64>> {
         (_, Told::Silence | Told::Unknown | Told::Doubt) => Some(None),
         (Told::Value(Some(there)), Told::Value(Some(seen))) => {
             let same = there.value == seen.value
-                && seen.flags.is_none_or(|flags| Some(flags) == there.flags)
+                && (seen.flags == there.flags || seen.flags.is_none() || there.flags.is_none())
                 && (seen.marks == there.marks || there.marks.is_none());
             let id_fits = match (there.cas, seen.cas) {
                 (Some(known), Some(told)) => known == told,
@@ -289,10 +353,10 @@ pub(crate) fn effect(state: &State, operation: &Operation, values: &mut Values) 
         None => starts.push((None, state.ended)),
         Some(item) => {
             let Expires { from, to } = item.expires;
-            if to == 0 || operation.called_seconds < to {
+            if to == 0 || operation.called_ms < to {
                 starts.push((Some(item), None));
             }
-            if to != 0 && from <= operation.returned_seconds {
+            if to != 0 && from <= operation.returned_ms {
                 starts.push((None, Some(item)));
             } else if item.since <= operation.gone_until {
                 starts.push((None, None));
@@ -314,6 +378,9 @@ pub(crate) fn effect(state: &State, operation: &Operation, values: &mut Values) 
         if joins && operation.may_not_join && operation.told == Told::NotStored {
             after.push(State { item: start, ended, ..*state });
         }
+        // What has ended has changed.
+        let is_alone = operation.is_alone && ended.is_none();
+        let operation = &Operation { is_alone, ..*operation };
         for (item, would) in outcomes(start, state.floor, operation, values) {
             let Some(told_id) = fits(would, operation.told, state.floor) else { continue };
             let since = item.map_or(0, |item| made_at(item, start, operation));

@@ -90,15 +90,7 @@ pub fn meta(key: usize, asked: Asked, values: &Values, style: Style) -> Option<R
             line(format!("ma {name} N{ttl} J{initial} D{by} M{mode} v"), true)
         }
         Asked::Flush | Asked::Get | Asked::GetTouch(_) | Asked::Touch(_) => return None,
-        Asked::Join(_)
-        | Asked::Over(..)
-        | Asked::Sum(_)
-        | Asked::Take
-        | Asked::Swap(_)
-        | Asked::Guarded(_)
-        | Asked::AddAll(_) => {
-            unreachable!("these are RESP's")
-        }
+        _ => unreachable!("these are RESP's"),
     };
     made.echo = echo;
     if style.quiet {

@@ -1,8 +1,9 @@
 //! What is asked of one key and told: a register with flags, expiry, CAS ids, numbers, appends,
 //! stale items and their tokens.
 //!
-//! Expiry is an interval, since a client knows the server's second only between its call and the
-//! reply. Knows no server and no bytes of a protocol. Times are unix seconds, moments are ticks.
+//! Expiry is an interval, since a client knows the server's time only between its call and the
+//! reply; its ends lie at full seconds, as memcached counts, or at milliseconds, as Redis does.
+//! Knows no server and no bytes of a protocol. Times are unix milliseconds, moments are ticks.
 
 use std::collections::HashMap;
 
@@ -50,10 +51,15 @@ impl Values {
 /// When an item ends, as far as a client can know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Expires {
-    /// Before this second it is there.
-    pub from: u32,
-    /// From this second on it is not. 0 is never.
-    pub to: u32,
+    /// Before this millisecond it is there.
+    pub from: u64,
+    /// From this millisecond on it is not. 0 is never.
+    pub to: u64,
+}
+
+/// So many seconds after the beginning of a time's second.
+pub(crate) fn full_seconds(ms: u64, seconds: u32) -> u64 {
+    (ms / 1000 + u64::from(seconds)).saturating_mul(1000)
 }
 
 /// What a client asked for as the end of an item.
@@ -61,8 +67,12 @@ pub struct Expires {
 pub enum Ttl {
     /// None.
     Never,
-    /// So many seconds after the server has executed the request.
+    /// So many seconds after the beginning of that in which the server has executed the request.
     Seconds(u32),
+    /// By RESP: so many milliseconds after the server has executed the request.
+    Millis(u32),
+    /// By RESP: this unix millisecond.
+    At(u64),
     /// At once: a negative time.
     Past,
 }
@@ -72,9 +82,14 @@ impl Ttl {
         match self {
             Ttl::Never => Expires { from: 0, to: 0 },
             Ttl::Seconds(seconds) => Expires {
-                from: operation.called_seconds + seconds,
-                to: operation.returned_seconds + seconds,
+                from: full_seconds(operation.called_ms, seconds),
+                to: full_seconds(operation.returned_ms, seconds),
             },
+            Ttl::Millis(millis) => Expires {
+                from: operation.called_ms + u64::from(millis),
+                to: operation.returned_ms.saturating_add(millis.into()),
+            },
+            Ttl::At(at) => Expires { from: at, to: at },
             Ttl::Past => Expires { from: 1, to: 1 },
         }
     }
@@ -158,6 +173,16 @@ pub enum Asked {
     Guarded(New),
     /// By RESP: store it if there is none, nor one of other keys (`MSETNX`).
     AddAll(New),
+    /// By RESP: the milliseconds that it has left (`PTTL`).
+    Left,
+    /// By RESP: read it, and give it to another key; only if that has none.
+    MoveOut(bool),
+    /// By RESP: take the item of another key, whatever it is; only if there is none.
+    MoveIn(bool),
+    /// By RESP: store something and give it to another key, in one moment.
+    Emptied(New),
+    /// By RESP: take that.
+    Moved(New),
 }
 
 /// What an `mg` asks besides the value.
@@ -187,6 +212,11 @@ pub struct Count {
 }
 
 impl Asked {
+    /// Whether it leaves an item as it is, for whoever compares it.
+    pub(crate) fn reads(self) -> bool {
+        matches!(self, Asked::Get | Asked::Left)
+    }
+
     /// Whether a refusal may remove the item there is: that of a `set` does, and of an `ms` in any
     /// mode, so that no stale value stays behind.
     pub(crate) fn stores(self) -> bool {
@@ -236,6 +266,10 @@ pub enum Told {
     Number(u64),
     /// The same, with a sign.
     Signed(i64),
+    /// The milliseconds that an item has left; or what says that it has no end, or is not there.
+    Left(i64),
+    /// This value came, which ends then: a unix millisecond, or -1 for never.
+    Moved(ValueId, i64),
     /// The item is no number.
     NotNumber,
     /// Nothing was asked to be told, but it was executed.
@@ -244,6 +278,8 @@ pub enum Told {
     Refused,
     /// Nobody heard: it took effect or it did not.
     Unknown,
+    /// What changes in one moment was too much: nothing was done.
+    TooMuch,
     /// A device refused. Whether it took effect shows when the store is opened again, at the
     /// latest: what a failed flush should have made durable may be there.
     Doubt,
@@ -260,16 +296,19 @@ pub struct Operation {
     pub called: u64,
     /// When it was told.
     pub returned: u64,
-    /// The same in the server's seconds.
-    pub called_seconds: u32,
-    /// The same in the server's seconds.
-    pub returned_seconds: u32,
+    /// The same in the server's time.
+    pub called_ms: u64,
+    /// The same in the server's time.
+    pub returned_ms: u64,
     /// What was made at this moment or before may be gone: the tier told, before this returned,
     /// that it dropped it; or memory was full, and nothing else holds the item.
     pub gone_until: u64,
     /// Memory is so short that a joined value may find no room: memcached's word for that is
     /// `NOT_STORED`.
     pub may_not_join: bool,
+    /// Nothing but this operation may have changed the item while it was under way, but the item's
+    /// end: it was compared with itself.
+    pub is_alone: bool,
     /// The operation before it of the same connection, where its requests are executed in order: by
     /// number in the key's history.
     pub behind: Option<usize>,
@@ -288,9 +327,9 @@ pub enum Loss {
     Since(u64),
     /// Damage was told: any state that there ever was is left, or none.
     Any,
-    /// The wall clock was stepped back from this second: what has ended since may be there again,
-    /// or may be gone.
-    Back(u32),
+    /// The wall clock was stepped back from this millisecond: what has ended since may be there
+    /// again, or may be gone.
+    Back(u64),
 }
 
 /// What happened to one key.
@@ -298,6 +337,9 @@ pub enum Loss {
 pub struct History {
     /// Operations, in the order of their calls.
     pub operations: Vec<Operation>,
+    /// Whoever is told that an item has changed was told so because it has: nothing evicts one, and
+    /// none is known by what it shares with others.
+    pub is_exact: bool,
     /// Failures, in order; every operation that was called before one has returned before it.
     pub losses: Vec<(u64, Loss)>,
 }

@@ -64,8 +64,14 @@ pub enum Reply {
     Guarded,
     /// The same, of which `SET` and so `EXEC` are refused.
     GuardedRefused,
+    /// Those to `WATCH`, `MULTI`, what reads an item, its end and renames it, and `EXEC`.
+    Moved,
+    /// Those to `WATCH`, `MULTI`, `SET`, what renames the item, and `EXEC`.
+    MovedFresh,
     /// 1, or 0 where there is none.
     Found,
+    /// Milliseconds that are left, or a number below 0.
+    Left,
     /// A number from 0.
     Number,
     /// Any number.
@@ -166,6 +172,7 @@ pub(crate) fn exptime(ttl: Ttl) -> String {
         Ttl::Never => "0".into(),
         Ttl::Seconds(seconds) => seconds.to_string(),
         Ttl::Past => "-1".into(),
+        Ttl::Millis(_) | Ttl::At(_) => unreachable!("these are RESP's"),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Requests as bytes of RESP, and what its replies tell: of what the model knows, the part that
-//! both protocols have. An item's end is told as the second that the model expects, since a time
-//! to live by RESP ends at a full second.
+//! both protocols have.
 
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
 use crate::request::{Expect, Reply, Request, key_name, refusal};
@@ -14,24 +13,28 @@ fn of(args: &[&[u8]], asked: Vec<(usize, Asked)>, reply: Reply) -> Request {
     Request::of(request(args), asked, Expect::Resp(reply), &shown.join(" "))
 }
 
-/// The unix second that is asked for.
-fn end(ttl: Ttl, now_seconds: u32) -> Option<String> {
-    match ttl {
-        Ttl::Never => None,
-        Ttl::Seconds(seconds) => Some((now_seconds + seconds).to_string()),
-        Ttl::Past => Some("1".into()),
-    }
+/// The option that asks for an end, the command that does, and the time.
+fn end(ttl: Ttl) -> Option<(&'static str, &'static str, String)> {
+    Some(match ttl {
+        Ttl::Never => return None,
+        Ttl::Past => ("EXAT", "EXPIREAT", "1".into()),
+        Ttl::Millis(ms) if ms % 1000 == 0 => ("EX", "EXPIRE", (ms / 1000).to_string()),
+        Ttl::Millis(ms) => ("PX", "PEXPIRE", ms.to_string()),
+        Ttl::At(at) if at % 1000 == 0 => ("EXAT", "EXPIREAT", (at / 1000).to_string()),
+        Ttl::At(at) => ("PXAT", "PEXPIREAT", at.to_string()),
+        Ttl::Seconds(_) => unreachable!("memcached counts so"),
+    })
 }
 
 /// One key; `None` where RESP has no such request, or another meaning of it.
-pub fn one(key: usize, asked: Asked, values: &Values, now_seconds: u32) -> Option<Request> {
+pub fn one(key: usize, asked: Asked, values: &Values) -> Option<Request> {
     let name = key_name(key);
     let name = name.as_bytes();
     let store = |new: New, option: Option<&[u8]>, asked: Asked| {
-        let at = end(new.ttl, now_seconds);
+        let end = end(new.ttl);
         let mut args = vec![&b"SET"[..], name, values.bytes(new.value)];
-        if let Some(at) = &at {
-            args.extend([&b"EXAT"[..], at.as_bytes()]);
+        if let Some((option, _, time)) = &end {
+            args.extend([option.as_bytes(), time.as_bytes()]);
         }
         args.extend(option);
         of(&args, vec![(key, asked)], Reply::Stored)
@@ -40,10 +43,10 @@ pub fn one(key: usize, asked: Asked, values: &Values, now_seconds: u32) -> Optio
     Some(match asked {
         Asked::Get => of(&[b"GET", name], vec![(key, asked)], Reply::Value),
         Asked::GetTouch(ttl) => {
-            let at = end(ttl, now_seconds);
+            let end = end(ttl);
             let mut args = vec![&b"GETEX"[..], name];
-            match &at {
-                Some(at) => args.extend([&b"EXAT"[..], at.as_bytes()]),
+            match &end {
+                Some((option, _, time)) => args.extend([option.as_bytes(), time.as_bytes()]),
                 None => args.push(b"PERSIST"),
             }
             of(&args, vec![(key, asked)], Reply::Value)
@@ -53,8 +56,9 @@ pub fn one(key: usize, asked: Asked, values: &Values, now_seconds: u32) -> Optio
         Asked::Replace(new) => store(plain(new), Some(b"XX"), Asked::Replace(plain(new))),
         Asked::Delete => of(&[b"DEL", name], vec![(key, asked)], Reply::Found),
         Asked::Touch(ttl) => {
-            let at = end(ttl, now_seconds)?;
-            of(&[b"EXPIREAT", name, at.as_bytes()], vec![(key, asked)], Reply::Found)
+            let (_, command, time) = end(ttl)?;
+            let args = [command.as_bytes(), name, time.as_bytes()];
+            of(&args, vec![(key, asked)], Reply::Found)
         }
         Asked::Flush => of(&[b"FLUSHALL"], vec![(key, asked)], Reply::Stored),
         Asked::Join(more) => {
@@ -69,6 +73,7 @@ pub fn one(key: usize, asked: Asked, values: &Values, now_seconds: u32) -> Optio
             let by = by.to_string();
             of(&[b"INCRBY", name, by.as_bytes()], vec![(key, asked)], Reply::Signed)
         }
+        Asked::Left => of(&[b"PTTL", name], vec![(key, asked)], Reply::Left),
         Asked::Take => of(&[b"GETDEL", name], vec![(key, asked)], Reply::Value),
         Asked::Swap(new) => {
             let request = store(plain(new), Some(b"GET"), Asked::Swap(plain(new)));
@@ -113,19 +118,60 @@ pub fn set_absent(pairs: &[(usize, New)], values: &Values) -> Request {
 }
 
 /// A key is read behind `WATCH`, and stored in a transaction.
-pub fn guarded(key: usize, new: New, values: &Values, now_seconds: u32) -> Request {
+pub fn guarded(key: usize, new: New, values: &Values) -> Request {
     let name = key_name(key);
     let name = name.as_bytes();
     let new = New { flags: 0, ..new };
-    let at = end(new.ttl, now_seconds);
+    let end = end(new.ttl);
     let mut set = vec![&b"SET"[..], name, values.bytes(new.value)];
-    if let Some(at) = &at {
-        set.extend([&b"EXAT"[..], at.as_bytes()]);
+    if let Some((option, _, time)) = &end {
+        set.extend([option.as_bytes(), time.as_bytes()]);
     }
     let all: [&[&[u8]]; 5] = [&[b"WATCH", name], &[b"GET", name], &[b"MULTI"], &set, &[b"EXEC"]];
     let bytes = all.iter().flat_map(|args| request(args)).collect();
     let shown = format!("WATCH, GET, MULTI, SET and EXEC of k{key}");
     Request::of(bytes, vec![(key, Asked::Guarded(new))], Expect::Resp(Reply::Guarded), &shown)
+}
+
+/// An item goes from one key to another, whatever it is: what it is, is read in the same moment.
+pub fn moved(from: usize, to: usize, only_absent: bool) -> Request {
+    let names = [key_name(from), key_name(to)];
+    let [from_name, to_name] = names.each_ref().map(|name| name.as_bytes());
+    let rename = rename(only_absent);
+    let all: [&[&[u8]]; 6] = [
+        &[b"WATCH", from_name],
+        &[b"MULTI"],
+        &[b"GET", from_name],
+        &[b"PEXPIRETIME", from_name],
+        &[rename.as_bytes(), from_name, to_name],
+        &[b"EXEC"],
+    ];
+    let bytes = all.iter().flat_map(|args| request(args)).collect();
+    let asked = vec![(from, Asked::MoveOut(only_absent)), (to, Asked::MoveIn(only_absent))];
+    let shown = format!("GET and {rename} of k{from} to k{to} in a transaction");
+    Request::of(bytes, asked, Expect::Resp(Reply::Moved), &shown)
+}
+
+/// An item is made under one key and goes to another in the same moment.
+pub fn moved_fresh(from: usize, to: usize, new: New, values: &Values) -> Request {
+    let names = [key_name(from), key_name(to)];
+    let [from_name, to_name] = names.each_ref().map(|name| name.as_bytes());
+    let new = New { flags: 0, ..new };
+    let end = end(new.ttl);
+    let mut set = vec![&b"SET"[..], from_name, values.bytes(new.value)];
+    if let Some((option, _, time)) = &end {
+        set.extend([option.as_bytes(), time.as_bytes()]);
+    }
+    let all: [&[&[u8]]; 5] =
+        [&[b"WATCH", from_name], &[b"MULTI"], &set, &[b"RENAME", from_name, to_name], &[b"EXEC"]];
+    let bytes = all.iter().flat_map(|args| request(args)).collect();
+    let asked = vec![(from, Asked::Emptied(new)), (to, Asked::Moved(new))];
+    let shown = format!("SET of k{from} and RENAME to k{to} in a transaction");
+    Request::of(bytes, asked, Expect::Resp(Reply::MovedFresh), &shown)
+}
+
+fn rename(only_absent: bool) -> &'static str {
+    if only_absent { "RENAMENX" } else { "RENAME" }
 }
 
 /// Requests that concern no key; fewer where items are kept durably.
@@ -194,12 +240,9 @@ fn guarded_reply(
     got: &[u8],
     values: &mut Values,
 ) -> Result<Option<(usize, Vec<Told>)>, String> {
-    let (mut at, mut replies) = (0, [&[][..]; 5]);
-    for reply in &mut replies {
-        let Some(bytes) = reply_bytes(&got[at..]) else { return Ok(None) };
-        (*reply, at) = (&got[at..at + bytes], at + bytes);
-    }
-    let [watched, read, begun, queued, executed] = replies;
+    let Some(([watched, read, begun, queued, executed], at)) = replies::<5>(got) else {
+        return Ok(None);
+    };
     let text = || got[..at.min(160)].escape_ascii().to_string();
     if watched != b"+OK\r\n" || begun != b"+OK\r\n" {
         return Err(text());
@@ -212,7 +255,7 @@ fn guarded_reply(
         b"*-1\r\n" => Told::NotStored,
         b"*1\r\n+OK\r\n" if read.starts_with(b"-") => Told::Unknown, // executed, and of what?
         b"*1\r\n+OK\r\n" => value(read, values)?,
-        words if words.starts_with(TOO_MUCH) => Told::NotStored,
+        words if words.starts_with(TOO_MUCH) => Told::TooMuch,
         words if words.starts_with(b"-EXECABORT") => Told::Refused,
         words if words.starts_with(b"-OOM") || words.starts_with(b"*1\r\n-OOM") => Told::Refused,
         words if words.starts_with(b"-ERR ") => why(words),
@@ -224,10 +267,83 @@ fn guarded_reply(
     Ok(Some((at, vec![told])))
 }
 
+/// So many replies, and where they end; `None` while they are not whole.
+fn replies<const N: usize>(got: &[u8]) -> Option<([&[u8]; N], usize)> {
+    let (mut at, mut all) = (0, [&[][..]; N]);
+    for reply in &mut all {
+        let bytes = reply_bytes(&got[at..])?;
+        (*reply, at) = (&got[at..at + bytes], at + bytes);
+    }
+    Some((all, at))
+}
+
+/// What `EXEC` tells where the transaction was not executed; `None` where it was.
+fn unexecuted(executed: &[u8]) -> Option<Told> {
+    match executed {
+        b"*-1\r\n" => Some(Told::NotStored),
+        words if words.starts_with(TOO_MUCH) => Some(Told::TooMuch),
+        words if words.starts_with(b"-EXECABORT") || words.starts_with(b"-OOM") => {
+            Some(Told::Refused)
+        }
+        words if words.starts_with(b"-") => Some(refusal(&String::from_utf8_lossy(words))),
+        _ => None,
+    }
+}
+
+/// What the replies tell of an item that goes to another key: the one it leaves, and the other.
+fn moved_reply(got: &[u8], values: &mut Values) -> Result<Option<(usize, Vec<Told>)>, String> {
+    let Some(([watched, begun, queued @ .., executed], at)) = replies::<6>(got) else {
+        return Ok(None);
+    };
+    let text = || got[..at.min(200)].escape_ascii().to_string();
+    if watched != b"+OK\r\n" || begun != b"+OK\r\n" {
+        return Err(text());
+    }
+    if let Some(told) = unexecuted(executed) {
+        return Ok(Some((at, vec![told; 2])));
+    }
+    let queued: [&[u8]; 3] = queued;
+    if queued != [b"+QUEUED\r\n"; 3] || !executed.starts_with(b"*3\r\n") {
+        return Err(text());
+    }
+    let Some(([read, end, renamed], _)) = replies::<3>(&executed[4..]) else { return Err(text()) };
+    let read = value(read, values)?;
+    let both = match (renamed, read) {
+        (b"-ERR no such key\r\n", Told::Value(None)) => [read; 2],
+        (b":0\r\n", Told::Value(Some(_))) => [Told::NotStored, Told::Exists],
+        (b"+OK\r\n" | b":1\r\n", Told::Value(Some(seen))) => {
+            let end = std::str::from_utf8(&end[1..end.len() - 2]).map_err(|_| text())?;
+            [read, Told::Moved(seen.value, end.parse().map_err(|_| text())?)]
+        }
+        (words, _) if words.starts_with(b"-OOM") => [Told::Refused; 2],
+        _ => return Err(text()),
+    };
+    Ok(Some((at, both.to_vec())))
+}
+
+/// The same of one that was made in the same moment.
+fn moved_fresh_reply(got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {
+    let Some(([watched, begun, _, _, executed], at)) = replies::<5>(got) else { return Ok(None) };
+    // It was over when it was stored.
+    if executed == b"*2\r\n+OK\r\n-ERR no such key\r\n" {
+        return Ok(Some((at, vec![Told::Done, Told::NotStored])));
+    }
+    let told = match unexecuted(executed) {
+        _ if watched != b"+OK\r\n" || begun != b"+OK\r\n" => None,
+        Some(told) => Some(told),
+        None if executed == b"*2\r\n+OK\r\n+OK\r\n" => Some(Told::Done),
+        // Of what was not done in part nothing is known but that.
+        None if executed.windows(4).any(|words| words == b"-OOM") => Some(Told::Unknown),
+        None => None,
+    };
+    let told = told.ok_or_else(|| got[..at.min(200)].escape_ascii().to_string())?;
+    Ok(Some((at, vec![told; 2])))
+}
+
 /// What all keys are told alike.
 fn told_of_all(kind: Reply, whole: &[u8]) -> Option<Told> {
     match kind {
-        _ if whole.starts_with(TOO_MUCH) => Some(Told::NotStored),
+        _ if whole.starts_with(TOO_MUCH) => Some(Told::TooMuch),
         Reply::StoredAbsent if whole == b":1\r\n" => Some(Told::Done),
         Reply::StoredAbsent if whole == b":0\r\n" => Some(Told::NotStored),
         // Those before it are stored, and which it is is not told.
@@ -241,6 +357,9 @@ fn told_of_all(kind: Reply, whole: &[u8]) -> Option<Told> {
     }
 }
 
+/// How errors begin.
+const REFUSALS: [&[u8]; 5] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS ", b"-READONLY "];
+
 /// How much of `got` is the reply, and what each key is told; `None` while it is not whole.
 pub fn reply(
     kind: Reply,
@@ -248,15 +367,17 @@ pub fn reply(
     got: &[u8],
     values: &mut Values,
 ) -> Result<Option<(usize, Vec<Told>)>, String> {
-    if let Reply::Guarded | Reply::GuardedRefused = kind {
-        return guarded_reply(kind, got, values);
+    match kind {
+        Reply::Guarded | Reply::GuardedRefused => return guarded_reply(kind, got, values),
+        Reply::Moved => return moved_reply(got, values),
+        Reply::MovedFresh => return moved_fresh_reply(got),
+        _ => {}
     }
     let Some(bytes) = reply_bytes(got) else { return Ok(None) };
     let whole = &got[..bytes];
     let text = || whole[..whole.len().min(80)].escape_ascii().to_string();
     if kind == Reply::Refusal {
-        let codes: [&[u8]; 5] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS ", b"-READONLY "];
-        return match codes.iter().any(|code| whole.starts_with(code)) {
+        return match REFUSALS.iter().any(|code| whole.starts_with(code)) {
             true => Ok(Some((bytes, vec![Told::Refused]))),
             false => Err(format!("{} to a request that is wrong", text())),
         };
@@ -281,11 +402,12 @@ pub fn reply(
         (Reply::Stored, b"+OK\r\n") => vec![Told::Done],
         (Reply::StoredAll, b"+OK\r\n") => vec![Told::Done; request.asked.len()],
         (Reply::Stored, b"$-1\r\n") => vec![Told::NotStored],
-        (Reply::Number | Reply::Signed, [b':', number @ .., b'\r', b'\n']) => {
+        (Reply::Number | Reply::Signed | Reply::Left, [b':', number @ .., b'\r', b'\n']) => {
             let number = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok());
             let number: i64 = number.ok_or_else(text)?;
             vec![match kind {
                 Reply::Signed => Told::Signed(number),
+                Reply::Left => Told::Left(number),
                 _ => Told::Number(number as u64),
             }]
         }

@@ -22,8 +22,8 @@ pub struct Scene<'a> {
     pub random: &'a mut Random,
     /// Its books.
     pub books: &'a mut Books,
-    /// The server's second.
-    pub now_seconds: u32,
+    /// The server's unix millisecond.
+    pub now_ms: u64,
     /// A miss needs no reason.
     pub may_miss: bool,
     /// A device may refuse, so that nobody knows what became of a write.
@@ -104,7 +104,7 @@ impl Scene<'_> {
 
     /// What only RESP has, in place of something like it.
     pub(crate) fn resp_asked(&mut self, asked: Asked) -> Asked {
-        match asked {
+        let asked = match asked {
             Asked::Append(more) => Asked::Join(more),
             Asked::Prepend(more) => {
                 let at = self.random.below(60) as u32;
@@ -117,7 +117,34 @@ impl Scene<'_> {
             Asked::Decrease(by) => Asked::Sum(-(by as i64)),
             Asked::Delete if self.random.one_in(3) => Asked::Take,
             Asked::Set(new) if self.random.one_in(4) => Asked::Swap(new),
+            Asked::Get if self.swarm.ends > 0 && self.random.one_in(6) => Asked::Left,
             asked => asked,
+        };
+        match asked {
+            Asked::GetTouch(ttl) => Asked::GetTouch(self.resp_ttl(ttl)),
+            Asked::Touch(ttl) => Asked::Touch(self.resp_ttl(ttl)),
+            Asked::Set(new) => Asked::Set(self.resp_item(new)),
+            Asked::Add(new) => Asked::Add(self.resp_item(new)),
+            Asked::Replace(new) => Asked::Replace(self.resp_item(new)),
+            Asked::Swap(new) => Asked::Swap(self.resp_item(new)),
+            asked => asked,
+        }
+    }
+
+    /// The same item with an end as RESP has it.
+    pub(crate) fn resp_item(&mut self, new: New) -> New {
+        New { ttl: self.resp_ttl(new.ttl), ..new }
+    }
+
+    /// An end to the millisecond, mostly, in place of one to the second.
+    fn resp_ttl(&mut self, ttl: Ttl) -> Ttl {
+        let Ttl::Seconds(seconds) = ttl else { return ttl };
+        let millis = 1 + self.random.below(1000 * u64::from(seconds));
+        match self.random.below(8) {
+            0 => Ttl::Millis(1000 * seconds),
+            1 => Ttl::At((self.now_ms / 1000 + u64::from(seconds)) * 1000),
+            2..5 => Ttl::At(self.now_ms + millis),
+            _ => Ttl::Millis(millis as u32),
         }
     }
 

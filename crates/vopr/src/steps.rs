@@ -15,8 +15,8 @@ const SLEEP_MAX_NANOS: u64 = 1_000_000_000;
 impl World {
     /// What was asked for a time to come may be under way.
     pub(crate) fn note_time(&mut self) {
-        let now_seconds = self.clock.unix_seconds(self.clock.nanos());
-        self.books.flush_if_due(now_seconds);
+        let now_ms = self.clock.moment(self.clock.nanos()).unix_millis();
+        self.books.flush_if_due(now_ms);
     }
 
     /// One step of somebody.
@@ -94,7 +94,7 @@ impl World {
         let Some(keeper) = &life.rig.keeper else { return Ok(false) };
         let now = self.clock.nanos();
         meter::take();
-        let busy = keeper.lock().step(now, self.clock.unix_seconds(now));
+        let busy = keeper.lock().step(now, self.clock.moment(now));
         judge::keeper_over_budget(&meter::take())?;
         self.note_commit(life);
         Ok(busy)

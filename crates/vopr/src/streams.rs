@@ -197,7 +197,7 @@ impl StreamClient {
     fn send(&mut self, scene: &mut Scene<'_>, request: Request) {
         let request = if self.read_only { request.refused_if_writes() } else { request };
         let quiet = request.expect == Expect::Silence;
-        let entries = scene.books.call_in_order(&self.name, &request, scene.now_seconds);
+        let entries = scene.books.call_in_order(&self.name, &request, scene.now_ms);
         self.out.extend(&request.bytes);
         self.flights.push_back(Flight { request, entries });
         if quiet {
@@ -223,7 +223,7 @@ impl StreamClient {
         for key in 0..scene.swarm.keys {
             let (style, values) = (Style::default(), &scene.books.values);
             let read = match self.voice {
-                Voice::Resp => resp::one(key, Asked::Get, values, scene.now_seconds),
+                Voice::Resp => resp::one(key, Asked::Get, values),
                 Voice::Binary => binary::one(key, Asked::Get, values, (false, false)),
                 Voice::Text => meta(key, Asked::Get, values, style),
             };
@@ -323,7 +323,7 @@ impl StreamClient {
             let flight = self.flights.pop_front().expect("it was answered");
             if matches!(flight.request.expect, Expect::Later(_)) {
                 let is_certain = told.contains(&Told::Done);
-                scene.books.flush_answered(is_certain, scene.now_seconds);
+                scene.books.flush_answered(is_certain, scene.now_ms);
             }
             self.remember(&flight.request, &told);
             self.tell(scene, &flight, &told);
@@ -356,7 +356,7 @@ impl StreamClient {
 
     fn tell(&self, scene: &mut Scene<'_>, flight: &Flight, told: &[Told]) {
         if !flight.entries.is_empty() {
-            let (now, may_miss) = (scene.now_seconds, scene.may_miss);
+            let (now, may_miss) = (scene.now_ms, scene.may_miss);
             scene.books.tell(&self.name, &flight.entries, told, now, may_miss);
         }
     }
@@ -401,16 +401,35 @@ fn by_resp(scene: &mut Scene<'_>, again: Option<usize>) -> Option<Request> {
         9..11 => {
             let key = again.or_else(|| scene.key())?;
             let new = short_item(scene);
-            Some(resp::guarded(key, new, &scene.books.values, scene.now_seconds))
+            let new = scene.resp_item(new);
+            Some(resp::guarded(key, new, &scene.books.values))
         }
+        11 | 12 => moved(scene),
         5 if scene.swarm.flush && scene.random.one_in(4) => flush_by_resp(scene),
         _ => {
             let key = again.or_else(|| scene.key())?;
             let asked = scene.asked(None);
             let asked = scene.resp_asked(asked);
-            resp::one(key, asked, &scene.books.values, scene.now_seconds)
+            resp::one(key, asked, &scene.books.values)
         }
     }
+}
+
+/// An item goes from one key to another. Where nobody may hear the reply, what goes is known
+/// before.
+fn moved(scene: &mut Scene<'_>) -> Option<Request> {
+    let keys = some_keys(scene);
+    let (&from, &to) = (keys.first()?, keys.last()?);
+    let (from, to) = if scene.random.one_in(2) { (from, to) } else { (to, from) };
+    if from == to || scene.swarm.may_refuse() {
+        return None; // nor where a part of it may be refused
+    }
+    if scene.swarm.kept == Kept::No && scene.swarm.reset == 0 && !scene.random.one_in(4) {
+        return Some(resp::moved(from, to, scene.random.one_in(2)));
+    }
+    let new = short_item(scene);
+    let new = scene.resp_item(new);
+    Some(resp::moved_fresh(from, to, new, &scene.books.values))
 }
 
 /// An item whose value is short: there is a bound to what changes in one moment.
@@ -438,7 +457,7 @@ fn flush_by_resp(scene: &mut Scene<'_>) -> Option<Request> {
     if scene.books.expects_flush() || FLUSHES_MAX <= scene.books.flushes {
         return None;
     }
-    resp::one(0, Asked::Flush, &scene.books.values, scene.now_seconds)
+    resp::one(0, Asked::Flush, &scene.books.values)
 }
 
 /// A value that nobody reads again: it takes memory from the others.
@@ -461,7 +480,7 @@ fn flush(scene: &mut Scene<'_>) -> Option<Request> {
         return Some(ask::text(0, Asked::Flush, &scene.books.values, false, false));
     }
     let delay = 1 + scene.random.below(3) as u32;
-    scene.books.flush_asked(delay, scene.now_seconds);
+    scene.books.flush_asked(delay, scene.now_ms);
     Some(ask::other(&format!("flush_all {delay}"), Expect::Later(delay)))
 }
 

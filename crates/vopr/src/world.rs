@@ -280,7 +280,7 @@ impl World {
             swarm: &self.swarm,
             random: &mut self.random,
             books: &mut self.books,
-            now_seconds: self.clock.unix_seconds(now_nanos),
+            now_ms: self.clock.moment(now_nanos).unix_millis(),
             may_miss,
             may_doubt,
             may_close,
@@ -339,8 +339,8 @@ impl World {
         self.machine.as_ref().is_some_and(|machine| machine.power.is_off())
     }
 
-    pub(crate) fn now(&self, life: &Life) -> (u32, bool) {
-        let now = self.clock.unix_seconds(self.clock.nanos());
+    pub(crate) fn now(&self, life: &Life) -> (u64, bool) {
+        let now = self.clock.moment(self.clock.nanos()).unix_millis();
         (now, self.may_miss(&life.rig))
     }
 

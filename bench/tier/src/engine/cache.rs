@@ -8,13 +8,13 @@
 
 use super::Result;
 use laneway_store::{
-    Config, GROUP, Got, Group, KeyHash, Mode, SMALL_RECORD_BYTES_MAX, Sought, Store, UnixSeconds,
+    Config, GROUP, Got, Group, KeyHash, Mode, Moment, SMALL_RECORD_BYTES_MAX, Sought, Store,
 };
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Nothing expires, so it is always the same second.
-const NOW: UnixSeconds = 1;
+const NOW: Moment = Moment::from_seconds(1);
 /// Locks that keys are spread over; far more than there are threads.
 const STRIPES: usize = 4096;
 /// More than a header and a key take.
@@ -100,7 +100,7 @@ impl Stripe<'_> {
         let store = &self.cache.store;
         let fits = value.len() + BESIDE_VALUE_BYTES <= SMALL_RECORD_BYTES_MAX;
         let draft = fits.then(|| {
-            let mut draft = store.draft(key, 0, 0, value.len(), NOW).ok()?;
+            let mut draft = store.draft(key, 0, Moment::NEVER, value.len(), NOW).ok()?;
             draft.write(value).ok().map(|()| draft)
         });
         let mut entry = store.enter(self.hash, key, NOW);

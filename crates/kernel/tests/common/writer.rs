@@ -5,7 +5,7 @@ use laneway_kernel::layout::{Interface, Settings};
 use laneway_kernel::{Error, Lane, Memory, Program, Room};
 use laneway_store::layout::{Hasher, Header, PARTITIONS, SLOTS, bucket_of, link_word, place};
 use laneway_store::layout::{OVERFLOW_SLOTS, is_link, size_class};
-use laneway_store::{Location, Medium};
+use laneway_store::{Location, Medium, Moment};
 use laneway_sync::words;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,8 +13,8 @@ pub const PORT: u16 = 11211;
 pub const SEED: (u64, u64) = (0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210);
 /// The wall clock of the tests stands at 2001, and the time since boot is added to it.
 pub const UNIX_MINUS_BOOT_NS: i64 = 1_000_000_000 * 1_000_000_000;
-pub const PAST: u32 = 1;
-pub const FUTURE: u32 = 4_000_000_000;
+pub const PAST: Moment = Moment::from_seconds(1);
+pub const FUTURE: Moment = Moment::from_seconds(4_000_000_000);
 
 const BUCKETS_EACH: u64 = 64;
 const OVERFLOWS: u32 = 256;
@@ -25,14 +25,20 @@ const SLOT_BYTES: usize = 2048;
 pub struct Attributes {
     pub seq: u64,
     pub flags: u32,
-    pub expires: u32,
+    pub expires: Moment,
     pub flush: u32,
     pub stale: bool,
     pub medium: Medium,
 }
 
-pub const PLAIN: Attributes =
-    Attributes { seq: 7, flags: 0, expires: 0, flush: 0, stale: false, medium: Medium::Arena };
+pub const PLAIN: Attributes = Attributes {
+    seq: 7,
+    flags: 0,
+    expires: Moment::NEVER,
+    flush: 0,
+    stale: false,
+    medium: Medium::Arena,
+};
 
 pub struct Writer {
     pub lane: Lane,
@@ -102,6 +108,7 @@ impl Writer {
             stale: with.stale,
             token_sent: false,
             large: false,
+            wide: with.flags != 0 || with.expires.millis() != 0,
             flush: with.flush,
         };
         let words = &self.memory.items[at / 8..];

@@ -168,7 +168,7 @@ impl<T: Transport> Streams<T> {
         let told_key = if asked.with_key { key } else { b"" };
         let sought = core.shared.store.get_sought(
             (&core.group, number, key),
-            core.now_seconds,
+            core.now,
             core.plan.threshold.0,
             &mut self.out,
             (VALUE_HEAD_BYTES_MAX, b""),

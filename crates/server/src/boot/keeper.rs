@@ -146,7 +146,7 @@ fn keep<S: Send + 'static>(executor: &Executor<S>, durable: &Durable, clock: Sys
     loop {
         let mut keeper = executor.lock();
         let now = clock.nanos();
-        let busy = keeper.step(now, clock.unix_seconds(now));
+        let busy = keeper.step(now, clock.moment(now));
         let (is_idle, due_nanos) = (keeper.is_idle(), keeper.due_nanos());
         drop(keeper);
         // Replies that no worker takes any more are nobody's.
@@ -199,7 +199,7 @@ impl Threads {
                         true => durable.ring(),
                         false => {
                             let now = clock.nanos();
-                            durable.help(now, clock.unix_seconds(now));
+                            durable.help(now, clock.moment(now));
                         }
                     });
                 })

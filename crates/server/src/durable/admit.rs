@@ -150,14 +150,14 @@ impl<S> Keeper<S> {
             request => key_of(request, &mut scratch).map_or(&[][..], |(key, _)| key),
         };
         let looks = execute::looks_at_old(&frame.request);
+        let deletes = matches!(frame.request, Request::Delete(_));
         loop {
-            if let Request::Delete(_) = frame.request
-                && self.is_cold(key)
-            {
+            if deletes && self.is_cold(key) {
                 self.perform_cold_delete(task, key);
                 return Step::Done;
             }
-            let ready = self.ready(task, key, looks);
+            let fetch = if deletes { Keeper::fetch_end } else { Keeper::fetch };
+            let ready = self.ready_by(task, key, looks, fetch);
             if let Some(step) = step_of(ready, task) {
                 return step;
             }

@@ -19,6 +19,7 @@ use crate::resp::one;
 use crate::resp::options::Refusal;
 use crate::resp::scratch::{BYTES_MAX, Change, Keys, Requests, Scratch, TOO_MUCH, told};
 use laneway_store::{Draft, KeyHash, Store};
+use laneway_tier::Look;
 use laneway_wire::resp::reply::put_array_head;
 use std::cell::Cell;
 
@@ -74,7 +75,7 @@ impl<S> Keeper<S> {
             None => Box::new(Scratch::new(self.limits.item_bytes_max as u64)?),
         };
         let tried = self.try_out(task, &mut trial, &keys, asked);
-        trial.clear(self.now_seconds);
+        trial.clear(self.now);
         self.trial = Some(trial);
         tried
     }
@@ -98,15 +99,12 @@ impl<S> Keeper<S> {
         }
         let (touched, mut out) = (Cell::new(0), Vec::new());
         let context = self.context(&touched, false);
-        let (version, now_ms) = (asked.spoken.version, asked.spoken.now_ms);
-        trial.run(&asked.bytes, &Asking { context, version, now_ms }, &mut out)?;
-        let changes = trial.changes(self.now_seconds);
+        let version = asked.spoken.version;
+        trial.run(&asked.bytes, &Asking { context, version }, &mut out)?;
+        let changes = trial.changes(self.now);
         self.make_changes(task, trial, &changes)?;
         for key in keys {
-            // The reply tells of what others have changed, too.
-            if let Some(pending) = self.pending.get(*key) {
-                task.wait_for(pending.until);
-            }
+            self.wait_for_others(task, key);
         }
         for (spec, _) in Requests(&asked.bytes) {
             task.tally.add(latency::row(one::operation(spec.command), false), task.arrived_nanos);
@@ -127,11 +125,12 @@ impl<S> Keeper<S> {
                 (task.at, task.tries) = (number, 0); // it has come further than ever
             }
             loop {
-                let is_long = |look: laneway_tier::Look| look.value_bytes > BYTES_MAX as u64;
-                if self.is_cold(key) && self.living(key).is_some_and(is_long) {
-                    return Err(TOO_MUCH.into());
-                }
-                let ready = self.ready(task, key, true);
+                let is_long = |look: Look| look.value_bytes > BYTES_MAX as u64;
+                let ready = match self.in_tier_alone(key).is_some_and(is_long) {
+                    true if self.is_cold(key) => return Err(TOO_MUCH.into()),
+                    true => self.ready_to_count(task, key),
+                    false => self.ready(task, key, true),
+                };
                 if let Some(step) = step_of(ready, task) {
                     if matches!(step, Step::Behind(_)) {
                         self.fetch_ahead(keys[number + 1..].iter().copied());
@@ -139,7 +138,7 @@ impl<S> Keeper<S> {
                     return Ok(Some(step));
                 }
                 let store = self.shared.store.clone();
-                let is_there = trial.copy(&store, key, self.now_seconds)?;
+                let is_there = trial.copy(&store, key, self.now)?;
                 if is_there || !task.seen {
                     break;
                 }
@@ -156,7 +155,7 @@ impl<S> Keeper<S> {
         trial: &Scratch,
         changes: &[Change],
     ) -> Result<(), Refusal> {
-        let (store, now) = (self.shared.store.clone(), self.now_seconds);
+        let (store, now) = (self.shared.store.clone(), self.now);
         let mut drafts: Vec<Option<Draft<&Store>>> = Vec::with_capacity(changes.len());
         for Change { number, item } in changes {
             let draft = item.as_ref().map(|item| item.draft(&store, trial.key(*number)));

@@ -57,16 +57,17 @@ impl<S> Keeper<S> {
             return Step::Done;
         };
         let looks = !execute::stores_blindly(&frame);
+        let deletes = matches!(frame.request, Request::Delete { .. }) && frame.cas == 0;
         loop {
-            if let Request::Delete { .. } = frame.request
-                && frame.cas == 0
-                && self.is_cold(key)
-            {
+            if deletes && self.is_cold(key) {
                 self.perform_cold_delete(task, key);
                 say_done(task, &frame);
                 return Step::Done;
             }
-            let ready = self.ready(task, key, looks);
+            let ready = match deletes {
+                true => self.ready_to_count(task, key),
+                false => self.ready(task, key, looks),
+            };
             if let Some(step) = step_of(ready, task) {
                 if matches!(step, Step::Behind(_)) && operation == Operation::Get {
                     self.fetch_ahead(GetsBehind(&bytes[task.range.end..]));

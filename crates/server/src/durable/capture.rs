@@ -3,7 +3,7 @@
 //! What other threads do meanwhile (evicting, sweeping, the workers' own misses) changes nothing
 //! that the tier must hear of: it holds the item still, or it has expired there too.
 
-use laneway_store::{Hook, ItemMeta, KeyHash, Location, Unlinked};
+use laneway_store::{Hook, ItemMeta, KeyHash, Location, Moment, Unlinked};
 use std::cell::RefCell;
 
 /// The last thing that happened to a key.
@@ -11,8 +11,8 @@ use std::cell::RefCell;
 pub enum Change {
     /// It has an item, new or changed, that expires then.
     Published {
-        /// Unix seconds; 0 for never.
-        expires: u32,
+        /// When.
+        expires: Moment,
     },
     /// It has none any more.
     Deleted,
@@ -84,25 +84,28 @@ mod tests {
     use super::*;
     use laneway_store::{Config, Store};
 
+    const NOW: Moment = Moment::from_seconds(1);
+    const END: Moment = Moment::new(9, 500);
+
     #[test]
     fn what_a_command_changes_is_noted_and_only_while_it_is_asked_for() {
         let store = Store::with_hook(Config::default(), Box::new(Capture)).expect("memory");
         let set = |key: &[u8]| {
-            let mut draft = store.draft(key, 0, 9, 1, 1).expect("memory");
+            let mut draft = store.draft(key, 0, END, 1, NOW).expect("memory");
             draft.write(b"v").expect("memory");
-            store.enter(store.hash(key), key, 1).publish(draft, None);
+            store.enter(store.hash(key), key, NOW).publish(draft, None);
         };
         set(b"before");
         let ((), changed) = during(|| {
             set(b"one");
             set(b"one");
             set(b"two");
-            store.enter(store.hash(b"before"), b"before", 1).unlink();
-            store.enter(store.hash(b"two"), b"two", 10); // has expired
+            store.enter(store.hash(b"before"), b"before", NOW).unlink();
+            store.enter(store.hash(b"two"), b"two", END); // has expired
         });
         let expected: [(&[u8], Change); 3] = [
-            (b"one", Change::Published { expires: 9 }),
-            (b"two", Change::Published { expires: 9 }),
+            (b"one", Change::Published { expires: END }),
+            (b"two", Change::Published { expires: END }),
             (b"before", Change::Deleted),
         ];
         assert_eq!(changed.len(), expected.len());

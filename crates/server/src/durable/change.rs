@@ -1,17 +1,17 @@
 //! What a command has changed in memory goes to the tier; what cannot is taken back.
 
 use super::capture::Change;
+use super::ends;
 use super::hands::{Aside, Order, Spilled};
 use super::shared::bump;
 use super::state::{Keeper, Pending};
 use super::task::{Leaving, NO_MEMORY_STORING, Task};
-use super::veil::is_over;
 use laneway_store::{Got, ItemMeta as Seen, Pinned};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{ItemMeta, Result, Ticket, Tried};
 use std::borrow::Cow;
 
-/// Marks in a record.
+/// Marks in a record; above them stand milliseconds ([`ends::record_of`]).
 const STALE: u16 = 1;
 const TOKEN_SENT: u16 = 2;
 /// Large values up to this length are copied to where they wait for their group: a few
@@ -28,10 +28,11 @@ const SWEEP_DENSE_ONE_IN: usize = 16;
 /// What is kept of an item besides its value.
 fn meta_of(seen: &Seen) -> ItemMeta {
     let mark = |set, mark| if set { mark } else { 0 };
+    let (expires_at_seconds, millis) = ends::record_of(seen.expires);
     ItemMeta {
         flags: seen.flags,
-        expires_at_seconds: seen.expires,
-        marks: mark(seen.stale, STALE) | mark(seen.token_sent, TOKEN_SENT),
+        expires_at_seconds,
+        marks: mark(seen.stale, STALE) | mark(seen.token_sent, TOKEN_SENT) | millis,
         cas: seen.seq,
     }
 }
@@ -52,8 +53,9 @@ impl<S> Keeper<S> {
         stored: Option<&[u8]>,
     ) {
         let store = &self.shared.store;
-        let (hash, now) = (store.hash(&key), self.now_seconds);
+        let (hash, now) = (store.hash(&key), self.now);
         self.durable.veil.changed(hash);
+        self.ends.forget(&key);
         let mut value = Cow::Borrowed(stored.unwrap_or_default());
         let got = match (change, stored) {
             (Change::Deleted, _) => Got::Miss,
@@ -66,7 +68,7 @@ impl<S> Keeper<S> {
         let kept = match (got, change) {
             (Got::Copied(seen), _) => self.put(task, &key, &seen, value, None),
             (Got::Large(seen, pinned), _) => self.put(task, &key, &seen, value, Some(pinned)),
-            (Got::Miss, Change::Published { expires }) if !is_over(expires, now) => {
+            (Got::Miss, Change::Published { expires }) if !expires.is_over(now) => {
                 // Memory is so short that it was evicted at once.
                 task.fail(NO_MEMORY_STORING);
                 bump(&self.durable.counts.refused);
@@ -172,7 +174,8 @@ impl<S> Keeper<S> {
         self.appended = true;
         if self.durable.waits {
             task.wait_for(ticket.end);
-            self.pending.insert(key.into(), Pending { until: ticket.end, deleted });
+            let pending = Pending { until: ticket.end, deleted, expired: false };
+            self.pending.insert(key.into(), pending);
         }
     }
 
@@ -193,7 +196,7 @@ impl<S> Keeper<S> {
         }
         let store = &self.shared.store;
         let hash = store.hash(key);
-        store.enter(hash, key, self.now_seconds).unlink();
+        store.enter(hash, key, self.now).unlink();
         self.durable.veil.changed(hash);
         self.durable.veil.taken_back();
     }
@@ -210,7 +213,7 @@ impl<S> Keeper<S> {
             return;
         }
         self.sweep.1 = self.now_nanos + SWEEP_NANOS;
-        let found = self.durable.tier.expired(&self.sweep.0, SWEEP_LOOKS, self.now_seconds);
+        let found = self.durable.tier.expired(&self.sweep.0, SWEEP_LOOKS, self.now.seconds());
         self.sweep.0 = found.next.unwrap_or_default();
         if SWEEP_LOOKS <= found.keys.len() * SWEEP_DENSE_ONE_IN {
             self.sweep.1 = self.now_nanos + SWEEP_NANOS_DENSE;
@@ -219,18 +222,9 @@ impl<S> Keeper<S> {
             if self.busy.contains_key(&key) || self.pending.contains_key(&key) {
                 continue;
             }
-            let sequence = self.next_sequence(&key);
-            match self.durable.tier.try_delete(&key, sequence) {
-                Ok(Tried::Done(Some(ticket))) => {
-                    self.appended = true;
-                    if self.durable.waits {
-                        let pending = Pending { until: ticket.end, deleted: true };
-                        self.pending.insert(key, pending);
-                    }
-                    bump(&self.durable.counts.expired);
-                }
-                Ok(Tried::Done(None)) => {}
-                Ok(Tried::Waits(())) => {
+            match self.drop_one(&key) {
+                Ok(Tried::Done(())) => {}
+                Ok(Tried::Waits(sequence)) => {
                     // One at a time: the others have room behind it.
                     bump(&self.durable.counts.expired);
                     return self.put_aside_expired(&key, sequence);
@@ -238,5 +232,32 @@ impl<S> Keeper<S> {
                 Err(_) => return, // whoever writes is told
             }
         }
+    }
+
+    /// Drops an item of which is known that it is over, before its second has come: the tier's
+    /// index shows it till then, and every worker that misses it asks here. Nothing of its key is
+    /// under way, and nobody waits: where the log has no room at once the sweep comes for it.
+    pub(super) fn drop_over(&mut self, key: &[u8]) {
+        if self.sweeps() {
+            let _ = self.drop_one(key);
+        }
+    }
+
+    /// Drops an expired item, unless the log has no room at once, for a deletion of this sequence.
+    fn drop_one(&mut self, key: &[u8]) -> Result<Tried<(), u64>> {
+        let sequence = self.next_sequence(key);
+        Ok(match self.durable.tier.try_delete(key, sequence)? {
+            Tried::Done(None) => Tried::Done(()),
+            Tried::Waits(()) => Tried::Waits(sequence),
+            Tried::Done(Some(ticket)) => {
+                self.appended = true;
+                if self.durable.waits {
+                    let pending = Pending { until: ticket.end, deleted: true, expired: true };
+                    self.pending.insert(key.into(), pending);
+                }
+                bump(&self.durable.counts.expired);
+                Tried::Done(())
+            }
+        })
     }
 }

@@ -28,14 +28,14 @@ impl<S: Send + 'static> Executor<S> {
     /// From now on workers step it.
     pub fn let_help(&self, durable: &Durable) {
         let executor = Arc::downgrade(&self.0);
-        durable.set_helper(Box::new(move |now_nanos, now_seconds| {
+        durable.set_helper(Box::new(move |now_nanos, now| {
             let Some(executor) = executor.upgrade() else { return false };
             let mut keeper = match executor.try_lock() {
                 Ok(keeper) => keeper,
                 Err(TryLockError::WouldBlock) => return false,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
-            keeper.step(now_nanos, now_seconds);
+            keeper.step(now_nanos, now);
             if keeper.has_more() {
                 keeper.durable.ring();
             }

@@ -5,12 +5,12 @@
 //! is in memory, and other work of the keeper, come in between (Minos §3: small before large).
 
 use super::change::marks_of;
+use super::ends::end_of;
 use super::fetch::STRETCH_BYTES;
 use super::shared::{add, bump};
 use super::state::Keeper;
 use super::task::{Fault, Filling, Line, NO_MEMORY, Pieces, Share, Shortage};
-use super::veil::is_over;
-use laneway_store::{Draft, Refused};
+use laneway_store::{Draft, Moment, Refused};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{Answer, Error, ItemMeta, Request};
 use std::sync::Arc;
@@ -37,9 +37,14 @@ impl<S> Keeper<S> {
     /// Something was read.
     pub(super) fn was_read(&mut self, number: u64, answer: Answer) {
         let Some(fault) = self.faults.remove(&number) else { return };
-        let (key, share) = (fault.key.clone(), fault.share);
+        let (key, share, is_for_end) = (fault.key.clone(), fault.share, fault.is_for_end);
         let next = self.take_in(fault, answer);
-        self.follow(&key, share, next);
+        match next {
+            // It had no place in a line, and says nothing of whether memory is short.
+            Ok(Next::Over) if is_for_end => self.release_told(&key, None),
+            Err(why) if is_for_end => self.release_told(&key, Some(why)),
+            next => self.follow(&key, share, next),
+        }
     }
 
     fn follow(&mut self, key: &[u8], share: Share, next: Result<Next, String>) {
@@ -92,9 +97,14 @@ impl<S> Keeper<S> {
 
     /// An item is in memory, or will not be: who waits for it goes on.
     fn over(&mut self, key: &[u8], share: Share, unreadable: Option<String>) {
-        self.unreadable = unreadable.map(|why| (key.into(), why));
         self.lines[share.of].under_way_bytes -= share.bytes;
         self.begin_next(share.of);
+        self.release_told(key, unreadable);
+    }
+
+    /// The same, where it took no memory on its way.
+    fn release_told(&mut self, key: &[u8], unreadable: Option<String>) {
+        self.unreadable = unreadable.map(|why| (key.into(), why));
         self.release(key);
         self.unreadable = None;
     }
@@ -109,6 +119,9 @@ impl<S> Keeper<S> {
         match answer {
             Answer::Item(item) => {
                 let Some(item) = item.map_err(told)? else { return Ok(Next::Over) };
+                if self.learns(&fault, &item.meta) {
+                    return Ok(Next::Over);
+                }
                 let draft = match self.draft(&fault.key, &item.meta, item.value.len())? {
                     Ok(draft) => draft,
                     Err(next) => return Ok(next),
@@ -131,6 +144,9 @@ impl<S> Keeper<S> {
                     return Ok(Next::Read(fault, request));
                 };
                 let (meta, bytes) = (reader.meta(), reader.value_bytes() as usize);
+                if self.learns(&fault, &meta) {
+                    return Ok(Next::Over);
+                }
                 let draft = match self.draft(&fault.key, &meta, bytes)? {
                     Ok(draft) => draft,
                     Err(next) => return Ok(next),
@@ -141,7 +157,7 @@ impl<S> Keeper<S> {
             }
             Answer::Piece(piece) => {
                 let bytes = piece.map_err(told)?;
-                let Fault { key, share, large } = fault;
+                let Fault { key, share, large, .. } = fault;
                 let Some(Pieces { reader, draft, next }) = large else { return Ok(Next::Over) };
                 let meta = reader.meta();
                 let rest = (next < reader.pieces()).then_some((reader, next));
@@ -181,7 +197,13 @@ impl<S> Keeper<S> {
         };
         let request = Request::Piece(reader.clone(), index);
         let large = Some(Pieces { reader, draft, next: index + 1 });
-        Ok(Next::Read(Fault { key, share, large }, request))
+        Ok(Next::Read(Fault { key, share, large, is_for_end: false }, request))
+    }
+
+    /// A record was read: when its item ends is known. Whether that is all that is asked.
+    fn learns(&mut self, fault: &Fault, meta: &ItemMeta) -> bool {
+        self.ends.learn(&fault.key, end_of(meta));
+        fault.is_for_end
     }
 
     /// An item to be, or what comes of it instead: it has expired meanwhile, or has no room now.
@@ -191,11 +213,11 @@ impl<S> Keeper<S> {
         meta: &ItemMeta,
         bytes: usize,
     ) -> Result<Result<Draft, Next>, String> {
-        let (now, expires) = (self.now_seconds, meta.expires_at_seconds);
-        if is_over(expires, now) {
+        let (now, expires) = (self.now, end_of(meta));
+        if expires.is_over(now) {
             return Ok(Err(Next::Over));
         }
-        let expires = if is_planted(Bug::ExpiryLost) { 0 } else { expires };
+        let expires = if is_planted(Bug::ExpiryLost) { Moment::NEVER } else { expires };
         let mut draft = match self.shared.store.draft(key, meta.flags, expires, bytes, now) {
             Err(Refused::OutOfMemory) => return Ok(Err(Next::Again)),
             draft => draft.map_err(|refused| format!("{refused} (it is in the data folder)"))?,
@@ -213,7 +235,7 @@ impl<S> Keeper<S> {
             return;
         }
         let store = &self.shared.store;
-        let mut entry = store.enter(store.hash(key), key, self.now_seconds);
+        let mut entry = store.enter(store.hash(key), key, self.now);
         if entry.meta().is_none() {
             entry.publish(draft, Some(meta.cas));
         }

@@ -29,6 +29,18 @@ impl<S> Keeper<S> {
         self.begin_next(of);
     }
 
+    /// Begins to read when an item ends ([`super::ends`]): it takes no memory, and no turn.
+    pub(super) fn fetch_end(&mut self, key: &[u8], look: &Look) {
+        let key: Box<[u8]> = key.into();
+        self.busy.insert(key.clone(), VecDeque::new());
+        let share = Share { of: SHORT, bytes: 0, copied: 0 };
+        let request = match look.value_bytes > STRETCH_BYTES as u64 {
+            true => Request::Open(key.clone()),
+            false => Request::Item(key.clone()),
+        };
+        self.go_on(Fault { key, share, large: None, is_for_end: true }, request);
+    }
+
     /// Begins with the next values of a line, as many as may be under way.
     pub(super) fn begin_next(&mut self, of: usize) {
         if self.now_nanos < self.lines[of].again_nanos {
@@ -41,7 +53,7 @@ impl<S> Keeper<S> {
                 SHORT => Request::Item(key.clone()),
                 _ => Request::Open(key.clone()),
             };
-            self.go_on(Fault { key, share, large: None }, request);
+            self.go_on(Fault { key, share, large: None, is_for_end: false }, request);
         }
     }
 

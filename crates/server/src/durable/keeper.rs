@@ -5,7 +5,7 @@ use super::shared::add;
 use super::state::Keeper;
 use super::task::{KEYS_PER_STEP, LONG, Task};
 use crate::shared::Shared;
-use laneway_store::Store;
+use laneway_store::{Moment, Store};
 use laneway_tier::Wanted;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn wanted(store: &Store, key: &[u8]) -> Wanted {
         return Wanted::Always;
     }
     // Whether it has expired does not matter here.
-    let is_held = store.peek(store.hash(key), key, 0).is_some();
+    let is_held = store.peek(store.hash(key), key, Moment::NEVER).is_some();
     if is_held { Wanted::Warm } else { Wanted::No }
 }
 
@@ -45,14 +45,13 @@ impl<S> Keeper<S> {
     }
 
     /// One turn: what has ended, then what is asked. Returns whether there was anything.
-    pub fn step(&mut self, now_nanos: u64, now_seconds: u32) -> bool {
+    pub fn step(&mut self, now_nanos: u64, now: Moment) -> bool {
         // Who steps it may have looked at the clock before another who did.
         if self.now_nanos <= now_nanos {
-            (self.now_nanos, self.now_seconds) = (now_nanos, now_seconds);
+            (self.now_nanos, self.now) = (now_nanos, now);
         }
-        let now_seconds = self.now_seconds;
         self.plan = self.shared.plan.get();
-        self.durable.tier.tell_time(now_seconds);
+        self.durable.tier.tell_time(self.now.seconds());
         let mut busy = self.redeliver();
         let mut done = std::mem::take(&mut self.done);
         self.hands.collect(&mut done);

@@ -13,7 +13,8 @@
 //! (whose request is next), [`admit`] (going on with it, request by request; [`resp`] where it is
 //! RESP, [`at_once`] where several keys change in one moment, [`mod@binary`] where it is the binary
 //! protocol), [`ready`] (may it be executed?),
-//! [`fetch`] (its item is asked for), [`perform`] (executing one), [`change`] (what it changed goes
+//! [`fetch`] (its item is asked for), `ends` (or
+//! only when it ends), [`perform`] (executing one), [`change`] (what it changed goes
 //! to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves
 //! once it is true); then, as what was waited for ends: [`fault`]
 //! (an item comes into memory), [`resume`] (a change is kept), [`settle`] (a group is durable).
@@ -34,6 +35,7 @@ pub mod binary;
 pub mod capture;
 pub mod change;
 pub mod copier;
+mod ends;
 pub mod executor;
 pub mod fault;
 pub mod fetch;

@@ -50,10 +50,7 @@ impl<S> Keeper<S> {
             // A sample is left out while another worker takes one.
             self.shared.workers[0].samples.note(key, !matches!(operation, Operation::Get));
         }
-        // The reply tells of what others have changed, too.
-        if let Some(pending) = self.pending.get(key) {
-            task.wait_for(pending.until);
-        }
+        self.wait_for_others(task, key);
         task.reply.push_bytes(&out);
         task.reply_bytes[0] += out.len();
         out.clear();
@@ -74,6 +71,13 @@ impl<S> Keeper<S> {
             self.keep(task, changed, change, stored);
         }
         true
+    }
+
+    /// The reply tells of what others have changed, too.
+    pub(super) fn wait_for_others(&self, task: &mut Task, key: &[u8]) {
+        if let Some(pending) = self.pending.get(key).filter(|pending| !pending.expired) {
+            task.wait_for(pending.until);
+        }
     }
 
     /// Gives back what memory has forgotten the item for.
@@ -129,7 +133,7 @@ impl<S> Keeper<S> {
 
     /// False as for [`Keeper::execute`].
     pub(super) fn perform_key(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) -> bool {
-        let expires = execute::expires_at(get.exptime, self.now_seconds);
+        let expires = execute::expires_at(get.exptime, self.now);
         let operation = if writes(get.verb) { Operation::Touch } else { Operation::Get };
         self.execute(task, key, operation, (0, None), |context, out| {
             execute::get_key(context, get.verb, expires, key, context.store.hash(key), out)
@@ -168,15 +172,15 @@ impl<S> Keeper<S> {
     ) -> Step {
         let is_ours = task.origin.is_none(); // it was allowed when it was asked for
         let due = self.shared.flush_at.load(Ordering::Relaxed); // the keeper alone sets it
-        let is_due = due != 0 && due <= self.now_seconds;
-        if is_ours && task.flushed_seconds.is_none() && !is_due {
+        let is_due = due != 0 && due <= self.now.seconds();
+        if is_ours && task.flushed_at.is_none() && !is_due {
             return Step::Done; // another flush has taken its place
         }
         let may = self.execute_settings.flush_enabled || is_ours;
-        if task.flushed_seconds.is_none() && may {
-            task.flushed_seconds = Some(self.now_seconds);
-            let at = execute::expires_at(delay.unwrap_or(0), self.now_seconds);
-            let at = if at > self.now_seconds { at } else { 0 };
+        if task.flushed_at.is_none() && may {
+            task.flushed_at = Some(self.now);
+            let at = execute::expires_at(delay.unwrap_or(0), self.now);
+            let at = if at > self.now { at.seconds() } else { 0 };
             // What was to come is forgotten with everything else.
             if at != 0 || !is_planted(Bug::FlushSparesTier) {
                 self.flushing = true;
@@ -189,6 +193,7 @@ impl<S> Keeper<S> {
                 return Step::Barrier;
             }
             self.durable.veil.all_changed();
+            self.ends.forget_all();
             if is_due {
                 self.shared.flush_at(0);
             }
@@ -199,9 +204,10 @@ impl<S> Keeper<S> {
         let context = self.context(&touched, false);
         // Memory does what the tier has done, though its time may have come in between: when it
         // has, everything is flushed once more.
-        let now = task.flushed_seconds.unwrap_or(context.now);
+        let now = task.flushed_at.unwrap_or(context.now);
         let outcome = execute::command(&Context { now, ..context }, request, &mut out);
         self.durable.veil.all_changed();
+        self.ends.forget_all();
         match outcome {
             Outcome::Again => return Step::Barrier, // the same, as an outcome
             Outcome::FlushAt(at) => self.shared.flush_at(at),
@@ -225,7 +231,7 @@ impl<S> Keeper<S> {
     /// Lets a flush in whose time has come.
     pub(super) fn flush_if_due(&mut self) {
         let at = self.shared.flush_at.load(Ordering::Relaxed); // the keeper alone sets it
-        if at == 0 || self.now_seconds < at || self.now_nanos < self.flush_nanos {
+        if at == 0 || self.now.seconds() < at || self.now_nanos < self.flush_nanos {
             return;
         }
         self.flush_nanos = self.now_nanos + FLUSH_AGAIN_NANOS;

@@ -4,6 +4,7 @@
 use super::state::Keeper;
 use super::task::{NO_MEMORY, Step, Task};
 use super::veil::is_over;
+use laneway_store::Moment;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Look;
 
@@ -34,19 +35,31 @@ impl<S> Keeper<S> {
         }
     }
 
-    /// Whether a key's item is in the tier and nowhere else, and nothing of it is under way.
+    /// Whether a key's item is in the tier and nowhere else, and nothing of it is under way. Not
+    /// where it may be over, for all that is known of its end: then that is to be read
+    /// ([`Keeper::ready_to_count`]). One whose record cannot be read is taken for there, since it
+    /// can be deleted without.
     pub(super) fn is_cold(&self, key: &[u8]) -> bool {
-        !self.busy.contains_key(key) && self.in_tier_alone(key).is_some()
+        let is_unreadable = || self.unreadable.as_ref().is_some_and(|(lost, _)| **lost == *key);
+        let is_there = |look| !self.ends.may_be_over(key, &look, self.now) || is_unreadable();
+        !self.busy.contains_key(key) && self.in_tier_alone(key).is_some_and(is_there)
     }
 
-    fn in_tier_alone(&self, key: &[u8]) -> Option<Look> {
+    /// The item that the tier shows under a key whose item is not in memory.
+    pub(super) fn in_tier_alone(&self, key: &[u8]) -> Option<Look> {
         let unseen = !self.has_in_memory(key) && !self.pending.contains_key(key);
         unseen.then(|| self.living(key)).flatten()
     }
 
     fn has_in_memory(&self, key: &[u8]) -> bool {
+        self.end_in_memory(key).is_some_and(|end| !end.is_over(self.now))
+    }
+
+    /// When the item ends that memory holds, or held until it was over: nobody has taken that back
+    /// since.
+    fn end_in_memory(&self, key: &[u8]) -> Option<Moment> {
         let store = &self.shared.store;
-        store.peek(store.hash(key), key, self.now_seconds).is_some()
+        store.peek(store.hash(key), key, Moment::NEVER).map(|seen| seen.expires)
     }
 
     /// Whether there is an item, in memory or beyond.
@@ -60,14 +73,36 @@ impl<S> Keeper<S> {
 
     /// The item that the tier shows under a key, unless it has expired.
     pub(super) fn living(&self, key: &[u8]) -> Option<Look> {
+        self.shown(key).filter(|look| !self.ends.is_over(key, look, self.now))
+    }
+
+    /// The same, for all that the index tells of its end.
+    fn shown(&self, key: &[u8]) -> Option<Look> {
         let look = self.durable.tier.look(key)?;
-        (!is_over(look.expires_at_seconds, self.now_seconds)).then_some(look)
+        (!is_over(look.expires_at_seconds, self.now)).then_some(look)
     }
 
     /// Whether a request for `key` may be executed, which `looks` at the item there is or not. It
     /// has to be asked again where execution finds that memory has forgotten the item since: then
     /// the item is in the tier, or on its way there, and this leads to it.
     pub(super) fn ready(&mut self, task: &mut Task, key: &[u8], looks: bool) -> Ready {
+        self.ready_by(task, key, looks, Keeper::fetch)
+    }
+
+    /// The same of a request that asks for no more than whether there is an item, and has found
+    /// that it is not cold: its end is read, and its value is not.
+    pub(super) fn ready_to_count(&mut self, task: &mut Task, key: &[u8]) -> Ready {
+        self.ready_by(task, key, true, Keeper::fetch_end)
+    }
+
+    /// The same where an item that is not in memory is read by `fetch`.
+    pub(super) fn ready_by(
+        &mut self,
+        task: &mut Task,
+        key: &[u8],
+        looks: bool,
+        fetch: fn(&mut Keeper<S>, &[u8], &Look),
+    ) -> Ready {
         if self.busy.contains_key(key) && !is_planted(Bug::BusyIgnored) {
             return Ready::Behind(key.into());
         }
@@ -83,7 +118,14 @@ impl<S> Keeper<S> {
             Some(_) => return Ready::Settle,
             None => {}
         }
-        let Some(look) = self.living(key) else { return Ready::Now };
+        if let Some(end) = self.end_in_memory(key) {
+            self.ends.learn(key, end); // no record need be read for that
+        }
+        let Some(look) = self.shown(key) else { return Ready::Now };
+        if self.ends.is_over(key, &look, self.now) {
+            self.drop_over(key);
+            return Ready::Now;
+        }
         if let Some((unreadable, why)) = &self.unreadable
             && **unreadable == *key
         {
@@ -93,7 +135,7 @@ impl<S> Keeper<S> {
             return Ready::Never(NO_MEMORY.into());
         }
         task.tries += 1;
-        self.fetch(key, &look);
+        fetch(self, key, &look);
         Ready::Behind(key.into())
     }
 }

@@ -4,7 +4,7 @@
 use super::ready::step_of;
 use super::state::Keeper;
 use super::task::{Each, KEYS_PER_STEP, NO_MEMORY_STORING, Several, Step, Task};
-use crate::execute::redis::{self, Asking, Count, Known};
+use crate::execute::redis::{self, Asking, Count, Known, Telling};
 use crate::execute::{Context, Outcome};
 use crate::handoff::Spoken;
 use crate::latency::Operation;
@@ -12,13 +12,13 @@ use crate::resp::options;
 use crate::resp::table::{Command, Spec, find};
 use crate::resp::values::{How, PAIR, Value, whole};
 use crate::resp::{one, values};
-use laneway_store::meter;
+use laneway_store::{Moment, meter};
 use laneway_wire::Request;
 use laneway_wire::resp::reply::{OK, put_array_head, put_integer};
 use laneway_wire::resp::{Args, Scan, Scanned};
 
 fn asking<'a>(context: &Context<'a>, spoken: Spoken) -> Asking<'a> {
-    Asking { context: *context, version: spoken.version, now_ms: spoken.now_ms }
+    Asking { context: *context, version: spoken.version }
 }
 
 /// The request at the front of `bytes` as words, and how long it is.
@@ -106,7 +106,7 @@ impl<S> Keeper<S> {
         };
         let stored = match values::value_at(spec.command) {
             None => None,
-            Some(_) => match whole(spec, args, spoken.now_ms) {
+            Some(_) => match whole(spec, args) {
                 Ok(stored) => Some(stored),
                 Err(words) => {
                     task.reply.push_bytes(&words);
@@ -116,15 +116,18 @@ impl<S> Keeper<S> {
         };
         let looks = stored.as_ref().is_none_or(|stored| stored.how.looks_at_old());
         loop {
-            if let Command::Tell(_) = spec.command
-                && let Some(known) = self.known_cold(key)
-            {
-                let mut out = Vec::new();
-                one::told(spec.command, Some(known), spoken.now_ms, &mut out);
-                task.reply.push_bytes(&out);
-                return Step::Done;
-            }
-            let ready = self.ready(task, key, looks);
+            let ready = match spec.command {
+                Command::Tell(what) => {
+                    if let Some(known) = self.known_cold(key, what) {
+                        let mut out = Vec::new();
+                        one::told(spec.command, Some(known), self.now, &mut out);
+                        task.reply.push_bytes(&out);
+                        return Step::Done;
+                    }
+                    self.ready_by(task, key, looks, Keeper::fetch_end)
+                }
+                _ => self.ready(task, key, looks),
+            };
             if let Some(step) = step_of(ready, task) {
                 if spec.command == Command::Get && matches!(step, Step::Behind(_)) {
                     self.fetch_ahead(GetsBehind(&bytes[task.range.end..]));
@@ -166,17 +169,22 @@ impl<S> Keeper<S> {
 
     fn value_bytes_in_memory(&self, key: &[u8]) -> u64 {
         let store = &self.shared.store;
-        let seen = store.peek(store.hash(key), key, self.now_seconds);
+        let seen = store.peek(store.hash(key), key, self.now);
         seen.map_or(0, |seen| u64::from(seen.value_bytes))
     }
 
-    /// What is known of an item that is in the tier and nowhere else.
-    fn known_cold(&self, key: &[u8]) -> Option<Known> {
+    /// What is known of an item that is in the tier and nowhere else, if that is enough to tell.
+    fn known_cold(&self, key: &[u8], what: Telling) -> Option<Known> {
         if !self.is_cold(key) {
             return None;
         }
         let look = self.living(key)?;
-        Some(Known { value_bytes: look.value_bytes, expires: look.expires_at_seconds })
+        let expires = match (self.ends.of(key, &look), what) {
+            (Some(end), _) => end,
+            (None, Telling::Left(_)) => return None,
+            (None, _) => Moment::from_seconds(look.expires_at_seconds),
+        };
+        Some(Known { value_bytes: look.value_bytes, expires })
     }
 
     /// A request about several keys, from the key on that is next.
@@ -268,7 +276,7 @@ impl<S> Keeper<S> {
                 }
                 return task.done.then_some(Step::Done);
             }
-            let ready = self.ready(task, key, true);
+            let ready = self.ready_to_count(task, key);
             if let Some(step) = step_of(ready, task) {
                 return Some(step);
             }

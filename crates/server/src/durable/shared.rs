@@ -5,6 +5,7 @@ use super::veil::Veil;
 use super::walks::Walks;
 use crate::handoff::Job;
 use laneway_policy::{WorkerId, WorkerTarget};
+use laneway_store::Moment;
 use laneway_sync::ring::Ring;
 use laneway_tier::{Report, Tier};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,7 +94,7 @@ pub struct Durable {
 }
 
 /// A step of the keeper by whoever asks, at this time; false if another steps it.
-type Helper = dyn Fn(u64, u32) -> bool + Send + Sync;
+type Helper = dyn Fn(u64, Moment) -> bool + Send + Sync;
 
 impl Durable {
     /// For a store that was opened. With an interval writes are acknowledged before they are
@@ -128,8 +129,8 @@ impl Durable {
 
     /// What was given to the keeper is executed: by this thread, or by the keeper's, which is then
     /// woken. True: by this thread, and there may be replies for it.
-    pub fn help(&self, now_nanos: u64, now_seconds: u32) -> bool {
-        let helped = self.helper.get().is_some_and(|helper| helper(now_nanos, now_seconds));
+    pub fn help(&self, now_nanos: u64, now: Moment) -> bool {
+        let helped = self.helper.get().is_some_and(|helper| helper(now_nanos, now));
         // Whoever steps it may have looked for jobs before these were there.
         if !helped || !self.jobs.is_empty() {
             self.ring();

@@ -4,6 +4,7 @@
 //! who waited, [`super::admit`] says who may, [`super::perform`] executes, [`super::change`] keeps
 //! what changed, [`super::reply`] answers.
 
+use super::ends::Ends;
 use super::hands::{Done, Hands, Order};
 use super::shared::Durable;
 use super::task::{Fault, Filling, Line, Task};
@@ -16,6 +17,7 @@ use crate::hot::sample::Dice;
 use crate::resp::scratch::Scratch;
 use crate::shared::Shared;
 use laneway_policy::CorePlan;
+use laneway_store::Moment;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Position;
 use laneway_wire::Limits;
@@ -32,6 +34,8 @@ pub(super) struct Pending {
     pub until: Position,
     /// The key has no item any more.
     pub deleted: bool,
+    /// Its item was over, so to tell that there is none is true whether this is durable or not.
+    pub expired: bool,
 }
 
 /// The keeper of one server.
@@ -42,7 +46,7 @@ pub struct Keeper<S> {
     pub(super) plan: Arc<CorePlan>,
     pub(super) limits: Limits,
     pub(super) execute_settings: ExecuteSettings,
-    pub(super) now_seconds: u32,
+    pub(super) now: Moment,
     pub(super) now_nanos: u64,
     /// The last sequence that it gave or that the tier had.
     pub(super) sequence: u64,
@@ -92,6 +96,8 @@ pub struct Keeper<S> {
     pub(super) undelivered: VecDeque<Finished>,
     /// The key whose item was found to be unreadable just now, and why.
     pub(super) unreadable: Option<(Box<[u8]>, String)>,
+    /// When items end whose records were read lately.
+    pub(super) ends: Ends,
     /// Where the search for expired items goes on, and when.
     pub(super) sweep: (Vec<u8>, u64),
     /// When a flush to come is next looked for.
@@ -118,7 +124,7 @@ impl<S> Keeper<S> {
             hands,
             limits,
             execute_settings,
-            now_seconds: shared.started_seconds,
+            now: Moment::from_seconds(shared.started_seconds),
             now_nanos: 0,
             sequence: 0,
             dice: Dice::new(shared.workers.len()),
@@ -144,6 +150,7 @@ impl<S> Keeper<S> {
             flushing: false,
             undelivered: VecDeque::new(),
             unreadable: None,
+            ends: Ends::default(),
             sweep: (Vec::new(), 0),
             flush_nanos: 0,
             done: Vec::new(),
@@ -188,7 +195,7 @@ impl<S> Keeper<S> {
             store: &self.shared.store,
             others: &[],
             hand: None,
-            now: self.now_seconds,
+            now: self.now,
             counters: self.counters(),
             settings: &self.execute_settings,
             touched,

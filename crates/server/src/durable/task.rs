@@ -8,7 +8,7 @@ use crate::latency::Tally;
 use crate::output::{End, Output};
 use crate::udp::buffers::Held;
 use laneway_policy::WorkerId;
-use laneway_store::{Draft, KeyHash};
+use laneway_store::{Draft, KeyHash, Moment};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{ItemMeta, LargeReader, Position};
 use laneway_transport::Token;
@@ -83,7 +83,7 @@ impl Line {
     }
 }
 
-/// An item on its way into memory.
+/// An item that is read, mostly on its way into memory.
 pub struct Fault {
     /// The key.
     pub key: Box<[u8]>,
@@ -91,6 +91,8 @@ pub struct Fault {
     pub share: Share,
     /// Once it does.
     pub large: Option<Pieces>,
+    /// It stays where it is: only its end is asked for.
+    pub is_for_end: bool,
 }
 
 /// A value that comes in pieces.
@@ -235,9 +237,8 @@ pub struct Task {
     pub number: Option<u64>,
     /// Changes on their way to the tier.
     pub leaving: Vec<Leaving>,
-    /// The tier has flushed everything for it, or knows when to, as of this time (Unix seconds);
-    /// memory is next.
-    pub flushed_seconds: Option<u32>,
+    /// The tier has flushed everything for it, or knows when to, as of this time; memory is next.
+    pub flushed_at: Option<Moment>,
     /// What is answered instead.
     pub error: Option<String>,
     /// How often an item was brought into memory for its next key.
@@ -354,7 +355,7 @@ impl Task {
             changed: Vec::new(),
             number: None,
             leaving: Vec::new(),
-            flushed_seconds: None,
+            flushed_at: None,
             error: None,
             tries: 0,
             seen: false,

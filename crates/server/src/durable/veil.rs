@@ -4,7 +4,7 @@
 //! Keys share counters by their hash; a key that is hidden for another's sake goes the longer way
 //! and gets the same answer.
 
-use laneway_store::KeyHash;
+use laneway_store::{KeyHash, Moment};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Tier;
 use std::sync::Arc;
@@ -109,9 +109,9 @@ impl Veil {
     }
 
     /// Bytes of the value of the living item that the tier holds under this key.
-    pub fn value_bytes(&self, key: &[u8], now_seconds: u32) -> Option<u64> {
+    pub fn value_bytes(&self, key: &[u8], now: Moment) -> Option<u64> {
         let look = self.tier.look(key).filter(|_| !is_planted(Bug::MissNotAsked))?;
-        (!is_over(look.expires_at_seconds, now_seconds)).then_some(look.value_bytes)
+        (!is_over(look.expires_at_seconds, now)).then_some(look.value_bytes)
     }
 }
 
@@ -119,7 +119,8 @@ fn slot_of(hash: KeyHash) -> usize {
     (hash.0 >> 32) as usize % SLOTS
 }
 
-/// Whether this expiry has come.
-pub fn is_over(expires_at_seconds: u32, now_seconds: u32) -> bool {
-    expires_at_seconds != 0 && expires_at_seconds <= now_seconds
+/// Whether the end that the tier's index has of an item has come. An end with milliseconds is
+/// there as the next full second: so this is never too early, and less than a second late.
+pub fn is_over(expires_at_seconds: u32, now: Moment) -> bool {
+    Moment::from_seconds(expires_at_seconds).is_over(now)
 }

@@ -2,7 +2,7 @@
 
 use super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::{Context, Outcome};
-use laneway_store::{Draft, Got, ItemMeta, KeyHash, Refused, Store, UnixSeconds};
+use laneway_store::{Draft, Got, ItemMeta, KeyHash, Moment, Refused, Store};
 use laneway_wire::Arith;
 use laneway_wire::reply::{Decimal, NO_MEMORY, NON_NUMERIC, NOT_FOUND, put_number_line};
 
@@ -15,7 +15,7 @@ pub(super) struct Change {
     /// The CAS id to give the item; a fresh one otherwise.
     pub cas_explicit: Option<u64>,
     /// A new expiry; the item's own otherwise.
-    pub expires: Option<UnixSeconds>,
+    pub expires: Option<Moment>,
 }
 
 /// What became of it.
@@ -120,7 +120,7 @@ fn draft_number<'a>(
     context: &Context<'a>,
     key: &[u8],
     before: &ItemMeta,
-    expires: UnixSeconds,
+    expires: Moment,
     number: u64,
 ) -> Result<Draft<&'a Store>, Refused> {
     const SPACES: [u8; 64] = [b' '; 64];

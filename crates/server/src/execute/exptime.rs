@@ -1,27 +1,31 @@
-//! Expiry as clients write it, turned into unix seconds.
+//! Expiry as memcached's clients write it, in seconds, turned into the end of an item.
 
-use laneway_store::UnixSeconds;
+use laneway_store::Moment;
 
 /// Largest exptime that counts from now; anything above is a unix time. Thirty days, in seconds.
 const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
 /// A time that is over for every item, where 0 would mean never.
-const OVER: UnixSeconds = 1;
+const OVER: Moment = Moment::from_seconds(1);
 
 /// When an item with this `exptime` expires: 0 never, negative at once, up to thirty days from
-/// `now`, above that the unix time it says. What does not fit 32 bits is the last second that does.
-pub fn expires_at(exptime: i64, now: UnixSeconds) -> UnixSeconds {
+/// the second of `now`, above that the unix time it says. What does not fit 32 bits is the last
+/// second that does. Here the clock ticks in seconds, as memcached's does.
+pub fn expires_at(exptime: i64, now: Moment) -> Moment {
     match exptime {
-        0 => 0,
+        0 => Moment::NEVER,
         i64::MIN..0 => OVER,
-        1..=RELATIVE_SECONDS_MAX => now.saturating_add(exptime as u32),
-        _ => u32::try_from(exptime).unwrap_or(u32::MAX),
+        1..=RELATIVE_SECONDS_MAX => {
+            Moment::from_seconds(now.seconds().saturating_add(exptime as u32))
+        }
+        _ => Moment::from_seconds(u32::try_from(exptime).unwrap_or(u32::MAX)),
     }
 }
 
-/// Seconds until `expires`, for a reply; `None` if that is never.
-pub(super) fn seconds_left(expires: UnixSeconds, now: UnixSeconds) -> Option<u32> {
-    (expires != 0).then(|| expires.saturating_sub(now))
+/// Seconds until `expires`, for a reply; `None` if that is never. An end with milliseconds, which
+/// only Redis' commands make, is told as the next full second.
+pub(super) fn seconds_left(expires: Moment, now: Moment) -> Option<u32> {
+    (expires != Moment::NEVER).then(|| expires.seconds_up().saturating_sub(now.seconds()))
 }
 
 #[cfg(test)]
@@ -33,8 +37,8 @@ mod tests {
         let now = 1_800_000_000;
         for (exptime, expires) in [
             (0, 0),
-            (-1, OVER),
-            (i64::MIN, OVER),
+            (-1, 1),
+            (i64::MIN, 1),
             (1, now + 1),
             (RELATIVE_SECONDS_MAX, now + 2_592_000),
             (RELATIVE_SECONDS_MAX + 1, 2_592_001),
@@ -42,14 +46,21 @@ mod tests {
             (i64::from(u32::MAX), u32::MAX),
             (i64::MAX, u32::MAX),
         ] {
-            assert_eq!(expires_at(exptime, now), expires, "exptime {exptime}");
+            let expires = Moment::from_seconds(expires);
+            for millis in [0, 999] {
+                let told = expires_at(exptime, Moment::new(now, millis));
+                assert_eq!(told, expires, "exptime {exptime}");
+            }
         }
     }
 
     #[test]
     fn time_left_never_wraps() {
-        assert_eq!(seconds_left(0, 100), None);
-        assert_eq!(seconds_left(130, 100), Some(30));
-        assert_eq!(seconds_left(OVER, 100), Some(0));
+        let now = Moment::new(100, 700);
+        assert_eq!(seconds_left(Moment::NEVER, now), None);
+        assert_eq!(seconds_left(Moment::from_seconds(130), now), Some(30));
+        assert_eq!(seconds_left(Moment::new(129, 1), now), Some(30));
+        assert_eq!(seconds_left(Moment::new(100, 701), now), Some(1));
+        assert_eq!(seconds_left(OVER, now), Some(0));
     }
 }

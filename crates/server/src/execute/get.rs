@@ -2,7 +2,7 @@
 
 use super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::{Context, Outcome, expires_at, transfer};
-use laneway_store::{Got, ItemMeta, KeyHash, UnixSeconds};
+use laneway_store::{Got, ItemMeta, KeyHash, Moment};
 use laneway_wire::reply::{CRLF, END, put_value_head};
 use laneway_wire::{Get, GetVerb};
 
@@ -56,7 +56,7 @@ impl Telling for Text<'_> {
 pub fn get_key(
     context: &Context<'_>,
     verb: GetVerb,
-    expires: UnixSeconds,
+    expires: Moment,
     key: &[u8],
     hash: KeyHash,
     out: &mut Vec<u8>,
@@ -117,7 +117,7 @@ pub(super) fn get_and_touch<T: Telling>(
     context: &Context<'_>,
     telling: &T,
     (key, hash): (&[u8], KeyHash),
-    expires: UnixSeconds,
+    expires: Moment,
     out: &mut Vec<u8>,
 ) -> Outcome {
     let start = out.len();

@@ -8,7 +8,7 @@
 //!
 //! A large value is never copied: the head of its reply goes to the output and the value leaves as
 //! a [`Transfer`], which the connection moves slice by slice. Knows no connection, worker, lane or
-//! clock: time comes in with the [`Context`]. Times are unix seconds, sizes bytes.
+//! clock: time comes in with the [`Context`]. Sizes are bytes.
 
 mod admin;
 mod arith;
@@ -35,7 +35,7 @@ use crate::counters::Counters;
 use crate::durable::backup;
 use crate::durable::veil::{Sight, Veiled};
 use crate::stats::{self, Question};
-use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Pinned, Refused, Store, UnixSeconds};
+use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Moment, Pinned, Refused, Store};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{BAD_SHUTDOWN, CRLF, MN, OK, SHUTDOWN_DISABLED, VERSION_LINE};
 use laneway_wire::{Request, ShutdownMode};
@@ -82,8 +82,8 @@ pub struct Context<'a> {
     pub others: &'a [Arc<Store>],
     /// Free slots of that store that the executing thread keeps.
     pub hand: Option<&'a Hand>,
-    /// The second it is.
-    pub now: UnixSeconds,
+    /// What time it is.
+    pub now: Moment,
     /// The counters of the worker that executes.
     pub counters: &'a Counters,
     /// The settings.
@@ -105,7 +105,7 @@ impl<'a> Context<'a> {
         &self,
         key: &[u8],
         flags: u32,
-        expires: UnixSeconds,
+        expires: Moment,
         value_bytes: usize,
     ) -> Result<Draft<&'a Store>, Refused> {
         self.store.draft_at_once(self.hand, key, flags, expires, value_bytes)
@@ -209,7 +209,7 @@ pub enum Outcome {
     },
     /// Flush everything when it is this second; 0 cancels a flush that was to come, since one that
     /// is due at once was already done.
-    FlushAt(UnixSeconds),
+    FlushAt(u32),
     /// Answer this by the stats module: it needs the state that all workers share.
     Stats(stats::Question),
     /// Answer this by what all workers share.

@@ -1,7 +1,6 @@
 //! `delete`, `touch`, `flush_all`.
 
 use super::{Context, Outcome, expires_at, reply};
-use laneway_store::UnixSeconds;
 use laneway_wire::reply::{DELETED, FLUSH_DISABLED, NOT_FOUND, OK, TOUCHED};
 use laneway_wire::{Delete, Touch};
 
@@ -55,8 +54,8 @@ pub(super) enum Flushed {
     Again,
     /// It is not allowed.
     Forbidden,
-    /// It is done, or comes later: [`Outcome::FlushAt`].
-    At(UnixSeconds),
+    /// It is done, or comes later, in this second: [`Outcome::FlushAt`].
+    At(u32),
 }
 
 pub(super) fn flush(context: &Context<'_>, delay: Option<i64>) -> Flushed {
@@ -67,7 +66,7 @@ pub(super) fn flush(context: &Context<'_>, delay: Option<i64>) -> Flushed {
     }
     context.counters.cmd_flush.bump_owner();
     match context.settings.flush_enabled {
-        true => Flushed::At(if now { 0 } else { at }),
+        true => Flushed::At(if now { 0 } else { at.seconds() }),
         false => Flushed::Forbidden,
     }
 }

@@ -24,7 +24,7 @@ use super::{Context, Outcome, expires_at, reply};
 use answer::AnswerOwned;
 use complete::{Fate, complete};
 use join::Join;
-use laneway_store::{KeyHash, Refused, UnixSeconds};
+use laneway_store::{KeyHash, Moment, Refused};
 use laneway_wire::reply::{
     BAD_DATA_CHUNK, CRLF, EXISTS, NO_MEMORY_STORING, NOT_FOUND, NOT_STORED, STORED, TOO_LARGE,
     put_flag,
@@ -69,7 +69,7 @@ enum Place {
     Whole(Condition),
     /// It is added to the value there is, if the CAS id is this one. With `vivify`, an item made
     /// of it alone is stored where there is none.
-    Joined { spot: Spot, cas: Option<u64>, vivify: Option<UnixSeconds> },
+    Joined { spot: Spot, cas: Option<u64>, vivify: Option<Moment> },
 }
 
 /// How to store a value: everything but key and value.
@@ -77,7 +77,7 @@ enum Place {
 struct How {
     place: Place,
     flags: u32,
-    expires: UnixSeconds,
+    expires: Moment,
     cas_explicit: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use laneway_store::{Config, Got, KeyHash, Store};
+use laneway_store::{Config, Got, KeyHash, Moment, Store};
 use std::sync::Arc;
 
 /// Takes so many bytes a call, at most so many in all.
@@ -36,10 +36,11 @@ fn large_value(bytes: usize) -> (Arc<Store>, Vec<u8>, Pinned) {
     let store = Store::new(Config::default()).expect("a small store");
     let value: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
     let hash: KeyHash = store.hash(b"k");
-    let mut draft = store.draft(b"k", 0, 0, bytes, 1).expect("room");
+    let mut draft =
+        store.draft(b"k", 0, Moment::NEVER, bytes, Moment::from_seconds(1)).expect("room");
     draft.write(&value).expect("room");
-    store.enter(hash, b"k", 1).publish(draft, None);
-    let got = store.get(hash, b"k", 1, &mut Vec::new(), &mut |_, _| {});
+    store.enter(hash, b"k", Moment::from_seconds(1)).publish(draft, None);
+    let got = store.get(hash, b"k", Moment::from_seconds(1), &mut Vec::new(), &mut |_, _| {});
     let Got::Large(_, pinned) = got else { panic!("{bytes} bytes are not large") };
     (store, value, pinned)
 }

@@ -1,4 +1,4 @@
-//! What a command is executed in, and when.
+//! What a command is executed in.
 
 use crate::connection::Connection;
 use crate::core::Core;
@@ -13,22 +13,13 @@ impl<T: Transport> Core<T> {
         connection: &mut Connection<T::Stream>,
         touched: &'a Cell<u64>,
         key: &[u8],
-        arrived: u64,
     ) -> Asking<'a> {
-        Asking {
-            context: self.context_here(touched, key),
-            version: connection.session().version,
-            now_ms: self.now_ms(arrived),
-        }
+        let version = connection.session().version;
+        Asking { context: self.context_here(touched, key), version }
     }
 
     /// Whether items are kept durably.
     pub(crate) fn keeps(&self) -> bool {
         self.shared.durable.get().is_some()
-    }
-
-    /// The unix millisecond of that moment.
-    pub(crate) fn now_ms(&self, nanos: u64) -> u64 {
-        self.clock.unix_nanos(nanos) / 1_000_000
     }
 }

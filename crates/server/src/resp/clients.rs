@@ -107,7 +107,7 @@ impl<T: Transport> Core<T> {
 
     /// What is told of one connection.
     fn client_line(&self, card: &Card) -> Vec<u8> {
-        let idle = self.now_seconds.saturating_sub(card.last_seconds.load(Relaxed));
+        let idle = self.now.seconds().saturating_sub(card.last_seconds.load(Relaxed));
         let said = card.introduction();
         let (peer, local) = (address(&card.peer), card.local.as_deref().unwrap_or_default());
         let head = format!("id={} addr={peer} laddr={} name=", card.number, address(local));

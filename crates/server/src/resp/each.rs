@@ -58,7 +58,7 @@ impl<T: Transport> Streams<T> {
         let mut count = count;
         for key in keys {
             let touched = Cell::new(0);
-            let asking = core.asking(connection, &touched, key, arrived);
+            let asking = core.asking(connection, &touched, key);
             let counts = redis::count_key(&asking, of, key);
             count += i64::from(counts.expect("the keeper counts where items are kept"));
             let operation = match of {

@@ -140,7 +140,7 @@ impl<T: Transport> Streams<T> {
         arrived: u64,
     ) -> Option<Halt> {
         let (touched, before) = (Cell::new(0), self.out.len());
-        let asking = core.asking(connection, &touched, key, arrived);
+        let asking = core.asking(connection, &touched, key);
         let outcome = redis::get(&asking, key, hash, &mut self.out);
         match outcome {
             Outcome::Elsewhere => return Some(Halt::Hand),
@@ -167,7 +167,7 @@ impl<T: Transport> Streams<T> {
         let start = self.out.len();
         let sought = core.shared.store.get_sought(
             (&core.group, number, key),
-            core.now_seconds,
+            core.now,
             core.plan.threshold.0,
             &mut self.out,
             (BULK_HEAD_BYTES_MAX, CRLF),

@@ -51,7 +51,7 @@ impl<T: Transport> Core<T> {
 
     fn of_server(&self, stats: &Stats) -> Vec<Section> {
         let (shared, connections) = (&self.shared, &self.shared.connections);
-        let uptime = self.now_seconds.saturating_sub(shared.started_seconds);
+        let uptime = self.now.seconds().saturating_sub(shared.started_seconds);
         let policy = if shared.settings.store_mode { "noeviction" } else { "allkeys-lfu" };
         let used = stats.pool_bytes.saturating_sub(stats.pool_free_bytes);
         vec![

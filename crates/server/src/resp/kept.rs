@@ -82,19 +82,13 @@ fn keeps_of(spec: &Spec, args: Args<'_>) -> u64 {
 
 impl<T: Transport> Core<T> {
     /// What the keeper has to know of who asks.
-    pub(crate) fn spoken(&self, connection: &mut Connection<T::Stream>, arrived: u64) -> Spoken {
-        let version = connection.session().version;
-        Spoken { version, now_ms: self.now_ms(arrived), goes_on: false, keeps: 0 }
+    pub(crate) fn spoken(&self, connection: &mut Connection<T::Stream>) -> Spoken {
+        Spoken { version: connection.session().version, goes_on: false, keeps: 0 }
     }
 
     /// The requests at the front of `input` that go together. How far the first was looked at is in
     /// `scan`.
-    fn resp_row_of(
-        &self,
-        scan: &mut Scan,
-        input: &[u8],
-        (longest, now_ms): (u64, u64),
-    ) -> (Row, End) {
+    fn resp_row_of(&self, scan: &mut Scan, input: &[u8], longest: u64) -> (Row, End) {
         let mut row = Row::behind(longest);
         while row.requests < REQUESTS_MAX {
             let rest = &input[row.bytes..];
@@ -112,8 +106,7 @@ impl<T: Transport> Core<T> {
             };
             let arguments = args.left();
             let spec = args.next().and_then(find).filter(|spec| spec.takes(arguments));
-            let Some(moves) = spec.and_then(|spec| self.moves(spec, args, row.longest, now_ms))
-            else {
+            let Some(moves) = spec.and_then(|spec| self.moves(spec, args, row.longest)) else {
                 break;
             };
             if READS_BYTES_MAX < row.reads + moves.reads {
@@ -130,7 +123,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// What a request stores and reads; `None` if it does not go along.
-    fn moves(&self, spec: &Spec, args: Args<'_>, longest: u64, now_ms: u64) -> Option<Moves> {
+    fn moves(&self, spec: &Spec, args: Args<'_>, longest: u64) -> Option<Moves> {
         if !has_keys(spec) {
             return None;
         }
@@ -157,7 +150,7 @@ impl<T: Transport> Core<T> {
             }
             command if values::value_at(command).is_some() => {
                 // One that is wrong is told so, and stores nothing.
-                let Ok(Value { key, value, how }) = values::whole(spec, args, now_ms) else {
+                let Ok(Value { key, value, how }) = values::whole(spec, args) else {
                     return Some(moves);
                 };
                 moves.size = self.stored_here(key, value)?;
@@ -204,9 +197,9 @@ impl<T: Transport> Streams<T> {
         arrived: u64,
     ) -> Option<Step> {
         let longest = core.longest_given(connection)?;
-        let spoken = core.spoken(connection, arrived);
+        let spoken = core.spoken(connection);
         let mut scan = connection.session().scan;
-        let (row, end) = core.resp_row_of(&mut scan, rest, (longest, spoken.now_ms));
+        let (row, end) = core.resp_row_of(&mut scan, rest, longest);
         connection.session().scan = scan;
         let spoken = Box::new(Spoken { keeps: row.keeps, ..spoken });
         let step = self.give_row(core, connection, (row, end), (rest, Some(spoken)), arrived)?;
@@ -262,7 +255,7 @@ impl<T: Transport> Streams<T> {
         }
         let (mut size, keeps) = (0, keeps_of(spec, args));
         if values::value_at(spec.command).is_some()
-            && let Ok(Value { key, value, .. }) = values::whole(spec, args, core.now_ms(arrived))
+            && let Ok(Value { key, value, .. }) = values::whole(spec, args)
         {
             size = (key.len() + value.len()) as u64;
             match core.resp_sized(key, value.len()) {
@@ -320,7 +313,7 @@ impl<T: Transport> Streams<T> {
         arrived: u64,
     ) -> Step {
         meter::bytes(request.len());
-        let spoken = core.spoken(connection, arrived);
+        let spoken = core.spoken(connection);
         let spoken = Box::new(Spoken { goes_on, keeps, ..spoken });
         let work = Work::Resp { bytes: request.to_vec(), spoken };
         let size = ItemBytes(size.max(request.len() as u64));
@@ -367,7 +360,7 @@ impl<T: Transport> Streams<T> {
             bytes.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
             put_bulk(&mut bytes, key);
         }
-        let spoken = Box::new(core.spoken(connection, arrived));
+        let spoken = Box::new(core.spoken(connection));
         let size = ItemBytes(bytes.len() as u64 + reads);
         let work = match requests {
             1 => Work::Resp { bytes, spoken },

@@ -7,6 +7,7 @@ use crate::latency::Operation;
 use crate::resp::options::{self, Refusal};
 use crate::resp::table::{Command, Spec};
 use crate::resp::values::{How, Value};
+use laneway_store::Moment;
 use laneway_wire::resp::Args;
 
 const DECREMENT_OVERFLOW: &[u8] = b"-ERR decrement would overflow\r\n";
@@ -51,7 +52,7 @@ pub fn plain(
         Command::Get => redis::get(asking, key, hash, out),
         Command::GetDelete => redis::get_and_delete(asking, key, hash, out),
         Command::GetExpire => {
-            let expiry: Expiry = options::of_getex(args, asking.now_ms)?;
+            let expiry: Expiry = options::of_getex(args)?;
             redis::get_and_expire(asking, key, hash, expiry, out)
         }
         Command::Step(by) => redis::increment(asking, key, by, out),
@@ -62,7 +63,7 @@ pub fn plain(
         }
         Command::Tell(_) => match redis::look(asking, key) {
             Ok(found) => {
-                told(spec.command, found, asking.now_ms, out);
+                told(spec.command, found, asking.context.now, out);
                 Outcome::Done
             }
             Err(outcome) => outcome,
@@ -70,8 +71,8 @@ pub fn plain(
         Command::Expire(unit) => {
             let text = args.next().unwrap_or_default();
             let when = options::of_expire(args)?;
-            let at = options::any_deadline(unit, text, asking.now_ms, spec.name)?;
-            redis::expire(asking, key, at, when, out)
+            let deadline = options::any_deadline(unit, text, spec.name)?;
+            redis::expire(asking, key, deadline, when, out)
         }
         Command::GetRange => {
             let start = options::number(args.next().unwrap_or_default())?;
@@ -88,9 +89,9 @@ pub fn plain(
 
 /// Answers a command that asks for nothing but what is known of an item without its value; false
 /// if it asks for more, and nothing was written.
-pub fn told(command: Command, found: Option<Known>, now_ms: u64, out: &mut Vec<u8>) -> bool {
+pub fn told(command: Command, found: Option<Known>, now: Moment, out: &mut Vec<u8>) -> bool {
     let Command::Tell(what) = command else { return false };
-    redis::tell(what, found, now_ms, out);
+    redis::tell(what, found, now, out);
     true
 }
 
@@ -108,7 +109,7 @@ pub fn store(asking: &Asking<'_>, stored: &Value<'_>, out: &mut Vec<u8>) -> Outc
 pub fn tell_length(asking: &Asking<'_>, key: &[u8], out: &mut Vec<u8>) -> Outcome {
     match redis::look(asking, key) {
         Ok(found) => {
-            redis::tell(redis::Telling::Length, found, asking.now_ms, out);
+            redis::tell(redis::Telling::Length, found, asking.context.now, out);
             Outcome::Done
         }
         Err(outcome) => outcome,

@@ -1,6 +1,8 @@
 //! What stands behind a key or a value: options, numbers, times.
 
-use crate::execute::redis::{Answer, Condition, Expiry, ExpiryUnit, NO_INTEGER, Set, Short, When};
+use crate::execute::redis::{
+    Answer, Condition, Deadline, Expiry, ExpiryUnit, NO_INTEGER, Set, Short, When,
+};
 use laneway_wire::KEY_BYTES_MAX;
 use laneway_wire::resp::{Args, BULK_BYTES_MAX, integer};
 use std::borrow::Cow;
@@ -70,27 +72,17 @@ fn bad_time(command: &str) -> Refusal {
 }
 
 /// A time that is ahead.
-pub fn deadline(
-    unit: ExpiryUnit,
-    text: &[u8],
-    now_ms: u64,
-    command: &str,
-) -> Result<Expiry, Refusal> {
+pub fn deadline(unit: ExpiryUnit, text: &[u8], command: &str) -> Result<Expiry, Refusal> {
     let time = number(text)?;
     if time <= 0 {
         return Err(bad_time(command));
     }
-    unit.deadline(time, now_ms).map(Expiry::At).map_err(|_| bad_time(command))
+    unit.deadline(time).map(Expiry::At).map_err(|_| bad_time(command))
 }
 
 /// A time that may be over.
-pub fn any_deadline(
-    unit: ExpiryUnit,
-    text: &[u8],
-    now_ms: u64,
-    command: &str,
-) -> Result<u32, Refusal> {
-    unit.deadline(number(text)?, now_ms).map_err(|_| bad_time(command))
+pub fn any_deadline(unit: ExpiryUnit, text: &[u8], command: &str) -> Result<Deadline, Refusal> {
+    unit.deadline(number(text)?).map_err(|_| bad_time(command))
 }
 
 fn unit(option: &[u8]) -> Option<ExpiryUnit> {
@@ -104,7 +96,7 @@ fn unit(option: &[u8]) -> Option<ExpiryUnit> {
 }
 
 /// The options of `SET`.
-pub fn of_set(mut options: Args<'_>, now_ms: u64) -> Result<Set, Refusal> {
+pub fn of_set(mut options: Args<'_>) -> Result<Set, Refusal> {
     let mut how = Set::default();
     let syntax = || Refusal::from(SYNTAX);
     let mut time = None;
@@ -132,13 +124,13 @@ pub fn of_set(mut options: Args<'_>, now_ms: u64) -> Result<Set, Refusal> {
     }
     // Numbers are read once the rest is right, as in Redis.
     if let Some((unit, text)) = time {
-        how.expiry = deadline(unit, text, now_ms, "set")?;
+        how.expiry = deadline(unit, text, "set")?;
     }
     Ok(how)
 }
 
 /// The options of `GETEX`: none leaves the expiry as it is.
-pub fn of_getex(mut options: Args<'_>, now_ms: u64) -> Result<Expiry, Refusal> {
+pub fn of_getex(mut options: Args<'_>) -> Result<Expiry, Refusal> {
     let Some(option) = options.next() else { return Ok(Expiry::Keep) };
     let syntax = || Refusal::from(SYNTAX);
     match unit(option) {
@@ -147,7 +139,7 @@ pub fn of_getex(mut options: Args<'_>, now_ms: u64) -> Result<Expiry, Refusal> {
             if options.left() > 0 {
                 return Err(syntax());
             }
-            deadline(unit, text, now_ms, "getex")
+            deadline(unit, text, "getex")
         }
         None if is(option, "persist") && options.left() == 0 => Ok(Expiry::Never),
         None => Err(syntax()),

@@ -24,7 +24,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         let read_only = connection.read_only;
         let session = connection.session();
@@ -54,7 +53,7 @@ impl<T: Transport> Streams<T> {
         }
         if let Some(spec) = spec.filter(|_| !waits) {
             if value_at(spec.command) == Some(pending.before.left()) {
-                return self.resp_begin(core, connection, spec, pending, rest, arrived);
+                return self.resp_begin(core, connection, spec, pending, rest);
             }
             // One pair after the other, whatever of it is there.
             if spec.command == Command::SetMany && scan.announced() % 2 == 1 {

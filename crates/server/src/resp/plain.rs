@@ -33,7 +33,7 @@ impl<T: Transport> Streams<T> {
             }
         };
         let (touched, before) = (Cell::new(0), self.out.len());
-        let asking = core.asking(connection, &touched, key, arrived);
+        let asking = core.asking(connection, &touched, key);
         let outcome = match one::plain(&asking, spec, key, args, &mut self.out) {
             Ok(outcome) => outcome,
             Err(words) => {

@@ -58,7 +58,7 @@ impl<T: Transport> Streams<T> {
                 }
                 self.resp_command(core, connection, args, (bytes, rest), arrived)
             }
-            Ok(Scanned::More) => self.resp_partial(core, connection, rest, arrived),
+            Ok(Scanned::More) => self.resp_partial(core, connection, rest),
             Ok(Scanned::Nothing(bytes)) => {
                 session.scan = Scan::default();
                 Step::Took(bytes)

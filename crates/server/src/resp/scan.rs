@@ -128,7 +128,7 @@ impl<T: Transport> Core<T> {
             let before = seen;
             let number = cursor / Store::SCAN_END;
             let Some(store) = stores.get(number as usize) else { break };
-            let next = store.scan(cursor % Store::SCAN_END, self.now_seconds, |key| {
+            let next = store.scan(cursor % Store::SCAN_END, self.now, |key| {
                 seen += 1;
                 comparisons += key.len() * pattern_bytes;
                 let fits = asked.pattern.is_none_or(|pattern| fits(pattern, key, false));
@@ -163,7 +163,7 @@ impl<T: Transport> Core<T> {
             let Some(from) = at.take() else { break };
             let mut found = Vec::new();
             at = durable.tier.look_along(&from, |key, look| {
-                if is_clients(key) && !is_over(look.expires_at_seconds, self.now_seconds) {
+                if is_clients(key) && !is_over(look.expires_at_seconds, self.now) {
                     found.push(Box::<[u8]>::from(key));
                 }
             });
@@ -199,7 +199,7 @@ impl<T: Transport> Core<T> {
         for _ in 0..LEAVES_MAX {
             let (from, mut found) = (at.take()?, Vec::new());
             at = durable.tier.look_along(&from, |key, look| {
-                if is_clients(key) && !is_over(look.expires_at_seconds, self.now_seconds) {
+                if is_clients(key) && !is_over(look.expires_at_seconds, self.now) {
                     found.push(Box::<[u8]>::from(key));
                 }
             });
@@ -232,15 +232,12 @@ impl<T: Transport> Core<T> {
         let mut keys = Vec::new();
         for _ in 0..STRETCH {
             let number = seeking.cursor / Store::SCAN_END % stores.len() as u64;
-            let next = stores[number as usize].scan(
-                seeking.cursor % Store::SCAN_END,
-                self.now_seconds,
-                |key| {
+            let next =
+                stores[number as usize].scan(seeking.cursor % Store::SCAN_END, self.now, |key| {
                     if !self.hides(key) {
                         keys.push(key.to_vec());
                     }
-                },
-            );
+                });
             seeking.cursor = number * Store::SCAN_END + next;
             if !keys.is_empty() {
                 let chosen = self.shared.store.scan_from(arrived ^ next) as usize % keys.len();

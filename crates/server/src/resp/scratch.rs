@@ -14,7 +14,7 @@ use crate::resp::one::{plain, store};
 use crate::resp::options::{self, Refusal};
 use crate::resp::table::{Command, Spec, find};
 use crate::resp::values::{self, How, PAIR, Value};
-use laneway_store::{Config, Draft, Got, ItemMeta, KeyHash, Mode, Pinned, Refused, Store};
+use laneway_store::{Config, Draft, Got, ItemMeta, KeyHash, Mode, Moment, Pinned, Refused, Store};
 use laneway_wire::resp::reply::{OK, put_array_head, put_bulk, put_integer, put_simple};
 use laneway_wire::resp::{Args, Scan, Scanned};
 use std::collections::BTreeSet;
@@ -181,7 +181,7 @@ impl Scratch {
     }
 
     /// Copies a key's item, which was found so.
-    pub fn copy(&mut self, store: &Arc<Store>, key: &[u8], now: u32) -> Result<bool, Refusal> {
+    pub fn copy(&mut self, store: &Arc<Store>, key: &[u8], now: Moment) -> Result<bool, Refusal> {
         let mut value = Vec::new();
         let hash: KeyHash = store.hash(key);
         let (before, pinned): (Option<ItemMeta>, Option<Pinned>) =
@@ -278,7 +278,7 @@ impl Scratch {
     }
 
     /// Bytes of the values that a request copies, as they are now.
-    fn moved_by(&self, spec: &Spec, args: Args<'_>, now: u32) -> usize {
+    fn moved_by(&self, spec: &Spec, args: Args<'_>, now: Moment) -> usize {
         if matches!(spec.command, Command::Tell(_) | Command::CountKeys(_) | Command::Persist) {
             return 0;
         }
@@ -290,7 +290,7 @@ impl Scratch {
     }
 
     /// What the requests have changed.
-    pub fn changes(&self, now: u32) -> Vec<Change> {
+    pub fn changes(&self, now: Moment) -> Vec<Change> {
         let change = |(number, copied): (usize, &Copied)| {
             let (key, hash) = (&copied.key, self.store.hash(&copied.key));
             let Some(meta) = self.store.peek(hash, key, now) else {
@@ -311,7 +311,7 @@ impl Scratch {
     }
 
     /// Forgets everything.
-    pub fn clear(&mut self, now: u32) {
+    pub fn clear(&mut self, now: Moment) {
         for copied in self.copied.drain(..) {
             let hash = self.store.hash(&copied.key);
             self.store.enter(hash, &copied.key, now).unlink();
@@ -385,7 +385,7 @@ fn serve_one(
     out: &mut Vec<u8>,
 ) -> ControlFlow<Refusal> {
     let outcome = match values::value_at(spec.command) {
-        Some(_) => values::whole(spec, args, asking.now_ms).and_then(|stored| match stored.how {
+        Some(_) => values::whole(spec, args).and_then(|stored| match stored.how {
             How::Join(Spot::At(from)) if from > BYTES_MAX => Err(TOO_MUCH.into()),
             _ => Ok(store(asking, &stored, out)),
         }),

@@ -39,7 +39,7 @@ impl<T: Transport> Streams<T> {
         bytes: usize,
         arrived: u64,
     ) -> Step {
-        match values::whole(spec, args, core.now_ms(arrived)) {
+        match values::whole(spec, args) {
             Ok(Value { key, value, how }) => {
                 self.resp_value(core, connection, (key, value), how, (bytes, arrived))
             }
@@ -69,7 +69,7 @@ impl<T: Transport> Streams<T> {
         }
         let size = (key.len() + value.len()) as u64;
         let touched = Cell::new(0);
-        let asking = core.asking(connection, &touched, key, arrived);
+        let asking = core.asking(connection, &touched, key);
         let how = match how {
             How::Set(how) => how,
             How::Join(Spot::At(_)) if value.is_empty() => {
@@ -124,11 +124,10 @@ impl<T: Transport> Streams<T> {
         spec: &Spec,
         pending: Pending<'_>,
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         let mut before = pending.before;
         before.next(); // its name
-        let (key, verb) = match head(spec, &mut before, core.now_ms(arrived)) {
+        let (key, verb) = match head(spec, &mut before) {
             Ok(read) if pending.behind <= OPTIONS_MAX => read,
             Ok(_) => return self.resp_refuse(connection, SYNTAX, pending, pending.behind),
             Err(words) => return self.resp_refuse(connection, &words, pending, pending.behind),
@@ -301,7 +300,7 @@ impl<T: Transport> Streams<T> {
             Verb::Join(spot) => Ok(How::Join(spot)),
             Verb::Told(how) => Ok(How::Set(how)),
             Verb::Pair { .. } => Ok(How::Set(PAIR)),
-            Verb::Set => options::of_set(args, core.now_ms(arrived)).map(How::Set),
+            Verb::Set => options::of_set(args).map(How::Set),
         };
         let Mode::BodyEnd(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests)
         else {
@@ -340,7 +339,7 @@ impl<T: Transport> Streams<T> {
         let size = incoming.item_bytes();
         core.note_key(connection, incoming.key(), size);
         let touched = Cell::new(0);
-        let asking = core.asking(connection, &touched, incoming.key(), arrived);
+        let asking = core.asking(connection, &touched, incoming.key());
         // The value before may be large, too: it leaves from here.
         let context = execute::Context { large_from: u64::MAX, ..asking.context };
         let asking = Asking { context, ..asking };

@@ -42,11 +42,7 @@ pub struct Value<'a> {
 }
 
 /// What stands before a value: its key, and what is to be done with it.
-pub fn head<'a>(
-    spec: &Spec,
-    args: &mut Args<'a>,
-    now_ms: u64,
-) -> Result<(&'a [u8], Verb), Refusal> {
+pub fn head<'a>(spec: &Spec, args: &mut Args<'a>) -> Result<(&'a [u8], Verb), Refusal> {
     let key = options::key(args.next().unwrap_or_default())?;
     let verb = match spec.command {
         Command::SetAbsent => {
@@ -56,7 +52,7 @@ pub fn head<'a>(
         Command::GetSet => Verb::Told(Set { answer: Answer::Old, ..Set::default() }),
         Command::SetExpiring(unit) => {
             let time = args.next().unwrap_or_default();
-            let expiry = options::deadline(unit, time, now_ms, spec.name)?;
+            let expiry = options::deadline(unit, time, spec.name)?;
             Verb::Told(Set { expiry, ..Set::default() })
         }
         Command::Append => Verb::Join(Spot::Behind),
@@ -69,13 +65,13 @@ pub fn head<'a>(
 }
 
 /// All of a request; `args` are those behind its name.
-pub fn whole<'a>(spec: &Spec, mut args: Args<'a>, now_ms: u64) -> Result<Value<'a>, Refusal> {
-    let (key, verb) = head(spec, &mut args, now_ms)?;
+pub fn whole<'a>(spec: &Spec, mut args: Args<'a>) -> Result<Value<'a>, Refusal> {
+    let (key, verb) = head(spec, &mut args)?;
     let value = args.next().unwrap_or_default();
     let how = match verb {
         Verb::Told(how) => How::Set(how),
         Verb::Join(spot) => How::Join(spot),
-        Verb::Set | Verb::Pair { .. } => How::Set(options::of_set(args, now_ms)?),
+        Verb::Set | Verb::Pair { .. } => How::Set(options::of_set(args)?),
     };
     Ok(Value { key, value, how })
 }

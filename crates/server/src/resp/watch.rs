@@ -19,6 +19,7 @@ use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_policy::ItemBytes;
 use laneway_store::{Draft, Entries, KeyHash, Store};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
 use laneway_wire::resp::Args;
 use laneway_wire::resp::reply::{OK, put_array_head};
@@ -96,7 +97,7 @@ impl<T: Transport> Core<T> {
         let mut tried = Ok(Tried::Again);
         for _ in 0..TRIES_PER_TURN {
             tried = self.try_once(&mut scratch, &keys, (requests, watched), spoken, out);
-            scratch.clear(self.now_seconds);
+            scratch.clear(self.now);
             if matches!(tried, Ok(Tried::Done)) {
                 break;
             }
@@ -123,25 +124,25 @@ impl<T: Transport> Core<T> {
         out: &mut Vec<u8>,
     ) -> Result<Tried, Refusal> {
         for key in &keys.asked {
-            scratch.copy(self.store_of(key).1, key, self.now_seconds)?;
+            scratch.copy(self.store_of(key).1, key, self.now)?;
         }
         for key in &keys.watched {
             let store = self.store_of(key).1;
-            scratch.note(key, store.peek(store.hash(key), key, self.now_seconds));
+            scratch.note(key, store.peek(store.hash(key), key, self.now));
         }
-        if !scratch.holds(watched) {
+        if !scratch.holds(watched) && !is_planted(Bug::WatchUncompared) {
             return Ok(Tried::Changed);
         }
         let touched = Cell::new(0);
         let context = self.context(&touched);
-        let asking = Asking { context, version: spoken.version, now_ms: spoken.now_ms };
+        let asking = Asking { context, version: spoken.version };
         scratch.run(requests, &asking, out)?;
         self.commit_tried(scratch)
     }
 
     /// Makes the changes that were tried out, if every item is the one that was copied.
     fn commit_tried(&self, scratch: &Scratch) -> Result<Tried, Refusal> {
-        let (changes, now) = (scratch.changes(self.now_seconds), self.now_seconds);
+        let (changes, now) = (scratch.changes(self.now), self.now);
         let mut drafts: Vec<(usize, Option<Draft<&Store>>)> = Vec::new();
         for Change { number, item } in &changes {
             let key = scratch.key(*number);
@@ -257,7 +258,7 @@ impl<T: Transport> Streams<T> {
             self.out.extend_from_slice(scratch::TOO_MUCH);
             return Step::Took(bytes);
         }
-        let spoken = core.spoken(connection, arrived);
+        let spoken = core.spoken(connection);
         if core.keeps() {
             return self.resp_keep_exec(core, connection, (transaction, watched), bytes, arrived);
         }
@@ -304,7 +305,7 @@ impl<T: Transport> Streams<T> {
             }
         };
         let size = ItemBytes(transaction.bytes.len() as u64);
-        let spoken = Spoken { keeps: keys * KEY_HELD_BYTES, ..core.spoken(connection, arrived) };
+        let spoken = Spoken { keeps: keys * KEY_HELD_BYTES, ..core.spoken(connection) };
         let Transaction { bytes: requests, requests: count, is_broken, charge } = transaction;
         let work = WatchedRequests { bytes: requests, count, watched, spoken };
         let work = Work::Watched(Box::new(work));
@@ -330,7 +331,7 @@ impl<T: Transport> Streams<T> {
         request: &[u8],
         arrived: u64,
     ) -> Step {
-        let spoken = core.spoken(connection, arrived);
+        let spoken = core.spoken(connection);
         let mut turns = connection.session().turns;
         let done = core.at_once((request, &[]), (spoken, &mut turns), &mut self.out);
         connection.session().turns = turns;

@@ -5,7 +5,7 @@
 //! Departs from memcached: any number of them may be under way (there the second is told `BUSY`),
 //! and `hash` is the same as `all`.
 
-use laneway_store::{HEADER_BYTES, ItemMeta, UnixSeconds};
+use laneway_store::{HEADER_BYTES, ItemMeta, Moment};
 use laneway_wire::base64;
 use laneway_wire::reply::END;
 use laneway_wire::scan::Tokens;
@@ -76,7 +76,7 @@ impl Form {
         self,
         key: &[u8],
         meta: &ItemMeta,
-        (class, cas, now): (u32, u64, UnixSeconds),
+        (class, cas, now): (u32, u64, Moment),
         out: &mut Vec<u8>,
     ) {
         match self {
@@ -86,12 +86,7 @@ impl Form {
     }
 }
 
-fn put_meta(
-    key: &[u8],
-    meta: &ItemMeta,
-    (class, cas, now): (u32, u64, UnixSeconds),
-    out: &mut Vec<u8>,
-) {
+fn put_meta(key: &[u8], meta: &ItemMeta, (class, cas, now): (u32, u64, Moment), out: &mut Vec<u8>) {
     out.extend_from_slice(b"key=");
     for byte in key {
         match byte {
@@ -100,8 +95,11 @@ fn put_meta(
             byte => put_text(out, format_args!("%{byte:02X}")),
         }
     }
-    let expires = if meta.expires == 0 { -1 } else { i64::from(meta.expires) };
-    let last = now.saturating_sub(meta.idle_seconds);
+    let expires = match meta.expires {
+        Moment::NEVER => -1,
+        end => i64::from(end.seconds_up()),
+    };
+    let last = now.seconds().saturating_sub(meta.idle_seconds);
     let fetched = if meta.fetched { "yes" } else { "no" };
     let size = u64::from(meta.key_bytes) + u64::from(meta.value_bytes) + HEADER_BYTES as u64;
     let flags = meta.flags;
@@ -164,7 +162,7 @@ mod tests {
         let meta = ItemMeta {
             seq: 7,
             flags: 5,
-            expires: 0,
+            expires: Moment::NEVER,
             value_bytes: 3,
             key_bytes: 3,
             stale: false,
@@ -174,7 +172,7 @@ mod tests {
         };
         let line = |form: Form, key: &[u8], meta: &ItemMeta| {
             let mut out = Vec::new();
-            form.put(key, meta, (1, 2, 1000), &mut out);
+            form.put(key, meta, (1, 2, Moment::from_seconds(1000)), &mut out);
             String::from_utf8(out).expect("it is text")
         };
         let size = 6 + HEADER_BYTES;
@@ -183,7 +181,7 @@ mod tests {
         assert_eq!(line(Form::Meta, b"\0-._~", &meta), format!("key=%00-._~ {told}"));
         assert_eq!(line(Form::Get, b"a%b", &meta), "mg a%b\r\n");
         assert_eq!(line(Form::Get, b"\0\0\0", &meta), "mg AAAA b\r\n");
-        let ends = ItemMeta { expires: 2000, fetched: false, ..meta };
+        let ends = ItemMeta { expires: Moment::new(1999, 500), fetched: false, ..meta };
         assert!(line(Form::Meta, b"k", &ends).starts_with("key=k exp=2000 la=990 cas=2 fetch=no "));
     }
 }

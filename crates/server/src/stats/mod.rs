@@ -180,7 +180,9 @@ fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> Result<Question, &'s
 pub fn write_item(key: &[u8], meta: &ItemMeta, out: &mut Vec<u8>) {
     out.extend_from_slice(b"ITEM ");
     out.extend_from_slice(key);
-    out.extend_from_slice(format!(" [{} b; {} s]\r\n", meta.value_bytes, meta.expires).as_bytes());
+    out.extend_from_slice(
+        format!(" [{} b; {} s]\r\n", meta.value_bytes, meta.expires.seconds_up()).as_bytes(),
+    );
 }
 
 /// Answer `stats reset`.

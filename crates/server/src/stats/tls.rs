@@ -5,7 +5,7 @@ use super::lines::Lines;
 use laneway_tls::{Cause, Told};
 
 /// Answer `stats tls`. `None`: nothing is encrypted.
-pub fn write_tls(told: Option<&Told>, now_seconds: u64, out: &mut Vec<u8>) {
+pub fn write_tls(told: Option<&Told>, now_seconds: u32, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
     lines.yes("tls", told.is_some());
     if let Some(told) = told {
@@ -18,7 +18,10 @@ pub fn write_tls(told: Option<&Told>, now_seconds: u64, out: &mut Vec<u8>) {
             lines.number(&format!("handshakes_failed_{}", cause.name()), count);
         }
         lines.number("certificate_expires", told.expires_seconds);
-        lines.number("certificate_expires_in", told.expires_seconds.saturating_sub(now_seconds));
+        lines.number(
+            "certificate_expires_in",
+            told.expires_seconds.saturating_sub(now_seconds.into()),
+        );
         lines.number("certificate_read", told.read_seconds);
     }
     lines.end();

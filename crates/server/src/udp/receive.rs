@@ -167,7 +167,7 @@ impl Udp {
         let mut bytes = 0;
         at.counts.bursts.add_owner(1);
         let arrived = core.clock.nanos();
-        core.now_seconds = core.clock.unix_seconds(arrived); // this turn may follow a long sleep
+        core.tell_time(arrived); // this turn may follow a long sleep
         for index in 0..count {
             if index % GROUP == 0 && count - index > 1 {
                 let next = index..count.min(index + GROUP);

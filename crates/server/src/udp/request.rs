@@ -54,7 +54,7 @@ impl<T: Transport> Core<T> {
         let touched = Cell::new(0);
         let size = |key: &[u8]| {
             let store = self.context_for(&touched, key).store;
-            let meta = store.peek(store.hash(key), key, self.now_seconds);
+            let meta = store.peek(store.hash(key), key, self.now);
             meta.map_or(0, |meta| u64::from(meta.key_bytes) + u64::from(meta.value_bytes))
         };
         ItemBytes(get.keys.map(size).sum())
@@ -387,7 +387,7 @@ impl Desk {
         (get, key, number): (&Get<'_>, &[u8], usize),
         (bytes, large_from): (&[u8], u64),
     ) -> Option<Next> {
-        let expires = execute::expires_at(get.exptime, core.now_seconds);
+        let expires = execute::expires_at(get.exptime, core.now);
         let touched = Cell::new(0);
         let context = Context { large_from, ..core.context_for(&touched, key) };
         let out = self.batches[from.queue()].out();

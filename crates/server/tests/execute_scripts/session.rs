@@ -5,7 +5,7 @@ use laneway_server::counters::Board;
 use laneway_server::durable::backup;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_server::stats::{self, BalanceSnapshot, GeneralSnapshot, Question, SettingsSnapshot};
-use laneway_store::{Config, Listing, Mode, Store};
+use laneway_store::{Config, Listing, Mode, Moment, Store};
 use laneway_wire::{Limits, Request, Then, parse};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Session {
     store: Arc<Store>,
     settings: ExecuteSettings,
     board: Board,
-    now: u32,
+    now: Moment,
     flush_at: u32,
     input: Vec<u8>,
     swallow: usize,
@@ -53,7 +53,7 @@ impl Session {
                 tls_enabled: false,
             },
             board: Board::new(1),
-            now: START_SECONDS,
+            now: Moment::from_seconds(START_SECONDS),
             flush_at: 0,
             input: Vec::new(),
             swallow: 0,
@@ -74,8 +74,8 @@ impl Session {
     }
 
     pub fn pass(&mut self, seconds: u32) {
-        self.now += seconds;
-        if self.flush_at != 0 && self.flush_at <= self.now {
+        self.now = self.now.plus_seconds(seconds);
+        if self.flush_at != 0 && self.flush_at <= self.now.seconds() {
             self.flush_at = 0;
             assert!(self.store.flush_all());
         }

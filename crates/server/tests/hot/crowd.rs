@@ -96,7 +96,7 @@ pub fn plan(access: Access, workers: usize, slot_requests: u32) -> Plan {
 /// What a `stats` question is answered.
 pub fn stats(rig: &Rig, question: &Question) -> BTreeMap<String, String> {
     let nanos = rig.clock.nanos();
-    let reply = rig.shared.answer(question, rig.clock.unix_seconds(nanos), nanos);
+    let reply = rig.shared.answer(question, rig.clock.moment(nanos), nanos);
     let text = String::from_utf8(reply).expect("statistics are text");
     let lines = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
     lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()

@@ -13,7 +13,7 @@ use laneway_policy::Access;
 use laneway_server::clock::Clock;
 use laneway_server::stats::Question;
 use laneway_server::worker::Progress;
-use laneway_store::Got;
+use laneway_store::{Got, Moment};
 use laneway_transport::memory::{Client, Net};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -190,7 +190,7 @@ impl Hasty {
     fn turn(&mut self, rig: &Rig, mut tick: impl FnMut() -> u64) -> Option<Operation> {
         const KEY: &[u8] = b"hot0";
         let store = &rig.shared.store;
-        let (hash, now) = (store.hash(KEY), rig.clock.unix_seconds(rig.clock.nanos()));
+        let (hash, now) = (store.hash(KEY), rig.clock.moment(rig.clock.nanos()));
         let asked = Asked::Increase(1);
         self.turns += 1;
         let Some((read, called)) = self.read else {
@@ -214,7 +214,7 @@ impl Hasty {
             return None;
         }
         let number = (read + 1).to_string();
-        let draft = store.draft(KEY, 0, 0, number.len(), now);
+        let draft = store.draft(KEY, 0, Moment::NEVER, number.len(), now);
         let mut draft = draft.expect("there is memory");
         draft.write(number.as_bytes()).expect("it fits");
         store.enter(hash, KEY, now).publish(draft, None);

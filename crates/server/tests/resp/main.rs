@@ -4,6 +4,7 @@
 mod hostile;
 mod kept;
 mod lanes;
+mod millis;
 mod model;
 mod pipelines;
 mod roles;

@@ -4,7 +4,7 @@
 
 use laneway_store::layout::{CHAIN_MAX, Hasher, OVERFLOW_SLOTS, PARTITIONS, SLOTS};
 use laneway_store::layout::{bucket_of, is_link, place, tag_of_slot};
-use laneway_store::{Location, Medium, Onlooker, SharedArray, Window};
+use laneway_store::{Location, Medium, Moment, Onlooker, SharedArray, Window};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Foreign {
     }
 
     /// Look a key up while nobody writes. A hit is marked.
-    pub fn look(&self, key: &[u8], now: u32) -> Seen {
+    pub fn look(&self, key: &[u8], now: Moment) -> Seen {
         let hash = self.hasher.hash(key);
         let buckets = self.told.buckets[hash.partition()].load(Relaxed);
         let place = place(hash.partition(), bucket_of(hash, buckets));
@@ -101,7 +101,7 @@ impl Foreign {
                 if tag_of_slot(word) != hash.tag() {
                     continue;
                 }
-                if let Some(seen) = self.examine(Location::of_slot(word), key, now) {
+                if let Some(seen) = self.examine(Location::of_slot(word), key, now.seconds()) {
                     return seen;
                 }
             }
@@ -127,9 +127,9 @@ impl Foreign {
         assert!(offset % (64 << 10) <= (64 << 10) - 2048, "what is read from here may end outside");
         let head = words(&self.items, offset, 3).expect("inside");
         let packed = (head[1] >> 32) as usize;
-        let (header_bytes, value_bytes) = match packed >> 8 & 1 {
-            0 => (16, packed >> 18),
-            _ => (24, (head[2] >> 32) as usize),
+        let (header_bytes, value_bytes, millis) = match packed >> 8 & 1 {
+            0 => (16, packed >> 18, 0),
+            _ => (24, (head[2] >> 32) as usize, packed >> 18 & 1023),
         };
         let mut bytes = vec![0; key.len() + value_bytes];
         self.items.read_exact_at(&mut bytes, (offset + header_bytes) as u64).expect("inside");
@@ -137,6 +137,9 @@ impl Foreign {
             return None;
         }
         let (expires, flush) = (head[1] as u32, (packed >> 12) as u32 % FLUSH_GENERATIONS);
+        if millis != 0 {
+            return Some(Seen::Elsewhere); // an end between its seconds is not looked at from here
+        }
         let flushed = flush != self.told.flush.load(Relaxed) % FLUSH_GENERATIONS;
         if flushed || (expires != 0 && expires <= now) {
             return Some(Seen::Nothing);

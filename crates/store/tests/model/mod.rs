@@ -2,7 +2,9 @@
 //! the property test and the fuzzer. Nothing here is random: what happens depends on the operations
 //! alone.
 
-use laneway_store::{Config, Got, Hand, HugePages, ItemMeta, Mode, Refused, Store, Window};
+use laneway_store::{
+    Config, Draft, Got, Hand, HugePages, ItemMeta, Mode, Moment, Refused, Store, Window,
+};
 use std::{
     cell::Cell,
     collections::{HashMap, HashSet},
@@ -22,7 +24,8 @@ pub enum Op {
         key: u8,
         bytes: u32,
         flags: u32,
-        ttl: u8,
+        /// Milliseconds; 0 for none.
+        ttl: u32,
         seq: Option<u64>,
     },
     /// A draft of `bytes` that gets only `written` of them.
@@ -36,7 +39,8 @@ pub enum Op {
     },
     Touch {
         key: u8,
-        ttl: u8,
+        /// Milliseconds; 0 for none.
+        ttl: u32,
     },
     Stale {
         key: u8,
@@ -57,7 +61,7 @@ pub enum Op {
         slots: u16,
     },
     Advance {
-        seconds: u8,
+        millis: u32,
     },
 }
 
@@ -65,18 +69,18 @@ pub enum Op {
 struct Known {
     value: Vec<u8>,
     flags: u32,
-    expires: u32,
+    expires: Moment,
     seq: u64,
     stale: bool,
     token_sent: bool,
     fetched: bool,
-    used_at: u32,
+    used_at: Moment,
 }
 
 struct Model {
     store: Arc<Store>,
     hand: Hand,
-    now: u32,
+    now: Moment,
     /// Sequences that were drawn: by whom last, and all.
     drawn_last: HashMap<Vec<u8>, u64>,
     drawn: HashSet<u64>,
@@ -132,7 +136,7 @@ pub fn check_store_behind(window: Option<Window>, mode: Mode, memory_bytes: u64,
     let mut model = Model {
         hand: Hand::new(&store),
         store,
-        now: 1_000_000,
+        now: Moment::from_seconds(1_000_000),
         drawn_last: HashMap::new(),
         drawn: HashSet::new(),
         known: HashMap::new(),
@@ -146,10 +150,26 @@ pub fn check_store_behind(window: Option<Window>, mode: Mode, memory_bytes: u64,
     model.finish();
 }
 
+/// A copy of a small item, with this end.
+fn copy_of<'s>(
+    store: &'s Arc<Store>,
+    name: &[u8],
+    expires: Moment,
+    now: Moment,
+) -> Option<Draft<&'s Store>> {
+    let mut value = Vec::new();
+    let Got::Copied(meta) = store.peek_value(store.hash(name), name, now, &mut value) else {
+        return None;
+    };
+    let mut draft = store.draft_at_once(None, name, meta.flags, expires, value.len()).ok()?;
+    draft.write(&value).ok()?;
+    Some(draft)
+}
+
 impl Model {
     fn live(&mut self, key: &[u8]) -> Option<&mut Known> {
         let now = self.now;
-        if self.known.get(key).is_some_and(|k| k.expires != 0 && k.expires <= now) {
+        if self.known.get(key).is_some_and(|k| k.expires.is_over(now)) {
             self.known.remove(key);
         }
         self.known.get_mut(key)
@@ -165,7 +185,8 @@ impl Model {
         assert_eq!(usize::from(meta.key_bytes), key.len());
         assert_eq!((meta.stale, meta.token_sent), (known.stale, known.token_sent));
         assert_eq!(meta.fetched, known.fetched);
-        assert_eq!(meta.idle_seconds, (now - known.used_at).min(laneway_store::IDLE_SECONDS_MAX));
+        let idle = now.seconds() - known.used_at.seconds();
+        assert_eq!(meta.idle_seconds, idle.min(laneway_store::IDLE_SECONDS_MAX));
     }
 
     fn check_missing(&mut self, key: &[u8]) {
@@ -207,9 +228,9 @@ impl Model {
         known.used_at = now;
     }
 
-    fn set(&mut self, key: u8, bytes: u32, flags: u32, ttl: u8, seq: Option<u64>, nonce: u64) {
+    fn set(&mut self, key: u8, bytes: u32, flags: u32, ttl: u32, seq: Option<u64>, nonce: u64) {
         let name = key_bytes(key);
-        let expires = if ttl == 0 { 0 } else { self.now + u32::from(ttl) };
+        let expires = self.end(ttl);
         let value = value_bytes(key, nonce, bytes as usize);
         // At once, as whole small values are stored, or piece by piece.
         let given = match nonce % 2 == 1 && value.len() < 10_000 {
@@ -245,7 +266,7 @@ impl Model {
         name: &[u8],
         value: &[u8],
         flags: u32,
-        expires: u32,
+        expires: Moment,
         seq: Option<u64>,
     ) -> Result<u64, Refused> {
         let hand = Some(&self.hand);
@@ -260,7 +281,7 @@ impl Model {
         name: &[u8],
         value: &[u8],
         flags: u32,
-        expires: u32,
+        expires: Moment,
         seq: Option<u64>,
     ) -> Result<u64, Refused> {
         let mut draft = self.store.draft(name, flags, expires, value.len(), self.now)?;
@@ -304,7 +325,7 @@ impl Model {
         }
     }
 
-    fn change(&mut self, key: u8, change: impl Fn(&mut laneway_store::Entry<'_>, &mut Known)) {
+    fn change(&mut self, key: u8, change: impl FnOnce(&mut laneway_store::Entry<'_>, &mut Known)) {
         let name = key_bytes(key);
         let (store, now, evicts) = (self.store.clone(), self.now, self.evicts);
         let mut entry = store.enter(store.hash(&name), &name, now);
@@ -332,7 +353,9 @@ impl Model {
             Op::Set { key, bytes, flags, ttl, seq } => self.set(key, bytes, flags, ttl, seq, nonce),
             Op::Abandon { key, bytes, written } => {
                 let name = key_bytes(key);
-                let Ok(mut draft) = self.store.draft(&name, 1, 0, bytes as usize, self.now) else {
+                let Ok(mut draft) =
+                    self.store.draft(&name, 1, Moment::NEVER, bytes as usize, self.now)
+                else {
                     return;
                 };
                 let _ = draft.write(&vec![0xee; written.min(bytes) as usize]);
@@ -345,13 +368,7 @@ impl Model {
                 drop(entry);
                 self.known.remove(&name);
             }
-            Op::Touch { key, ttl } => {
-                let expires = if ttl == 0 { 0 } else { self.now + u32::from(ttl) };
-                self.change(key, |entry, known| {
-                    entry.set_expires(expires);
-                    known.expires = expires;
-                });
-            }
+            Op::Touch { key, ttl } => self.touch(key, ttl),
             Op::Stale { key, stale, token_sent } => self.change(key, |entry, known| {
                 entry.set_stale(stale);
                 entry.set_token_sent(token_sent);
@@ -383,8 +400,35 @@ impl Model {
             Op::Sweep { slots } => {
                 self.store.sweep(self.now, usize::from(slots));
             }
-            Op::Advance { seconds } => self.now += u32::from(seconds),
+            Op::Advance { millis } => self.now = self.later(millis),
         }
+    }
+
+    fn later(&self, millis: u32) -> Moment {
+        Moment::from_unix_millis(self.now.unix_millis() + u64::from(millis))
+    }
+
+    fn end(&self, ttl: u32) -> Moment {
+        if ttl == 0 { Moment::NEVER } else { self.later(ttl) }
+    }
+
+    /// Another end: in place, or by a copy that has room for it, or the next full second where
+    /// there is no memory for a copy.
+    fn touch(&mut self, key: u8, ttl: u32) {
+        let (name, expires) = (key_bytes(key), self.end(ttl));
+        let store = self.store.clone();
+        let copy = copy_of(&store, &name, expires, self.now);
+        self.change(key, |entry, known| {
+            known.expires = expires;
+            match copy {
+                _ if entry.has_room_for(expires) => entry.set_expires(expires),
+                Some(draft) => entry.rewrite(draft),
+                None => {
+                    entry.set_expires(expires);
+                    known.expires = expires.rounded_up();
+                }
+            }
+        });
     }
 
     fn pin(&mut self, name: &[u8]) {

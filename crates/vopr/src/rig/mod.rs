@@ -381,7 +381,7 @@ impl Rig {
         }
         if let Some(keeper) = &self.keeper {
             let now = self.clock.nanos();
-            keeper.lock().step(now, self.clock.unix_seconds(now));
+            keeper.lock().step(now, self.clock.moment(now));
         }
         self.clock.advance(STEP_NANOS);
         self.steps += 1;

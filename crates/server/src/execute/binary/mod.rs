@@ -13,12 +13,13 @@ pub use stat::put_stats;
 use super::arith::{self, Change, Changed};
 use super::remove::{Flushed, flush as flush_items};
 use super::{Context, Outcome, expires_at, reply};
+use laneway_store::Moment;
 use laneway_wire::binary::reply::{Status, put, put_done, put_error, put_number};
 use laneway_wire::binary::{Arith, Frame, NEVER_MADE};
 use laneway_wire::reply::Decimal;
 
 /// The expiry that a request says.
-fn expires(context: &Context<'_>, expiration: u32) -> u32 {
+fn expires(context: &Context<'_>, expiration: u32) -> Moment {
     expires_at(i64::from(expiration), context.now)
 }
 

@@ -4,7 +4,7 @@ use super::super::arith::{Change, Changed, apply, count};
 use super::super::attempts::{Attempts, TOO_MANY};
 use super::super::exptime::seconds_left;
 use super::super::{Context, Outcome, expires_at, reply};
-use laneway_store::{KeyHash, UnixSeconds};
+use laneway_store::{KeyHash, Moment};
 use laneway_wire::reply::{CRLF, Decimal, NO_MEMORY, NON_NUMERIC, put_flag, put_meta_value_head};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 
@@ -12,7 +12,7 @@ use laneway_wire::{KEY_BYTES_MAX, Meta};
 struct Shown {
     number: u64,
     cas: u64,
-    expires: UnixSeconds,
+    expires: Moment,
     created: bool,
 }
 
@@ -141,11 +141,11 @@ fn vivify(
     }
     let seq = entry.publish(draft, meta.flags.cas_explicit);
     let cas = if context.settings.cas_enabled { seq } else { 0 };
-    Vivified::Yes(Shown { number, cas, expires: 0, created: true })
+    Vivified::Yes(Shown { number, cas, expires: Moment::NEVER, created: true })
 }
 
 /// The expiry of a made item: of `N` and `T`, the one that stands last.
-fn last_expiry(context: &Context<'_>, meta: &Meta<'_>, vivify: i64) -> UnixSeconds {
+fn last_expiry(context: &Context<'_>, meta: &Meta<'_>, vivify: i64) -> Moment {
     let last = meta
         .flags
         .each()

@@ -1,7 +1,7 @@
 //! `me`: what is known of an item, for people.
 
 use super::super::{Context, Outcome};
-use laneway_store::HEADER_BYTES;
+use laneway_store::{HEADER_BYTES, Moment};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 use std::io::Write;
 
@@ -27,8 +27,8 @@ pub(in super::super) fn meta_debug(
     let bytes = u64::from(item.value_bytes) + u64::from(item.key_bytes);
     let size = bytes + HEADER_BYTES as u64;
     let expires = match item.expires {
-        0 => -1,
-        expires => i64::from(expires) - i64::from(context.now),
+        Moment::NEVER => -1,
+        expires => i64::from(expires.seconds_up()) - i64::from(context.now.seconds()),
     };
     let fetched = if item.fetched { "yes" } else { "no" };
     let cas = context.cas(&item);

@@ -4,7 +4,7 @@
 use super::super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::super::exptime::seconds_left;
 use super::super::{Context, Outcome, expires_at, reply, transfer};
-use laneway_store::{Got, ItemMeta, KeyHash, UnixSeconds};
+use laneway_store::{Got, ItemMeta, KeyHash, Moment};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{CRLF, Sink, put_flag, put_flag_bare, put_meta_value_head};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
@@ -143,7 +143,7 @@ pub fn put_plain_head(
 #[derive(Default)]
 struct Seen {
     /// The expiry the item is to have, where `T` gave one.
-    expires: Option<UnixSeconds>,
+    expires: Option<Moment>,
     /// This client won the token.
     won: bool,
     /// The value follows: it was asked for, and the client does not have it already (`C`).
@@ -174,7 +174,7 @@ impl Seen {
             out.put(b"HD");
         }
         // A created item has no expiry until its `N` is met.
-        let mut expires = if created { 0 } else { item.expires };
+        let mut expires = if created { Moment::NEVER } else { item.expires };
         for token in meta.flags.each() {
             match token[0] {
                 b'T' => {
@@ -186,7 +186,7 @@ impl Seen {
                     self.expires = Some(expires);
                     self.won = true;
                 }
-                b'R' if !created && !item.token_sent && expires != 0 => {
+                b'R' if !created && !item.token_sent && expires != Moment::NEVER => {
                     let recache = expires_at(meta.flags.recache.unwrap_or(0), context.now);
                     self.won |= expires < recache;
                 }

@@ -6,7 +6,7 @@
 use super::attempts::{Attempts, unchanged};
 use super::{Asking, NO_INTEGER, OUT_OF_MEMORY, TOO_MANY};
 use crate::execute::Outcome;
-use laneway_store::Got;
+use laneway_store::{Got, Moment};
 use laneway_wire::reply::{CRLF, Sink, put_i64};
 use laneway_wire::resp::integer;
 
@@ -95,7 +95,7 @@ pub(super) fn change<T: AsRef<[u8]>>(
             Err(words) => return told(words, out),
         };
         let text = made.as_ref();
-        let (flags, expires) = before.map_or((0, 0), |meta| (meta.flags, meta.expires));
+        let (flags, expires) = before.map_or((0, Moment::NEVER), |meta| (meta.flags, meta.expires));
         let draft = context.draft(key, flags, expires, text.len());
         let Ok(draft) = draft.and_then(|mut draft| draft.write(text).map(|()| draft)) else {
             context.counters.store_no_memory.bump_owner();

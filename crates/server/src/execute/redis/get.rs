@@ -1,11 +1,12 @@
 //! `GET`, and what reads a value and changes its item in the same moment: `GETDEL`, `GETEX`, `SET`
 //! with `GET`.
 
+use super::anew::Anew;
 use super::attempts::{Attempts, unchanged};
 use super::{Asking, Expiry, TOO_MANY};
 use crate::execute::get::Telling;
 use crate::execute::{Context, Outcome, Transfer, transfer};
-use laneway_store::{Entry, Got, ItemMeta, KeyHash};
+use laneway_store::{Entry, Got, ItemMeta, KeyHash, Moment};
 use laneway_wire::reply::CRLF;
 use laneway_wire::resp::reply::{Version, put_bulk, put_bulk_head, put_null};
 use std::ops::Range;
@@ -90,13 +91,13 @@ pub fn get_range(
 }
 
 /// Reads the value there is, for the reply, and in the same moment does what `change` does, which
-/// is given the value if it is small.
+/// is given the value if it is small, and says whether it is done; else all begins again.
 pub(super) fn get_and(
     asking: &Asking<'_>,
     key: &[u8],
     hash: KeyHash,
     out: &mut Vec<u8>,
-    mut change: impl FnMut(Entry<'_>, Option<&ItemMeta>, Option<&[u8]>),
+    mut change: impl FnMut(Entry<'_>, Option<&ItemMeta>, Option<&[u8]>) -> bool,
 ) -> Outcome {
     let Asking { context, version, .. } = asking;
     let start = out.len();
@@ -124,7 +125,9 @@ pub(super) fn get_and(
         }
         let small = meta.filter(|_| value.is_none());
         let small = small.map(|meta| &out[out.len() - meta.value_bytes as usize..]);
-        change(entry, found.as_ref(), small);
+        if !change(entry, found.as_ref(), small) {
+            continue;
+        }
         let counters = context.counters;
         counters.cmd_get.bump_owner();
         match (meta, value) {
@@ -157,7 +160,10 @@ pub fn get_and_delete(
     hash: KeyHash,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    get_and(asking, key, hash, out, |mut entry, _, _| entry.unlink())
+    get_and(asking, key, hash, out, |mut entry, _, _| {
+        entry.unlink();
+        true
+    })
 }
 
 /// `GETEX`
@@ -168,12 +174,37 @@ pub fn get_and_expire(
     expiry: Expiry,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    match expiry {
-        Expiry::Keep => get(asking, key, hash, out),
-        Expiry::Never => get_and(asking, key, hash, out, |mut entry, _, _| entry.set_expires(0)),
-        Expiry::At(at) if at <= asking.context.now => get_and_delete(asking, key, hash, out),
-        Expiry::At(at) => get_and(asking, key, hash, out, |mut entry, _, _| entry.set_expires(at)),
+    let now = asking.context.now;
+    let end = match expiry {
+        Expiry::Keep => return get(asking, key, hash, out),
+        Expiry::Never => Moment::NEVER,
+        Expiry::At(deadline) => deadline.from(now),
+    };
+    match end.is_over(now) {
+        true => get_and_delete(asking, key, hash, out),
+        false => get_and_end(asking, key, hash, end, out),
     }
+}
+
+/// The value, and the item ends then.
+fn get_and_end(
+    asking: &Asking<'_>,
+    key: &[u8],
+    hash: KeyHash,
+    at: Moment,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let (context, mut anew) = (&asking.context, Anew::default());
+    get_and(asking, key, hash, out, |mut entry, found, value| {
+        if anew.give(&mut entry, at) {
+            return true;
+        }
+        drop(entry);
+        let (Some(found), Some(value)) = (found, value) else { return false };
+        anew.copy_of(context, key, (found, value), at);
+        let mut entry = context.enter(hash, key);
+        unchanged(found, entry.meta().as_ref()) && anew.give(&mut entry, at)
+    })
 }
 
 #[cfg(test)]

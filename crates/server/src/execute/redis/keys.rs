@@ -1,8 +1,10 @@
 //! What is asked about keys, and done to their items without looking at values.
 
-use super::{Asking, Context, When};
+use super::anew::Anew;
+use super::attempts::Attempts;
+use super::{Asking, Context, Deadline, TOO_MANY, When};
 use crate::execute::Outcome;
-use laneway_store::UnixSeconds;
+use laneway_store::Moment;
 use laneway_wire::resp::reply::{put_integer, put_simple};
 
 /// What is counted over several keys.
@@ -47,8 +49,8 @@ pub fn count_key(asking: &Asking<'_>, what: Count, key: &[u8]) -> Option<bool> {
 pub struct Known {
     /// Bytes of its value.
     pub value_bytes: u64,
-    /// When it is over; 0 for never.
-    pub expires: UnixSeconds,
+    /// When it is over.
+    pub expires: Moment,
 }
 
 /// Looks at an item without reading its value. An error is [`Outcome::Kept`]: the keeper knows.
@@ -80,39 +82,41 @@ pub enum Telling {
 /// How the time that an item has left is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// `TTL`: full seconds.
+    /// `TTL`: rounded to seconds.
     Seconds,
     /// `PTTL`
     Milliseconds,
-    /// `EXPIRETIME`: the unix second of its end.
+    /// `EXPIRETIME`: the unix second that its end is nearest to.
     UnixSeconds,
     /// `PEXPIRETIME`
     UnixMilliseconds,
 }
 
 /// Tells it of the item that there is, or of none.
-pub fn tell(what: Telling, found: Option<Known>, now_ms: u64, out: &mut Vec<u8>) {
+pub fn tell(what: Telling, found: Option<Known>, now: Moment, out: &mut Vec<u8>) {
     match what {
         Telling::Kind => put_simple(out, if found.is_some() { b"string" } else { b"none" }),
         Telling::Length => put_integer(out, found.map_or(0, |known| known.value_bytes as i64)),
-        Telling::Left(how) => put_integer(out, time_left(how, found, now_ms)),
+        Telling::Left(how) => put_integer(out, time_left(how, found, now)),
     }
 }
 
 /// The time an item has left: -1 where it has no end, -2 where there is no item.
-fn time_left(how: Left, found: Option<Known>, now_ms: u64) -> i64 {
+fn time_left(how: Left, found: Option<Known>, now: Moment) -> i64 {
     const NO_END: i64 = -1;
     const NO_ITEM: i64 = -2;
-    match found.map(|known| i64::from(known.expires)) {
+    match found.map(|known| known.expires) {
         None => NO_ITEM,
-        Some(0) => NO_END,
+        Some(Moment::NEVER) => NO_END,
         Some(at) => {
-            let left = (at * 1000 - now_ms as i64).max(0);
+            let at = at.unix_millis() as i64;
+            let left = (at - now.unix_millis() as i64).max(0);
+            let rounded = |ms| (ms + 500) / 1000; // as Redis does
             match how {
-                Left::Seconds => left / 1000,
+                Left::Seconds => rounded(left),
                 Left::Milliseconds => left,
-                Left::UnixSeconds => at,
-                Left::UnixMilliseconds => at * 1000,
+                Left::UnixSeconds => rounded(at),
+                Left::UnixMilliseconds => at,
             }
         }
     }
@@ -122,27 +126,36 @@ fn time_left(how: Left, found: Option<Known>, now_ms: u64) -> i64 {
 pub fn expire(
     asking: &Asking<'_>,
     key: &[u8],
-    at: UnixSeconds,
+    deadline: Deadline,
     when: When,
     out: &mut Vec<u8>,
 ) -> Outcome {
     let context = &asking.context;
+    let at = deadline.from(context.now);
     let counters = context.counters;
-    let mut entry = context.enter(context.store.hash(key), key);
-    let found = entry.meta();
-    if found.is_none() && context.has_forgotten() {
-        return Outcome::Kept;
+    let hash = context.store.hash(key);
+    let (mut attempts, mut anew) = (Attempts::new(), Anew::default());
+    while attempts.again() {
+        let mut entry = context.enter(hash, key);
+        let found = entry.meta();
+        if found.is_none() && context.has_forgotten() {
+            return Outcome::Kept;
+        }
+        let is_met = found.is_some_and(|found| when.is_met(found.expires, at));
+        if is_met && at.is_over(context.now) {
+            entry.unlink();
+        } else if is_met && !anew.give(&mut entry, at) {
+            drop(entry);
+            anew.copy(context, key, hash, at);
+            continue;
+        }
+        drop(entry);
+        counters.cmd_touch.bump_owner();
+        if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
+        put_integer(out, is_met.into());
+        return Outcome::Done;
     }
-    counters.cmd_touch.bump_owner();
-    let is_met = found.is_some_and(|found| when.is_met(found.expires, at));
-    if is_met && at <= context.now {
-        entry.unlink();
-    } else if is_met {
-        entry.set_expires(at);
-    }
-    drop(entry);
-    if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
-    put_integer(out, is_met.into());
+    out.extend_from_slice(TOO_MANY);
     Outcome::Done
 }
 
@@ -154,9 +167,9 @@ pub fn persist(asking: &Asking<'_>, key: &[u8], out: &mut Vec<u8>) -> Outcome {
     if found.is_none() && context.has_forgotten() {
         return Outcome::Kept;
     }
-    let had_end = found.is_some_and(|found| found.expires != 0);
+    let had_end = found.is_some_and(|found| found.expires != Moment::NEVER);
     if had_end {
-        entry.set_expires(0);
+        entry.set_expires(Moment::NEVER);
     }
     drop(entry);
     put_integer(out, had_end.into());

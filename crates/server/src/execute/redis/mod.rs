@@ -1,13 +1,12 @@
 //! What Redis' commands do: the store is memcached's, and so is the shape of a compound operation
 //! ([`super::attempts`]); replies are RESP.
 //!
-//! Departs from Redis where the store does. An item expires at a full second: a time to live ends
-//! at the first full second that is not before its end, so nothing is gone too early, and stays
-//! less than a second too long. A client flag (memcached's) is 0 on what is set here, and kept by
-//! what changes a value in part. Of an error nothing has changed.
+//! Departs from Redis where the store does. A client flag (memcached's) is 0 on what is set here,
+//! and kept by what changes a value in part. Of an error nothing has changed.
 //!
-//! Knows no connection, as everything here. Times are unix milliseconds, of the store seconds.
+//! Knows no connection, as everything here. Times are moments.
 
+mod anew;
 mod arith;
 mod expiry;
 mod float;
@@ -18,7 +17,7 @@ mod several;
 mod watched;
 
 pub use arith::increment;
-pub use expiry::{Expiry, ExpiryUnit, NotADeadline, When};
+pub use expiry::{Deadline, Expiry, ExpiryUnit, NotADeadline, When};
 pub use float::increment_float;
 pub use get::{get, get_and_delete, get_and_expire, get_range};
 pub use keys::{Count, Known, Left, Telling, count_key, expire, look, persist, tell};
@@ -36,8 +35,6 @@ pub struct Asking<'a> {
     pub context: Context<'a>,
     /// The version of the protocol that the client speaks.
     pub version: Version,
-    /// The millisecond it is; of the second in the context.
-    pub now_ms: u64,
 }
 
 /// No memory for a new item.

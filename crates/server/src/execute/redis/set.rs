@@ -3,7 +3,7 @@
 use super::get::get_and;
 use super::{Asking, Expiry, OUT_OF_MEMORY, TOO_LARGE};
 use crate::execute::{Context, Outcome};
-use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Refused, Store};
+use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Moment, Refused, Store};
 use laneway_wire::resp::reply::{OK, Version, put_integer, put_null};
 use std::ops::Deref;
 
@@ -108,17 +108,18 @@ impl Set {
         if !self.allows(found, value) {
             return false;
         }
-        match self.expiry {
-            // It is over before anybody could read it. But what is kept durably may lie where
-            // memory has nothing to unlink: that an item was published tells of the change.
-            Expiry::At(at) if at <= context.now && !context.is_keepers() => {
-                entry.unlink();
-                return true;
-            }
-            Expiry::Never => draft.set_expires(0),
-            Expiry::Keep => draft.set_expires(found.map_or(0, |found| found.expires)),
-            Expiry::At(at) => draft.set_expires(at),
+        let end = match self.expiry {
+            Expiry::Never => Moment::NEVER,
+            Expiry::Keep => found.map_or(Moment::NEVER, |found| found.expires),
+            Expiry::At(deadline) => deadline.from(context.now),
+        };
+        // It is over before anybody could read it. But what is kept durably may lie where memory
+        // has nothing to unlink: that an item was published tells of the change.
+        if end.is_over(context.now) && !context.is_keepers() {
+            entry.unlink();
+            return true;
         }
+        draft.set_expires(end);
         entry.publish(draft, None);
         true
     }
@@ -141,6 +142,7 @@ pub fn set<S: Deref<Target = Store>>(
             if let Some(draft) = draft.take() {
                 is_stored = how.publish(entry, (found, value), draft, context);
             }
+            true
         });
         let is_done = matches!(outcome, Outcome::Done | Outcome::Transfer(_));
         if how.answer != Answer::Old && is_done {
@@ -180,7 +182,12 @@ pub fn set_whole(
     out: &mut Vec<u8>,
 ) -> Outcome {
     let context = &asking.context;
-    let draft = context.draft(key, 0, 0, value.len());
+    let expires = match how.expiry {
+        Expiry::Never => Moment::NEVER,
+        Expiry::Keep => Moment::LATER, // that of the item there is, once it is known
+        Expiry::At(deadline) => deadline.from(context.now),
+    };
+    let draft = context.draft(key, 0, expires, value.len());
     match draft.and_then(|mut draft| draft.write(value).map(|()| draft)) {
         Ok(draft) => {
             let at = (key, context.store.hash(key));

@@ -4,7 +4,7 @@
 use super::keys::look;
 use super::{Asking, OUT_OF_MEMORY, TOO_LARGE};
 use crate::execute::Context;
-use laneway_store::{Draft, Got, Refused, Store};
+use laneway_store::{Draft, Got, Moment, Refused, Store};
 use laneway_wire::resp::Args;
 use laneway_wire::resp::reply::{OK, put_integer};
 
@@ -20,7 +20,7 @@ pub fn set_all_absent(asking: &Asking<'_>, pairs: Args<'_>, out: &mut Vec<u8>) {
     }
     let (mut drafts, mut pairs) = (Vec::new(), pairs);
     while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
-        match drafted(context, key, value, (0, 0)) {
+        match drafted(context, key, value, (0, Moment::NEVER)) {
             Ok(draft) => drafts.push((key, draft)),
             Err(words) => return out.extend_from_slice(words),
         }
@@ -72,7 +72,7 @@ fn drafted<'a>(
     context: &Context<'a>,
     key: &[u8],
     value: &[u8],
-    (flags, expires): (u32, u32),
+    (flags, expires): (u32, Moment),
 ) -> Result<Draft<&'a Store>, &'static [u8]> {
     let draft = context.draft(key, flags, expires, value.len());
     draft.and_then(|mut draft| draft.write(value).map(|()| draft)).map_err(

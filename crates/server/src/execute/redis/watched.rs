@@ -50,12 +50,13 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use laneway_store::Moment;
 
-    fn item(seq: u64, expires: u32, fetched: bool) -> ItemMeta {
+    fn item(seq: u64, millis: u32, fetched: bool) -> ItemMeta {
         ItemMeta {
             seq,
             flags: 0,
-            expires,
+            expires: Moment::new(1, millis),
             value_bytes: 1,
             key_bytes: 1,
             stale: false,
@@ -71,7 +72,10 @@ mod tests {
         let seen = watched(Seen::Item(Some(item(7, 50, false))));
         assert!(seen.holds(Some(&item(7, 50, true))), "somebody has read it");
         assert!(!seen.holds(Some(&item(8, 50, false))), "it was stored anew");
-        assert!(!seen.holds(Some(&item(7, 60, false))), "it has another end");
+        assert!(
+            !seen.holds(Some(&item(7, 60, false))),
+            "it has another end, a few milliseconds later"
+        );
         assert!(!seen.holds(None), "it is gone");
         let absent = watched(Seen::Item(None));
         assert!(absent.holds(None) && !absent.holds(Some(&item(1, 0, false))));

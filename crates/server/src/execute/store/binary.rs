@@ -5,7 +5,7 @@ use super::incoming::Incoming;
 use super::join::{Joining, Spot};
 use super::telling::Telling;
 use super::{Answer, Condition, Forgotten, How, Place, begin_bytes, refuse, store_bytes};
-use laneway_store::Refused;
+use laneway_store::{Moment, Refused};
 use laneway_wire::binary::{Frame, Request, StoreVerb};
 
 /// What the request says.
@@ -30,7 +30,7 @@ fn read<'a>(context: &Context<'_>, frame: &Frame<'a>) -> (&'a [u8], How, Answer<
         }
         Request::Join { before, key } => {
             let spot = if before { Spot::Before } else { Spot::Behind };
-            (key, how(Place::Joined { spot, cas, vivify: None }, 0, 0), answer)
+            (key, how(Place::Joined { spot, cas, vivify: None }, 0, Moment::NEVER), answer)
         }
         _ => unreachable!("this request takes no value"),
     }

@@ -269,8 +269,7 @@ impl Incoming {
         };
         let (fate, value_bytes) = match landing {
             Landing::Draft(draft, value_bytes) if let Some((how, version)) = &told => {
-                // Its time was read before.
-                let asking = Asking { context: *context, version: *version, now_ms: 0 };
+                let asking = Asking { context: *context, version: *version };
                 return match redis::set(&asking, (&key, hash), draft, how, out) {
                     Ok(outcome) => Finish::Over(outcome),
                     Err(draft) => again(key, answer, Landing::Draft(draft, value_bytes)),

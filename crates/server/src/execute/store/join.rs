@@ -8,7 +8,7 @@ use super::super::attempts::{Attempts, unchanged};
 use super::answer::AnswerOwned;
 use super::complete::Fate;
 use super::{How, Place, answer_fate};
-use laneway_store::{Charge, Draft, Got, ItemMeta, KeyHash, Pinned, Refused, UnixSeconds};
+use laneway_store::{Charge, Draft, Got, ItemMeta, KeyHash, Moment, Pinned, Refused};
 use laneway_sync::planted::{Bug, is_planted};
 use std::borrow::Cow;
 
@@ -128,7 +128,7 @@ enum Begun {
 pub(super) struct Join<'a> {
     spot: Spot,
     cas: Option<u64>,
-    vivify: Option<UnixSeconds>,
+    vivify: Option<Moment>,
     bytes: Cow<'a, [u8]>,
     attempts: Attempts,
     copying: Option<Box<Copying>>,
@@ -209,7 +209,7 @@ impl<'a> Join<'a> {
         let length = self.spot.length(old.bytes(), self.bytes.len());
         let (flags, expires) = match &item {
             Some(item) => (item.flags, item.expires),
-            None => (how.flags, self.vivify.unwrap_or(0)),
+            None => (how.flags, self.vivify.unwrap_or(Moment::NEVER)),
         };
         match context.store.draft(key, flags, expires, length, context.now) {
             Ok(draft) => Begun::Copying(Box::new(Copying { item, old, draft, at: 0 })),

@@ -8,7 +8,7 @@ use super::complete::Fate;
 use super::incoming::{Incoming, Landing};
 use super::join::{Join, Joining, Spot};
 use super::{Answer, Condition, How, Place, answer_fate};
-use laneway_store::Refused;
+use laneway_store::{Moment, Refused};
 use laneway_wire::resp::reply::put_integer;
 
 /// Memory was short, or the joined value is too large: what an append knows of it.
@@ -17,11 +17,11 @@ const NOT_JOINED: &[u8] =
 
 /// Joined to an item that may have to be made.
 const fn joined(spot: Spot) -> Place {
-    Place::Joined { spot, cas: None, vivify: Some(0) }
+    Place::Joined { spot, cas: None, vivify: Some(Moment::NEVER) }
 }
 
 const fn how(place: Place) -> How {
-    How { place, flags: 0, expires: 0, cas_explicit: None }
+    How { place, flags: 0, expires: Moment::NEVER, cas_explicit: None }
 }
 
 /// Begin to receive a value that is not whole yet: into its item, or into a buffer where it `joins`
@@ -38,8 +38,10 @@ pub fn begin_resp(
         let landing = Landing::buffer(context.store.charge(), value_bytes);
         return Some(Incoming::new(key, hash, how(joined(spot)), &Answer::Resp, landing));
     }
-    match context.store.draft(key, 0, 0, value_bytes, context.now) {
-        Ok(draft) => {
+    // Its end is told behind the value.
+    match context.store.draft(key, 0, Moment::LATER, value_bytes, context.now) {
+        Ok(mut draft) => {
+            draft.set_expires(Moment::NEVER);
             let landing = Landing::Draft(draft, value_bytes);
             let how = how(Place::Whole(Condition::Always));
             Some(Incoming::new(key, hash, how, &Answer::Resp, landing))
