@@ -25,6 +25,7 @@ pub use command_line::of_folder;
 #[cfg(test)]
 pub use command_line::{choices, defaults};
 pub use config::{changes, text as config};
+pub use flag::Handover;
 #[cfg(test)]
 use foreign::Refused;
 pub use help::text as help;

@@ -44,7 +44,9 @@ const STATUS_DATA: u8 = 74;
 pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
     let typed = args.clone();
     let flags = match flags::read(args, std::env::vars_os()) {
-        Ok(Asked::Serve(flags)) => Flags { names: places::look_up(&flags), ..*flags },
+        Ok(Asked::Serve(flags)) => {
+            Flags { names: places::look_up(&flags), handed: activation::expected(), ..*flags }
+        }
         Ok(Asked::Help) => {
             if name == "memcached" {
                 println!("memcached {VERSION}");
@@ -345,17 +347,19 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
     let udp = udp::settings(flags, workers)?;
     let domains = numa::settings(flags, workers)?;
     let memory_of_one = memory_bytes / domains.len().max(1) as u64;
-    if let (Some(mask), None) = (flags.unix_mask, &flags.unix_socket) {
+    let has_own = !flags.handed.clients;
+    if let (Some(mask), None, true) = (flags.unix_mask, &flags.unix_socket, has_own) {
         return Err(format!(
             "-a {mask:o}: there is no unix socket whose permissions it could be; add -s PATH, or \
              leave it out"
         ));
     }
     let unix_mask = flags.unix_mask.unwrap_or(UNIX_MASK);
-    let unix = flags.unix_socket.as_ref().map(|path| (PathBuf::from(path), unix_mask));
+    let unix = flags.unix_socket.as_ref().filter(|_| has_own);
+    let unix = unix.map(|path| (PathBuf::from(path), unix_mask));
     let auth = auth::settings(flags, udp.is_some())?;
-    let (memcached, resp) =
-        (if unix.is_some() { Vec::new() } else { places(flags)? }, resp(flags)?);
+    let memcached = if unix.is_some() || !has_own { Vec::new() } else { places(flags)? };
+    let resp = if has_own { resp(flags)? } else { Vec::new() };
     let tls = tls::settings(flags, &memcached, &resp)?;
     let plain = |places: &[Place]| {
         let plain = places.iter().filter(|place| tls.is_none() || !place.encrypts);

@@ -168,9 +168,40 @@ fn what_cannot_be_used_refuses_the_start_and_says_why() {
         let ended = Process::start(command).err();
         assert!(ended.as_ref().is_some_and(|ended| ended.contains(said)), "{count}: {ended:?}");
     }
+    let mut elsewhere = command("a.socket", [listener()], &HERE);
+    elsewhere.env("LISTEN_FDS_FIRST_FD", "5");
+    let ended = Process::start(elsewhere).err();
+    let said = "LISTEN_FDS_FIRST_FD=5: they must begin with descriptor 3";
+    assert!(ended.as_ref().is_some_and(|ended| ended.contains(said)), "{ended:?}");
     let in_background = [&HERE[..], &["-d"]].concat();
     let ended = Process::start(command("a.socket", [listener()], &in_background)).err();
     assert!(ended.as_ref().is_some_and(|said| said.contains("leave -d out")), "{ended:?}");
+}
+
+#[test]
+fn flags_that_are_passed_over_refuse_nothing() {
+    for flags in [
+        &["-p", "0"][..],
+        &["-l", "no-such-name.invalid"],
+        &["-s", "/no/such/folder/socket", "-a", "700"],
+        &["-a", "700"],
+        &["--resp", "1"],
+    ] {
+        let (listener, place) = tcp();
+        let server = Process::start(command("a.socket", [copy(&listener)], flags));
+        let server = server.unwrap_or_else(|said| panic!("{flags:?}: {said}"));
+        assert_eq!(server.places(), [&place], "{flags:?}");
+        assert!(server.said.contains(" is passed over, "), "{flags:?}: {}", server.said);
+        server.stop();
+    }
+    let (listener, place) = tcp();
+    let flags = [&HERE[..], &["--admin", "no-such-name.invalid:1"]].concat();
+    let server = Process::start(command("admin", [copy(&listener)], &flags));
+    let server = server.unwrap_or_else(|said| panic!("{said}"));
+    assert!(server.said.contains("admin is passed over, "), "{}", server.said);
+    assert!(server.said.contains(&format!("metrics on http://{place}/")), "{}", server.said);
+    assert!(!server.said.contains("listen (-l) is passed over"), "{}", server.said);
+    server.stop();
 }
 
 #[test]

@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 use rig::{BINARY, Process};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -87,6 +88,25 @@ fn a_start_that_fails_is_never_told_as_ready_and_a_manager_that_is_gone_ends_not
     let mut process = Process::start(command).expect("it serves all the same");
     process.await_log("NOTIFY_SOCKET: the service manager cannot be told");
     process.stop();
+}
+
+#[test]
+fn a_service_manager_without_a_file_is_told_too() {
+    let name = format!("laneway-{}-notify", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("it is short");
+    let manager = UnixDatagram::bind_addr(&address).expect("the name is free");
+    manager.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let mut command = Command::new(BINARY);
+    command.arg("serve").args(HERE).args(["--sandbox", "on"]);
+    command.env("NOTIFY_SOCKET", format!("@{name}"));
+    let process = Process::start(command).expect("it serves");
+    let mut message = [0; 512];
+    let bytes = rig::awaited(|| manager.recv(&mut message));
+    assert_eq!(&message[..bytes], b"READY=1\n");
+    process.signal("TERM");
+    let bytes = rig::awaited(|| manager.recv(&mut message));
+    assert_eq!(&message[..bytes], b"STOPPING=1\n");
+    assert_eq!(process.end().code(), Some(0));
 }
 
 /// The thread of this name.

@@ -9,7 +9,7 @@ use std::process::Command;
 const UNIT: &str = "packaging/systemd/laneway.service";
 const SOCKET: &str = "packaging/systemd/laneway.socket";
 /// What the unit says because the server does it.
-const SAID: &[&str] = &["Type=notify", "WatchdogSec=30"];
+const SAID: &[&str] = &["Type=notify", "WatchdogSec=30", "RuntimeDirectoryPreserve=yes"];
 const USERS: &str = "packaging/systemd/sysusers.conf";
 /// The most exposure that is accepted, in tenths: 0 is none, 100 that of a service without limits.
 const EXPOSURE_TENTHS_MAX: &str = "20";

@@ -187,6 +187,16 @@ impl<F> Flag<F> {
     }
 }
 
+/// Sockets that a service manager has opened and hands over: flags that name such mean nothing
+/// then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Handover {
+    /// Some where clients come.
+    pub clients: bool,
+    /// One where operators look.
+    pub admin: bool,
+}
+
 /// How every variable of ours begins.
 pub const VARIABLES: &str = "LANEWAY_";
 
@@ -211,6 +221,8 @@ macro_rules! flags {
             pub warnings: Vec<String>,
             /// Addresses of the names in them that were looked up already, and are not again.
             pub names: std::collections::BTreeMap<String, Vec<std::net::SocketAddr>>,
+            /// What a service manager has opened, and hands over.
+            pub handed: Handover,
         }
 
         /// Every flag, under its heading.

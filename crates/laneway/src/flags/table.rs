@@ -2,7 +2,7 @@
 //! its default and its help are written. That a default told here is the one in force, and that
 //! each choice is taken, is checked by `serve`'s tests.
 
-use super::flag::{Field, Flag, Section, flags};
+use super::flag::{Field, Flag, Handover, Section, flags};
 use super::foreign::Extended;
 use super::origin::Origin;
 use std::ffi::OsString;

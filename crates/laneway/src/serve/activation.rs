@@ -5,12 +5,13 @@
 //! What cannot be used refuses the start: a server that passed a socket over would leave clients in
 //! its queue for ever.
 
-use crate::flags::Flags;
+use crate::flags::{Flags, Handover};
 use laneway_server::boot::Handed;
 use laneway_server::settings::{Port, Settings};
 use listenfd::ListenFd;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::{env, io};
 
 /// The words of a name.
 const WORDS: [&str; 5] = ["admin", "notls", "readonly", "resp", "tls"];
@@ -20,6 +21,8 @@ const NAMES_OF_NONE: [&str; 4] = ["", "unknown", "connection", "stored"];
 const UNIT_SUFFIX: &str = ".socket";
 /// The first descriptor that is handed over.
 const FIRST: usize = 3;
+/// In the environment of programs that a launcher of listenfd's starts.
+const FIRST_VARIABLE: &str = "LISTEN_FDS_FIRST_FD";
 
 /// Sockets that were handed over.
 #[derive(Default)]
@@ -39,6 +42,21 @@ struct Use {
     tls: Option<bool>,
 }
 
+/// What was handed over to this process, before it is taken: flags that name listeners of the same
+/// kind mean nothing then. What is wrong with it [`take`] says.
+pub fn expected() -> Handover {
+    let names = sd_notify::listen_fds()
+        .and_then(|sockets| if sockets.len() == 0 { Ok(Vec::new()) } else { names() })
+        .unwrap_or_default();
+    let is_admin = |name: &String| meaning(name).is_ok_and(|meant| meant.is_admin);
+    let admin = names.iter().filter(|name| is_admin(name)).count();
+    Handover { clients: admin < names.len(), admin: admin > 0 }
+}
+
+fn names() -> io::Result<Vec<String>> {
+    Ok(sd_notify::listen_fds_with_names()?.map(|(_, name)| name).collect())
+}
+
 /// Take what was handed over to this process, and have `settings` say so. Called before there is
 /// another thread, since what told of the sockets is taken out of the environment.
 pub fn take(flags: &Flags, settings: &mut Settings) -> Result<Taken, String> {
@@ -49,8 +67,12 @@ pub fn take(flags: &Flags, settings: &mut Settings) -> Result<Taken, String> {
     if count == 0 {
         return Ok(Taken::default());
     }
-    let named = sd_notify::listen_fds_with_names().map_err(|error| told(&error))?;
-    let names: Vec<String> = named.map(|(_, name)| name).collect();
+    let names = names().map_err(|error| told(&error))?;
+    // One of the two crates counts from there, the other one from 3 on.
+    if let Some(first) = env::var_os(FIRST_VARIABLE).filter(|first| first != "3") {
+        let first = first.display();
+        return Err(told(&format!("{FIRST_VARIABLE}={first}: they must begin with descriptor 3")));
+    }
     if flags.daemon {
         let why = "a server in the background (-d) does not have them; leave -d out, as whoever \
                    hands sockets over looks after the process himself";
@@ -69,10 +91,10 @@ pub fn take(flags: &Flags, settings: &mut Settings) -> Result<Taken, String> {
     }
     if !taken.listeners.is_empty() {
         tell(&taken.listeners, settings);
-        passed_over(flags).iter().for_each(|flag| {
-            log::warn!("{flag} is passed over, since sockets were handed over (LISTEN_FDS)");
-        });
     }
+    passed_over(flags, &taken).iter().for_each(|flag| {
+        log::warn!("{flag} is passed over, since sockets were handed over (LISTEN_FDS)");
+    });
     Ok(taken)
 }
 
@@ -178,12 +200,15 @@ fn tell(listeners: &[Handed], settings: &mut Settings) {
 }
 
 /// Flags that name listeners of the server's own.
-fn passed_over(flags: &Flags) -> Vec<&'static str> {
+fn passed_over(flags: &Flags, taken: &Taken) -> Vec<&'static str> {
+    let has_clients = !taken.listeners.is_empty();
     let given = [
-        ("listen (-l)", !flags.listen.is_empty()),
-        ("port (-p)", flags.port.is_some()),
-        ("unix-socket (-s)", flags.unix_socket.is_some()),
-        ("resp", flags.resp.is_some()),
+        ("listen (-l)", has_clients && !flags.listen.is_empty()),
+        ("port (-p)", has_clients && flags.port.is_some()),
+        ("unix-socket (-s)", has_clients && flags.unix_socket.is_some()),
+        ("unix-mask (-a)", has_clients && flags.unix_mask.is_some()),
+        ("resp", has_clients && flags.resp.is_some()),
+        ("admin", taken.admin.is_some() && flags.admin.is_some()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
 }

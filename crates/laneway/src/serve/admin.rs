@@ -12,7 +12,7 @@ pub const DESCRIPTORS: usize = 72;
 
 /// Where to listen, if the flag says so.
 pub fn address(flags: &Flags) -> Result<Option<SocketAddr>, String> {
-    let Some(text) = &flags.admin else { return Ok(None) };
+    let Some(text) = flags.admin.as_ref().filter(|_| !flags.handed.admin) else { return Ok(None) };
     let found = match places::known(flags, text, None) {
         Some(known) => known.into_iter().next(),
         None => text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()),

@@ -130,9 +130,12 @@ pub fn look_up(flags: &Flags) -> BTreeMap<String, Vec<SocketAddr>> {
 
 /// A name of `-l` or `--admin` that was not looked up when the server started, with its flag.
 pub fn unknown(flags: &Flags) -> Option<(&'static str, &str)> {
-    let listen = flags.listen.iter().flat_map(|list| list.split(','));
+    // Where nobody would look it up, it does not matter.
+    let is_meant = !flags.handed.clients && (flags.unix_socket.is_none() || flags.resp.is_some());
+    let listen = flags.listen.iter().filter(|_| is_meant).flat_map(|list| list.split(','));
     let listen = listen.map(|place| ("-l", without_words(place).0));
-    let mut all = listen.chain(flags.admin.as_deref().map(|place| ("--admin", place)));
+    let admin = flags.admin.as_deref().filter(|_| !flags.handed.admin);
+    let mut all = listen.chain(admin.map(|place| ("--admin", place)));
     all.find(|(_, place)| {
         let name = apart(place).0;
         !is_number(place) && !is_number(name) && !flags.names.contains_key(name)
@@ -210,6 +213,8 @@ mod tests {
             ("-l localhost --admin localhost:5", None),
             ("-l readonly:other.invalid:7 --admin 127.0.0.1:5", Some(("-l", "other.invalid:7"))),
             ("-l ::1 --admin other.invalid:5", Some(("--admin", "other.invalid:5"))),
+            ("-s socket -l other.invalid", None),
+            ("-s socket -l other.invalid --resp 5", Some(("-l", "other.invalid"))),
         ] {
             let flags = Flags { names: looked_up.clone(), ..flags(line) };
             assert_eq!(unknown(&flags), wanted, "{line}");

@@ -85,7 +85,8 @@ fn reload(args: &[OsString], running: &mut Flags, looks_up: bool, live: &impl Li
     let read = flags::read(args.to_vec(), std::env::vars_os());
     let new = match read.map_err(|refused| refused.why) {
         Ok(Asked::Serve(new)) => {
-            let new = Flags { names: running.names.clone(), ..*new };
+            let (names, handed) = (running.names.clone(), running.handed);
+            let new = Flags { names, handed, ..*new };
             match places::unknown(&new).filter(|_| !looks_up) {
                 Some((flag, place)) => Err(in_sandbox(flag, place)),
                 None => checked(&new).map(|_| new),

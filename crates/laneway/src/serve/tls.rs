@@ -43,7 +43,7 @@ pub fn settings(
         encrypted.map(Place::port).collect::<Vec<Port>>()
     };
     let (addresses, resp_addresses) = (encrypted(memcached), encrypted(resp));
-    if addresses.is_empty() && resp_addresses.is_empty() {
+    if addresses.is_empty() && resp_addresses.is_empty() && !flags.handed.clients {
         return Err(
             "-Z: there is no TCP port to encrypt: a unix socket (-s) is never, nor is an address \
              of -l that begins with notls:; leave -Z out, or listen on a port"

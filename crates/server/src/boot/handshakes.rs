@@ -12,12 +12,12 @@ use laneway_policy::WorkerId;
 use laneway_tier::give_way;
 use laneway_tls::{Acceptor, Bounds, Census, EitherStream, Finished, Handshakes};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
-use laneway_transport::{Transport, Wake};
+use laneway_transport::{Stream, Transport, Wake};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SendError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -89,6 +89,7 @@ impl Closed {
             let pool = Pool {
                 guests: sender.clone(),
                 connections: domains[0].connections.clone(),
+                is_counted: per_address > 0,
                 stop: running.stop.clone(),
                 clock,
             };
@@ -137,6 +138,8 @@ impl Running {
 struct Pool {
     guests: SyncSender<Finished<SocketStream>>,
     connections: Arc<Connections>,
+    /// Who comes is counted by his address.
+    is_counted: bool,
     stop: Arc<AtomicBool>,
     clock: SystemClock,
 }
@@ -147,7 +150,9 @@ impl Pool {
         let _ = rustix::process::nice(NICENESS); // as fast as a worker, then
         let mut finished = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
-            match handshakes.step(&|| self.clock.nanos(), &mut finished) {
+            let stepped = handshakes.step(&|| self.clock.nanos(), &mut finished);
+            finished.drain(..).for_each(|guest| self.send(guest));
+            match stepped {
                 Ok(None) => {}
                 Ok(Some(error)) => {
                     log::warn!("accepting TLS connections pauses for a second: {error}");
@@ -158,8 +163,16 @@ impl Pool {
                     return;
                 }
             }
-            // Refused only where the other end has panicked, which has been said.
-            finished.drain(..).for_each(|guest| drop(self.guests.send(guest)));
+        }
+    }
+
+    /// To who brings it to a worker. Refused only where that one has panicked, which has been said;
+    /// then it does not count among those of its address any more.
+    fn send(&self, guest: Finished<SocketStream>) {
+        if let Err(SendError(guest)) = self.guests.send(guest)
+            && self.is_counted
+        {
+            self.connections.per_address.leave(&guest.stream.peer());
         }
     }
 }
