@@ -166,22 +166,24 @@ mod tests {
         }
     }
 
+    fn stop_at(stops: &[(u64, u64)], now: u64) -> Option<(u64, u64)> {
+        stops.iter().copied().find(|(from, to)| (*from..*to).contains(&now))
+    }
+
     /// Looks as often as it does, at numbers that grow once in two seconds but where they do not;
     /// the longest time between two messages.
     fn longest(period: u64, halted: &[(u64, u64)], hung: &[(u64, u64)]) -> u64 {
         let (mut looks, mut now, mut told, mut longest) = (Looks::new(ms(period)), 0, 0, 0);
-        let is_in =
-            |all: &[(u64, u64)], now| all.iter().find(|(from, to)| (*from..*to).contains(&now));
         while now < 20 * period {
             // A number stands still from the beginning of a stop on.
-            let grows = is_in(hung, now).or(is_in(halted, now)).map_or(now, |(from, _)| *from);
+            let grows = stop_at(hung, now).or(stop_at(halted, now)).map_or(now, |(from, _)| from);
             if looks.look(ms(now), &[grows / 2_000, now]) == Found::Well {
                 longest = longest.max(now - told);
                 told = now;
             }
             now += looks.pause.as_millis() as u64;
-            if let Some((_, to)) = is_in(halted, now) {
-                now = *to;
+            if let Some((_, to)) = stop_at(halted, now) {
+                now = to;
             }
         }
         longest
