@@ -10,9 +10,9 @@
 //! the bottom up: `moment`, `region`, `geometry`, `mark`, `location`, `record` (how bytes lie);
 //! `pool`, `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in
 //! pieces); `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`,
-//! `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`, `draft`,
-//! `entry`, `entries` (how they are used); `stats`. Beside it all `heap`: the allocator's memory,
-//! which holds no item; and `meter`: how much work was done, for tests.
+//! `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`,
+//! `draft`, `entry`, `entries` (how they are used); `stats`. Beside it all `heap`: the allocator's
+//! memory, which holds no item; and `meter`: how much work was done, for tests.
 
 mod bucket;
 pub mod budget;
