@@ -6,22 +6,30 @@ mod golden;
 
 use golden::Image;
 use laneway_tier::IndexKind;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args_os().nth(1).map(PathBuf::from).unwrap_or_default();
-    for (index, version) in [(IndexKind::BTree, 2), (IndexKind::Fair, 3)] {
+    for index in [IndexKind::BTree, IndexKind::Fair] {
         let (cut, said) = golden::make_cut(index);
-        write(&folder, &format!("format-{version}"), &golden::make(index), &golden::manifest())?;
-        write(&folder, &format!("format-{version}-cut"), &cut, &said)?;
+        write(&folder, "", &golden::make(index), &golden::manifest())?;
+        write(&folder, "-cut", &cut, &said)?;
     }
     Ok(())
 }
 
-fn write(folder: &Path, name: &str, image: &Image, manifest: &str) -> std::io::Result<()> {
+/// Under the version that it says; one that is there is never written over.
+fn write(folder: &Path, kind: &str, image: &Image, manifest: &str) -> std::io::Result<()> {
     assert_eq!(Image::decode(&image.encode()).log, image.log);
-    std::fs::write(folder.join(format!("{name}.image")), image.encode())?;
-    std::fs::write(folder.join(format!("{name}.manifest")), manifest)?;
+    let name = format!("format-{}{kind}", image.version());
+    let both = [("image", &image.encode()[..]), ("manifest", manifest.as_bytes())];
+    for (end, bytes) in both {
+        let path = folder.join(format!("{name}.{end}"));
+        let there = |error| std::io::Error::other(format!("{}: {error}", path.display()));
+        File::create_new(&path).and_then(|mut file| file.write_all(bytes)).map_err(there)?;
+    }
     println!("{name}: {} keys", manifest.lines().count() - 1);
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Neighbours are read together if no more than this lies between: a read of it takes about as long
 /// as another request.
-const GAP_BYTES: u64 = 16 << 10;
+pub const GAP_BYTES: u64 = 16 << 10;
 /// The most that one read takes, but for one that is longer by itself.
 const RUN_BYTES_MAX: u64 = 1 << 20;
 /// What a thread keeps of the room it read into, for the next time.

@@ -63,7 +63,7 @@ pub fn check_telling(media: Media, settings: Settings, progress: Progress<'_>) -
 
 /// Drops what cannot be read. Returns what was found before; a check of the store afterwards is
 /// sound. Refuses a store whose index in persistent memory is damaged, since what it does not lead
-/// to any more nobody could name, and one of which a device does not give everything.
+/// to any more nobody could name, and one of whose items a device does not give some.
 pub fn repair(media: Media, settings: Settings) -> Result<Findings> {
     let settings = Settings { background: false, ..settings };
     let (tier, report) = Tier::open(media, settings, 0, &mut |_, _| {})?;

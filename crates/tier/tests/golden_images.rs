@@ -116,6 +116,8 @@ fn the_images_of_today_have_the_version_of_today() {
     let newest = IMAGES.iter().rev();
     for kind in [IndexKind::BTree, IndexKind::Fair] {
         let (cut, said) = make_cut(kind);
+        // What is made again is the same, as long as this program makes it.
+        assert!((make_cut(kind).0.encode(), make_cut(kind).1) == (cut.encode(), said.clone()));
         for (image, manifest) in [(make(kind), manifest()), (cut, said)] {
             check(&image, &manifest, "a new image");
             let of_kind = newest.clone().find(|stored| stored.index == kind).expect("there is one");

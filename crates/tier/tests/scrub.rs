@@ -40,10 +40,9 @@ impl Disk for Noted {
     }
 
     fn read_some(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.disk.read_some(at, into)?;
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.push((at, at + bytes as u64));
-        Ok(bytes)
+        reads.push((at, at + into.len() as u64));
+        self.disk.read_some(at, into)
     }
 
     fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize> {
@@ -221,6 +220,85 @@ fn a_block_that_a_device_does_not_give_costs_what_is_in_it_and_a_repair_drops_no
     assert!(refused.to_string().contains("nothing was dropped"), "{refused}");
     machine.ssd.set_faults(Faults::default());
     assert!(fsck::check(machine.media(), settings()).unwrap().is_sound());
+}
+
+#[test]
+fn a_block_of_many_items_that_a_device_does_not_give_is_not_asked_for_again_and_again() {
+    let machine = machine();
+    let (tier, _) = machine.open(settings()).unwrap();
+    let items = fill(&tier);
+    drop(tier);
+    let (_, image) = machine.images();
+    let record = [key(17), value(17, 200)].concat();
+    let at = image.windows(record.len()).position(|bytes| bytes == record).expect("in a table");
+    let block = (at / BLOCK_BYTES) as u64;
+    let unreadable = BTreeSet::from([block]);
+    machine.ssd.set_faults(Faults { unreadable, ..Faults::default() });
+    let ssd = Noted::of(&machine.ssd);
+    let media = Media { ssd: ssd.clone(), ..machine.media() };
+    let found = fsck::check(media, settings()).unwrap();
+    assert!(10 < found.refused && found.refused == found.lost.len() as u64, "{found:?}");
+    assert_eq!(found.items + found.refused, items.len() as u64);
+    assert!(found.lost.iter().any(|(it, _)| *it == key(17)), "{found:?}");
+    let place = block * BLOCK_BYTES as u64;
+    let asked = ssd.take().into_iter().filter(|(from, to)| (*from..*to).contains(&place));
+    // With its neighbours, for the record that ends in it, and for the first that begins there.
+    assert!(asked.count() <= 3, "it is asked for each item in it");
+}
+
+/// Records that lie far apart, so that all between them would be read with them.
+#[test]
+fn what_lies_between_counts_as_what_is_read() {
+    let machine = machine();
+    let (tier, _) = machine.open(settings()).unwrap();
+    // Of each round one stays: there is some 10 KiB of what was replaced between those.
+    for round in 0..30 {
+        tier.put(&key(round), &value(round, 100), ItemMeta::default()).unwrap();
+        for other in 0..10 {
+            tier.put(b"other", &value(1000 * round + other, 900), ItemMeta::default()).unwrap();
+        }
+    }
+    let most = 24 << 10;
+    let mut scrub = tier.scrub(Bounds { step_bytes: most, ..Bounds::BESIDE });
+    let (mut steps, mut all) = (0, 0);
+    loop {
+        match scrub.step(&mut |damaged| panic!("{damaged:?}")) {
+            Step::Walked => {}
+            Step::Read(bytes) => {
+                assert!(bytes <= most + 2 * BLOCK_BYTES as u64, "{bytes} in one step");
+                (steps, all) = (steps + 1, all + bytes);
+            }
+            Step::Over => break,
+        }
+    }
+    assert!(5 < steps && 100 << 10 < all, "{all} bytes in {steps} steps");
+}
+
+/// Also of a store that has not made a checkpoint yet, whose older superblock is its first: a start
+/// with that alone would take it for one whose making did not end.
+#[test]
+fn a_superblock_that_rots_while_a_store_is_used_is_told() {
+    for (has_checkpoint, slot) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+        let machine = machine();
+        let (tier, _) = machine.open(settings()).unwrap();
+        tier.put(&key(1), &value(1, 100), ItemMeta::default()).unwrap();
+        if has_checkpoint {
+            tier.checkpoint().unwrap();
+        }
+        let at = slot * 16 * BLOCK_BYTES as u64 + 40;
+        let damaged = || {
+            let (_, found) = pass(&tier, Bounds::BESIDE, || {});
+            found.iter().map(|damaged| (damaged.key.is_some(), damaged.why.clone())).collect()
+        };
+        let before: Vec<(bool, String)> = damaged();
+        assert_eq!(before, []);
+        machine.ssd.flip_bit(at, 0);
+        let found: Vec<(bool, String)> = damaged();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(!found[0].0 && found[0].1.contains("superblock"), "{found:?}");
+        machine.ssd.flip_bit(at, 0);
+        assert_eq!(damaged(), before);
+    }
 }
 
 #[test]

@@ -2,12 +2,40 @@
 //! there by now, which is no damage.
 
 use super::window::{Owner, Part, Unit};
-use crate::index::What;
+use crate::index::{Entry, Home, What};
 use crate::large::read_piece;
 use crate::pointer::Pointer;
 use crate::read::verified;
 use crate::store::Shared;
-use crate::types::Result;
+use crate::types::{BLOCK_BYTES, Result};
+
+/// A block that a device refused to give, and what it said: there may be many records in it, each of
+/// which it would be asked for again, for seconds each.
+pub struct Refused {
+    block: Home,
+    why: String,
+}
+
+impl Refused {
+    /// That in which this begins.
+    pub fn of(unit: &Unit, why: String) -> Refused {
+        Refused { block: block_of(unit.home), why }
+    }
+
+    /// What the device said, if this record is in that block and still is what counts.
+    pub fn why(&self, shared: &Shared, unit: &Unit) -> Option<String> {
+        let Owner::Item { key, entry } = &*unit.owner else { return None };
+        if unit.part != Part::Record || self.block != block_of(unit.home) {
+            return None;
+        }
+        let is_there = |now: &Entry| now.sequence == entry.sequence && now.home == unit.home;
+        shared.index.get(key).filter(is_there).map(|_| self.why.clone())
+    }
+}
+
+fn block_of(home: Home) -> Home {
+    Home::from_raw(home.raw() - home.raw() % BLOCK_BYTES as u64)
+}
 
 /// How often an item may move while it is looked at. Who moves one has verified it.
 const TRIES: usize = 64;
@@ -55,9 +83,9 @@ fn is_checkpoint_whole(shared: &Shared, body: &Pointer, part: Part) -> Result<bo
     if is_named { read } else { Ok(true) }
 }
 
-/// What is damaged of it.
-pub fn why(unit: &Unit) -> String {
-    let what = match (&*unit.owner, unit.part) {
+/// What it is, at the beginning of a sentence of what is wrong with it.
+pub fn what(unit: &Unit) -> String {
+    match (&*unit.owner, unit.part) {
         (Owner::Checkpoint { age, .. }, _) => format!("checkpoint {age} (0 is the newest): it"),
         (Owner::Item { .. }, Part::Record) if unit.home.is_ssd() => {
             "its record in a sort table".into()
@@ -67,6 +95,5 @@ pub fn why(unit: &Unit) -> String {
             1 => "its value on the SSD".into(),
             pieces => format!("piece {piece} of {pieces} of its value on the SSD"),
         },
-    };
-    format!("{what} is damaged (crc)")
+    }
 }

@@ -1,6 +1,6 @@
-//! A pass over all that a store has in use, in the order in which it lies on the media: each byte is
-//! read about once, and every checksum is verified. [`crate::fsck`] makes one of a store that nobody
-//! uses; a server makes one a step at a time while it serves ([`Scrub`]).
+//! A pass over all that a store has in use, in the order in which it lies on the media: each byte
+//! is read about once, and every checksum is verified. [`crate::fsck`] makes one of a store that
+//! nobody uses; a server makes one a step at a time while it serves ([`Scrub`]).
 //!
 //! What is in use is what the index leads to, and both superblocks and checkpoints; what is free is
 //! not read. The media are read in [`window`]s, so that memory is bounded whatever the number of
@@ -13,14 +13,16 @@ mod doubt;
 mod pieces;
 mod window;
 
-use self::doubt::{is_there, why};
+use self::doubt::{Refused, is_there, what};
 use self::pieces::Pieces;
 use self::window::{Owner, Part, Unit, Window};
-use crate::fetch::Wanted;
-use crate::index::{Entry, What};
+use crate::fetch::{GAP_BYTES, Wanted};
+use crate::index::{Entry, Home, What};
+use crate::pointer::PIECE_BYTES;
 use crate::read::verified;
 use crate::store::Shared;
-use crate::superblock::{SLOT_BYTES, Superblock};
+use crate::superblock::{Front, SLOT_BYTES, Superblock};
+use crate::types::BLOCK_BYTES;
 use crc32c::crc32c;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -34,7 +36,8 @@ const REMEMBERED_MAX: usize = 1 << 20;
 /// What a pass may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes that one step reads, but for a piece of a value that is longer by itself.
+    /// Bytes that one step reads, those between places that are read together included; but for a
+    /// piece of a value that is longer by itself.
     pub step_bytes: u64,
     /// Places that are in memory at a time, about, or twice as many for a moment.
     pub places: usize,
@@ -46,8 +49,8 @@ pub struct Bounds {
 impl Bounds {
     /// Of a store that nobody uses: in as few walks and as large reads as are of use.
     pub const ALONE: Bounds = Bounds { step_bytes: 4 << 20, places: 1 << 20, share: 16 };
-    /// Beside others.
-    pub const BESIDE: Bounds = Bounds { step_bytes: 256 << 10, places: 1 << 16, share: 64 };
+    /// Beside others: they are not many whatever there is, for each window is sorted in one go.
+    pub const BESIDE: Bounds = Bounds { step_bytes: 256 << 10, places: 1 << 16, share: u64::MAX };
 }
 
 /// What a step has done.
@@ -79,8 +82,8 @@ pub struct Far {
 pub struct Damaged {
     /// The item's key; none of what is the store's own.
     pub key: Option<Box<[u8]>>,
-    /// The item's sequence, or a number above all of them.
-    pub sequence: u64,
+    /// Tells it from others: the item's sequence, or a number above all of them, and its key's crc.
+    pub name: (u64, u32),
     /// What it is, and why it cannot be read; no key is in it.
     pub why: String,
     /// The device refused to give it, which it may do another time.
@@ -117,8 +120,12 @@ pub(crate) struct Pass {
     from: Option<Box<[u8]>>,
     /// What the window holds and was not read.
     units: VecDeque<Unit>,
+    /// What of it did not verify, and is to be read once more by itself.
+    doubts: VecDeque<Unit>,
+    /// The last block that a device refused to give.
+    refused: Option<Refused>,
     pieces: Pieces,
-    /// What was told: numbers, and crcs of keys.
+    /// Names of what was told.
     told: HashSet<(u64, u32)>,
     /// The first window is being filled: what there is is counted.
     counts: bool,
@@ -134,6 +141,8 @@ impl Pass {
             window: Window::new(bounds.places),
             from: Some(Box::default()),
             units: VecDeque::new(),
+            doubts: VecDeque::new(),
+            refused: None,
             pieces: Pieces::default(),
             told: HashSet::new(),
             counts: true,
@@ -147,8 +156,11 @@ impl Pass {
             self.walk(shared, from, tell);
             return Step::Walked;
         }
+        if let Some(unit) = self.doubts.pop_front() {
+            return Step::Read(self.look_again(shared, &unit, tell));
+        }
         if !self.units.is_empty() {
-            return Step::Read(self.read(shared, tell));
+            return Step::Read(self.read(shared));
         }
         if self.window.is_last() {
             return Step::Over;
@@ -162,12 +174,17 @@ impl Pass {
     fn walk(&mut self, shared: &Shared, mut from: Box<[u8]>, tell: &mut dyn FnMut(Damaged)) {
         if from.is_empty() {
             self.take_roots(shared, tell);
+            self.window.make_room();
         }
-        let mut lost = Vec::new();
+        let (mut lost, mut large) = (Vec::new(), Vec::new());
         for _ in 0..LEAVES {
-            let next = shared.index.look_through(&from, |key, entry, _| {
-                self.meet(key, entry, &mut lost);
+            let next = shared.index.look_through(&from, |key, entry, _| match entry.what {
+                What::Large(_) => large.push((Box::<[u8]>::from(key), entry.clone())),
+                _ => self.meet(key, entry, &mut lost),
             });
+            // Not inside, where writers may wait for the leaf: a value may lie in many extents.
+            large.drain(..).for_each(|(key, entry)| self.meet(&key, &entry, &mut lost));
+            self.window.make_room();
             match next {
                 Some(next) => from = next,
                 None => {
@@ -194,7 +211,7 @@ impl Pass {
         if entry.what == What::Lost {
             lost.push(Damaged {
                 key: Some(key.into()),
-                sequence: entry.sequence,
+                name: name(entry.sequence, key),
                 why: "its newest record is damaged".into(),
                 is_refused: false,
             });
@@ -205,18 +222,14 @@ impl Pass {
     /// among the values.
     fn take_roots(&mut self, shared: &Shared, tell: &mut dyn FnMut(Damaged)) {
         if self.counts {
-            let mut problems = Vec::new();
-            let read = Superblock::read(&*shared.ssd, &mut problems);
-            if read.is_err() || !problems.is_empty() {
-                // One that was just being written looks damaged: once more while nobody writes.
-                problems.clear();
-                let _quiet = shared.maintenance();
-                let read = Superblock::read(&*shared.ssd, &mut problems);
-                problems.extend(read.err().map(|error| error.to_string()));
-            }
-            for (number, why) in problems.into_iter().enumerate() {
-                let sequence = u64::MAX - 2 - number as u64;
-                tell(Damaged { key: None, sequence, why, is_refused: false });
+            // One that is just being written looks damaged: once more while nobody writes.
+            let newest = shared.maintenance().generation;
+            let wrong = superblocks(shared, newest).and_then(|_| {
+                let quiet = shared.maintenance();
+                superblocks(shared, quiet.generation)
+            });
+            if let Some(why) = wrong {
+                tell(Damaged { key: None, name: (u64::MAX - 2, 0), why, is_refused: false });
             }
             self.far.done_bytes += 2 * SLOT_BYTES as u64;
             self.far.total_bytes += 2 * SLOT_BYTES as u64;
@@ -230,17 +243,18 @@ impl Pass {
 
     /// What one step reads.
     fn next_batch(&mut self) -> Vec<Unit> {
-        let mut bytes = 0;
+        let (mut bytes, mut last) = (0, None);
         let fits = self.units.iter().take_while(|unit| {
             let is_first = bytes == 0;
-            bytes += unit.bytes as u64;
+            bytes += cost(unit, last);
+            last = Some(unit.home).map(|home| (home, home.at() + unit.bytes as u64));
             is_first || bytes <= self.bounds.step_bytes
         });
         let count = fits.count();
         self.units.drain(..count).collect()
     }
 
-    fn read(&mut self, shared: &Shared, tell: &mut dyn FnMut(Damaged)) -> u64 {
+    fn read(&mut self, shared: &Shared) -> u64 {
         let batch = self.next_batch();
         let (mut wanted, mut read_bytes) = (Vec::with_capacity(batch.len()), 0);
         let mut whole = vec![false; batch.len()];
@@ -259,15 +273,29 @@ impl Pass {
             || {},
             |&number, bytes| whole[number] = self.is_whole(&batch[number], bytes),
         );
-        for unit in batch.iter().zip(whole).filter(|(_, whole)| !whole).map(|(unit, _)| unit) {
-            let (why, is_refused) = match is_there(shared, unit) {
-                Ok(true) => continue,
-                Ok(false) => (why(unit), false),
-                Err(error) => (error.to_string(), true),
-            };
-            self.found(unit, why, is_refused, tell);
-        }
+        let doubts = batch.into_iter().zip(whole).filter(|(_, whole)| !whole);
+        self.doubts.extend(doubts.map(|(unit, _)| unit));
         read_bytes
+    }
+
+    /// Reads by itself what did not verify: one a step, for a device may take its time to refuse.
+    fn look_again(&mut self, shared: &Shared, unit: &Unit, tell: &mut dyn FnMut(Damaged)) -> u64 {
+        if let Some(why) = self.refused.as_ref().and_then(|refused| refused.why(shared, unit)) {
+            self.found(unit, format!("{} cannot be read: {why}", what(unit)), true, tell);
+            return 0;
+        }
+        match is_there(shared, unit) {
+            Ok(true) => {}
+            Ok(false) => self.found(unit, format!("{} is damaged (crc)", what(unit)), false, tell),
+            Err(error) => {
+                let why = error.to_string();
+                self.found(unit, format!("{} cannot be read: {why}", what(unit)), true, tell);
+                self.refused = Some(Refused::of(unit, why));
+            }
+        }
+        // A piece is read as a whole.
+        let bytes = if unit.part == Part::Record { unit.bytes } else { PIECE_BYTES };
+        bytes.next_multiple_of(BLOCK_BYTES) as u64
     }
 
     /// Whether these bytes are what the index says, as far as they tell.
@@ -293,12 +321,11 @@ impl Pass {
     }
 
     fn found(&mut self, unit: &Unit, why: String, is_refused: bool, tell: &mut dyn FnMut(Damaged)) {
-        let sequence = unit.owner.number();
         let key = match &*unit.owner {
             Owner::Item { key, .. } => Some(key.clone()),
             Owner::Checkpoint { .. } => None,
         };
-        let name = (sequence, crc32c(key.as_deref().unwrap_or_default()));
+        let name = name(unit.owner.number(), key.as_deref().unwrap_or_default());
         if self.told.contains(&name) {
             return;
         }
@@ -306,6 +333,35 @@ impl Pass {
             self.told.insert(name);
         }
         self.far.damaged += u64::from(key.is_some());
-        tell(Damaged { key, sequence, why, is_refused });
+        tell(Damaged { key, name, why, is_refused });
+    }
+}
+
+/// What is wrong with the superblocks, of which the newest known has this number.
+fn superblocks(shared: &Shared, newest: u64) -> Option<String> {
+    let mut problems = Vec::new();
+    match Superblock::read(&*shared.ssd, &mut problems) {
+        Ok(Front::Store(found)) if found.generation < newest => {
+            Some("the newest superblock is not there; an older one is".into())
+        }
+        Ok(Front::Store(_)) => problems.pop(),
+        // As a new store looks whose second superblock was never written.
+        Ok(_) => Some("the newest superblock is damaged, and a start would refuse".into()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn name(number: u64, key: &[u8]) -> (u64, u32) {
+    (number, crc32c(key))
+}
+
+/// What reading it takes behind what ends there ([`Shared::fetch`]).
+fn cost(unit: &Unit, last: Option<(Home, u64)>) -> u64 {
+    let (at, bytes) = (unit.home.at(), unit.bytes as u64);
+    match last {
+        Some((home, end)) if home.is_ssd() == unit.home.is_ssd() && at <= end + GAP_BYTES => {
+            (at + bytes).saturating_sub(end)
+        }
+        _ => bytes.next_multiple_of(BLOCK_BYTES as u64),
     }
 }

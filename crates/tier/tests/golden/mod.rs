@@ -63,6 +63,11 @@ impl Image {
         Image { log: medium(), ssd: medium() }
     }
 
+    /// The version of its superblocks.
+    pub fn version(&self) -> u32 {
+        u32::from_le_bytes(self.ssd[8..12].try_into().expect("four bytes"))
+    }
+
     /// Media that hold it.
     pub fn media(&self) -> (Media, Arc<SimRegion>, Arc<SimDisk>) {
         let power = Power::new(u64::MAX);
