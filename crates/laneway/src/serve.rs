@@ -497,6 +497,7 @@ mod ports;
 mod rdma;
 mod reload;
 mod sandbox;
+mod scrub;
 mod shm;
 mod slow;
 pub mod tier;
