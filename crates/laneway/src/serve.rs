@@ -520,6 +520,7 @@ mod ports;
 mod rdma;
 mod reload;
 mod sandbox;
+mod scrub;
 mod shm;
 mod slow;
 pub mod tier;

@@ -1,6 +1,9 @@
 //! `laneway fsck`, `scan`, `dump` and `load`: tools for the folder of a durable store that no
 //! server has open.
 
+mod progress;
+
+use self::progress::Progress;
 use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
@@ -18,8 +21,9 @@ laneway fsck: check the folder of serve --data-dir
 
 Usage: laneway fsck DIR [--repair]
 
-Reads everything and writes nothing. It names every item that cannot be read.
-With --repair these items, and only they, are dropped; look first.
+Reads everything in the order in which it lies on log and SSD, and writes
+nothing. It names every item that cannot be read, and tells on stderr how far it
+is. With --repair these items, and only they, are dropped; look first.
 ";
 
 const SCAN: &str = "\
@@ -159,10 +163,14 @@ fn key(parser: &mut Parser) -> Result<Vec<u8>, String> {
 }
 
 fn fsck(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
+    let mut progress = Progress::new();
+    let mut hears = |stage, done, total| progress.hear(stage, done, total);
     let findings = match asked.repair {
-        true => Directory::repair(store)?,
-        false => Directory::check(store)?,
+        true => Directory::repair(store, &mut hears),
+        false => Directory::check(store, &mut hears),
     };
+    progress.end();
+    let findings = findings?;
     for problem in &findings.report.problems {
         println!("problem: {problem}");
     }
@@ -174,7 +182,15 @@ fn fsck(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     if findings.is_sound() || asked.repair {
         return Ok(ExitCode::SUCCESS);
     }
-    println!("laneway fsck --repair drops what is named above, and only that");
+    if 0 < findings.refused {
+        println!(
+            "the device refuses to give {} of these, and may give them another time: look at it \
+             first; a repair drops nothing meanwhile",
+            findings.refused
+        );
+    } else {
+        println!("laneway fsck --repair drops what is named above, and only that");
+    }
     Ok(ExitCode::from(STATUS_DAMAGED))
 }
 

@@ -103,10 +103,14 @@ fn an_index_in_persistent_memory_is_found_after_a_kill_and_checked_by_the_tools(
         let request = set(&format!("k{number}"), &value(number, bytes));
         assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
     }
+    let told = |client: &mut TcpStream| text(&ask(client, b"stats tier\r\n", b"END\r\n"));
+    assert!(told(&mut client).contains("STAT scrub yes\r\nSTAT scrub_passes 0\r\n"));
     server.kill();
-    let server = Server::start(&folder, &emulated);
+    let unscrubbed = [&emulated[..], &["--scrub-every", "off"]].concat();
+    let server = Server::start(&folder, &unscrubbed);
     assert!(server.process.said.contains("300 items"), "{}", server.process.said);
     let mut client = server.connect();
+    assert!(told(&mut client).contains("STAT scrub no\r\n"));
     for number in 0..300_u64 {
         let bytes = if number % 10 == 0 { 50_000 } else { 300 };
         assert!(get(&mut client, &format!("k{number}")) == Some(value(number, bytes)));

@@ -7,6 +7,7 @@
 use crate::clients::ClientWatch;
 use crate::counters::Totals;
 pub use crate::durable::backup::Ended;
+pub use crate::durable::scrub::Scrubbed;
 use crate::durable::shared::Durable;
 use crate::execute::VERSION;
 use crate::kernel::Kernel;
@@ -138,6 +139,8 @@ pub struct TierWatch {
     pub recovery_ms: u64,
     /// Backups that have ended; none where none can be asked for.
     pub backups: Option<Ended>,
+    /// Passes over all that is kept; none where none are made.
+    pub scrub: Option<Scrubbed>,
 }
 
 /// The process.
@@ -343,6 +346,7 @@ fn of_tier(durable: &Durable) -> TierWatch {
         evicted: durable.tier.evicted(),
         recovery_ms: durable.recovery.took_ms,
         backups: durable.backups.is_enabled().then(|| durable.backups.ended()),
+        scrub: durable.scrubs.told(),
     }
 }
 

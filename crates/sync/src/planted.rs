@@ -75,6 +75,7 @@ bugs! {
     CutForgotten => "a backup forgets what is replaced before it was copied",
     CutOverwritten => "a record that a backup needs is not kept when its segment is used again",
     CutGivenUp => "a backup is given up although it holds less than it may",
+    ScrubberSkips => "a pass of the scrubber leaves out what is last in each of its windows",
     NewerEvicted => "an evicted item's deletion hides what is written of its key afterwards",
     WatchUncompared => "`EXEC` does not compare what is watched with what it was",
     FlushMarkIgnored => "a start ignores `flush_all`",

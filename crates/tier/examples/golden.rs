@@ -1,19 +1,35 @@
-//! Writes the golden images of the format as this program has it, for a new version:
-//! `cargo run -p laneway-tier --example golden -- crates/tier/tests/golden`.
+//! Writes the golden images of the format as this program has it, and their manifests, for a new
+//! version: `cargo run -p laneway-tier --example golden -- crates/tier/tests/golden`.
 
 #[path = "../tests/golden/mod.rs"]
 mod golden;
 
+use golden::Image;
 use laneway_tier::IndexKind;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args_os().nth(1).map(PathBuf::from).unwrap_or_default();
-    for (index, version) in [(IndexKind::BTree, 2), (IndexKind::Fair, 3)] {
-        let image = golden::make(index);
-        assert_eq!(golden::Image::decode(&image.encode()).log, image.log);
-        std::fs::write(folder.join(format!("format-{version}.image")), image.encode())?;
-        println!("format {version}: {} items", golden::items().len());
+    for index in [IndexKind::BTree, IndexKind::Fair] {
+        let (cut, said) = golden::make_cut(index);
+        write(&folder, "", &golden::make(index), &golden::manifest())?;
+        write(&folder, "-cut", &cut, &said)?;
     }
+    Ok(())
+}
+
+/// Under the version that it says; one that is there is never written over.
+fn write(folder: &Path, kind: &str, image: &Image, manifest: &str) -> std::io::Result<()> {
+    assert_eq!(Image::decode(&image.encode()).log, image.log);
+    let name = format!("format-{}{kind}", image.version());
+    let both = [("image", &image.encode()[..]), ("manifest", manifest.as_bytes())];
+    for (end, bytes) in both {
+        let path = folder.join(format!("{name}.{end}"));
+        let there = |error| std::io::Error::other(format!("{}: {error}", path.display()));
+        File::create_new(&path).and_then(|mut file| file.write_all(bytes)).map_err(there)?;
+    }
+    println!("{name}: {} keys", manifest.lines().count() - 1);
     Ok(())
 }

@@ -226,8 +226,8 @@ impl Directory {
         Directory::open(settings, progress)
     }
 
-    /// Reads everything, writes nothing.
-    pub fn check(settings: &DirectorySettings) -> Result<Findings> {
+    /// Reads everything, writes nothing; `progress` hears how far it is.
+    pub fn check(settings: &DirectorySettings, progress: fsck::Progress<'_>) -> Result<Findings> {
         settings.must_exist()?;
         let _lock = lock_folder(&settings.path)?;
         let (pm_path, ssd_path) = settings.places();
@@ -236,16 +236,18 @@ impl Directory {
         }
         let region = settings.region(|| FileDisk::open_read_only(&pm_path))?;
         let media = Media { region, ssd: Arc::new(FileDisk::open_read_only(&ssd_path)?) };
-        fsck::check(media, settings.settings)
+        fsck::check_telling(media, settings.settings, progress)
     }
 
     /// Drops what cannot be read and says what that is.
-    pub fn repair(settings: &DirectorySettings) -> Result<Findings> {
+    pub fn repair(settings: &DirectorySettings, progress: fsck::Progress<'_>) -> Result<Findings> {
         let quiet = Settings { background: false, ..settings.settings };
         let settings = DirectorySettings { settings: quiet, ..settings.clone() };
-        let (directory, report) = Directory::open_existing(&settings, &mut |_, _| {})?;
+        let (directory, report) = Directory::open_existing(&settings, &mut |done, total| {
+            progress(fsck::Stage::Opening, done, total);
+        })?;
         let Directory { tier, _lock, .. } = directory;
-        fsck::repair_open(tier, report)
+        fsck::repair_open(tier, report, progress)
     }
 
     /// The store, for who shares it, and the lock that keeps others out of the folder as long as it

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Neighbours are read together if no more than this lies between: a read of it takes about as long
 /// as another request.
-const GAP_BYTES: u64 = 16 << 10;
+pub const GAP_BYTES: u64 = 16 << 10;
 /// The most that one read takes, but for one that is longer by itself.
 const RUN_BYTES_MAX: u64 = 1 << 20;
 /// What a thread keeps of the room it read into, for the next time.
@@ -49,19 +49,20 @@ impl Run {
 impl Shared {
     /// Reads all of these and shows each, in any order, while others are under way; `meanwhile` is
     /// done once, as early as anything is under way. Nothing is shown of what fails, nor of a log
-    /// that is no disk's.
+    /// that is no disk's. How many bytes were asked of the devices.
     pub fn fetch<T>(
         &self,
         mut wanted: Vec<Wanted<T>>,
         meanwhile: impl FnOnce(),
         mut show: impl FnMut(&T, &[u8]),
-    ) {
+    ) -> u64 {
         if wanted.is_empty() {
-            return meanwhile();
+            meanwhile();
+            return 0;
         }
         wanted.sort_unstable_by_key(|wanted| wanted.home);
         let runs = runs_of(&wanted);
-        let bytes = runs.iter().map(|run| run.bytes).sum();
+        let bytes: usize = runs.iter().map(|run| run.bytes).sum();
         let kept = ROOM.take();
         let (mut room, spare) = match kept {
             Some(kept) if bytes <= kept.as_slice().len() => (kept, None),
@@ -92,6 +93,7 @@ impl Shared {
         });
         let is_kept = room.as_slice().len() <= ROOM_BYTES_MAX;
         ROOM.set(if is_kept { Some(room) } else { spare });
+        bytes as u64
     }
 }
 

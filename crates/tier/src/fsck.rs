@@ -1,8 +1,9 @@
 //! Checking a store, and repairing one.
 //!
-//! A check writes nothing: it recovers the store in memory and reads every item. A repair drops
-//! what the check names, and only that: each lost item becomes a deletion, and segments with
-//! damaged records are emptied of everything else and given back.
+//! A check writes nothing: it recovers the store in memory and reads every item, in the order in
+//! which they lie on the media ([`crate::scrub`]). A repair drops what the check names, and only
+//! that: each lost item becomes a deletion, and segments with damaged records are emptied of
+//! everything else and given back.
 
 use crate::append::Draft;
 use crate::fair::FairIndex;
@@ -10,22 +11,23 @@ use crate::index::What;
 use crate::record::Kind;
 use crate::recover::{Media, Purpose, recover};
 use crate::report::Report;
+use crate::scrub::{Bounds, Damaged, Pass, Step};
 use crate::store::{RESERVE_DELETE, Shared};
 use crate::tier::Tier;
 use crate::types::{Error, ItemMeta, Result, Settings};
 
-/// How many keys are looked at at once.
-const PAGE_KEYS: usize = 1024;
-
 /// What a check found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What recovery says.
+    /// What recovery says, and what else of the store's own is damaged.
     pub report: Report,
     /// Items that were read whole.
     pub items: u64,
-    /// Items that cannot be read, and why. A repair drops them.
+    /// Items that cannot be read, and why, in the order of their keys. A repair drops them.
     pub lost: Vec<(Vec<u8>, String)>,
+    /// How many of these a device refused to give. It may do so another time, so a repair drops
+    /// nothing while there are any.
+    pub refused: u64,
 }
 
 impl Findings {
@@ -35,24 +37,41 @@ impl Findings {
     }
 }
 
+/// What a check is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The log is replayed.
+    Opening,
+    /// All that is in use is read.
+    Reading,
+}
+
+/// Hears how far a check is: bytes done, and bytes in all.
+pub type Progress<'a> = &'a mut dyn FnMut(Stage, u64, u64);
+
 /// Reads everything, writes nothing.
 pub fn check(media: Media, settings: Settings) -> Result<Findings> {
-    let (shared, report) = recover(media, settings, Purpose::Check, &mut |_, _| {})?;
-    let (items, lost) = read_all(&shared)?;
-    Ok(Findings { report, items, lost })
+    check_telling(media, settings, &mut |_, _, _| {})
+}
+
+/// The same; `progress` hears how far it is.
+pub fn check_telling(media: Media, settings: Settings, progress: Progress<'_>) -> Result<Findings> {
+    let mut replayed = |done, total| progress(Stage::Opening, done, total);
+    let (shared, report) = recover(media, settings, Purpose::Check, &mut replayed)?;
+    Ok(read_all(&shared, report, progress))
 }
 
 /// Drops what cannot be read. Returns what was found before; a check of the store afterwards is
-/// sound. Refuses a store whose index in persistent memory is damaged: what it does not lead to any
-/// more nobody could name.
+/// sound. Refuses a store whose index in persistent memory is damaged, since what it does not lead
+/// to any more nobody could name, and one of whose items a device does not give some.
 pub fn repair(media: Media, settings: Settings) -> Result<Findings> {
     let settings = Settings { background: false, ..settings };
     let (tier, report) = Tier::open(media, settings, 0, &mut |_, _| {})?;
-    repair_open(tier, report)
+    repair_open(tier, report, &mut |_, _, _| {})
 }
 
 /// The same for a store that is open and that nothing happens to meanwhile.
-pub(crate) fn repair_open(tier: Tier, report: Report) -> Result<Findings> {
+pub(crate) fn repair_open(tier: Tier, report: Report, progress: Progress<'_>) -> Result<Findings> {
     let shared = tier.shared();
     if let Some(damages) = shared.index.fair().map(FairIndex::damages).filter(|count| *count != 0) {
         return Err(Error::Corrupt(format!(
@@ -60,8 +79,15 @@ pub(crate) fn repair_open(tier: Tier, report: Report) -> Result<Findings> {
              make it anew: move what can be read to a new store by laneway dump and load"
         )));
     }
-    let (items, lost) = read_all(shared)?;
-    for (key, _) in &lost {
+    let findings = read_all(shared, report, progress);
+    if 0 < findings.refused {
+        return Err(Error::Unavailable(format!(
+            "a device refuses to give {} items, and may give them another time, so nothing was \
+             dropped: look at the device, copy it elsewhere, and check again",
+            findings.refused
+        )));
+    }
+    for (key, _) in &findings.lost {
         let what = Some(What::Tombstone);
         let meta = ItemMeta::default();
         let draft = Draft { kind: Kind::Delete, sequence: None, meta, key, body: &[], what };
@@ -73,31 +99,43 @@ pub(crate) fn repair_open(tier: Tier, report: Report) -> Result<Findings> {
     tier.checkpoint()?;
     tier.checkpoint()?;
     tier.close()?;
-    Ok(Findings { report, items, lost })
+    Ok(findings)
 }
 
-/// An item that cannot be read, and why.
-type Lost = (Vec<u8>, String);
-
 /// How many items can be read, and which cannot.
-fn read_all(shared: &Shared) -> Result<(u64, Vec<Lost>)> {
-    let (mut items, mut lost) = (0, Vec::new());
-    shared.index.walk(|key, entry| {
-        if entry.what == What::Lost {
-            lost.push((key.to_vec(), "its newest record is damaged".to_string()));
-        }
-    });
-    let mut from: Vec<u8> = Vec::new();
+fn read_all(shared: &Shared, report: Report, progress: Progress<'_>) -> Findings {
+    let mut findings = Findings { report, ..Findings::default() };
+    let mut pass = Pass::new(Bounds::ALONE);
+    progress(Stage::Reading, 0, 0);
     loop {
-        let page = shared.index.range(&from, None, PAGE_KEYS);
-        let Some((last, _)) = page.last() else { return Ok((items, lost)) };
-        from = [last, &[0][..]].concat();
-        for (key, _) in page {
-            match shared.get(&key) {
-                Ok(_) => items += 1,
-                Err(Error::Lost { key, why }) => lost.push((key, why)),
-                Err(error) => return Err(error),
+        let step = pass.step(shared, &mut |damaged| findings.note(damaged));
+        let far = pass.far;
+        match step {
+            Step::Walked => {}
+            Step::Read(_) => progress(Stage::Reading, far.done_bytes, far.total_bytes),
+            Step::Over => {
+                debug_assert_eq!(far.done_bytes, far.total_bytes, "nothing was left out");
+                findings.lost.sort();
+                findings.lost.dedup_by(|one, other| one.0 == other.0);
+                findings.items = far.items - findings.lost.len() as u64;
+                return findings;
             }
+        }
+    }
+}
+
+impl Findings {
+    fn note(&mut self, damaged: Damaged) {
+        if let Some(key) = damaged.key {
+            self.refused += u64::from(damaged.is_refused);
+            self.lost.push((key.into(), damaged.why));
+            return;
+        }
+        // A start has told of what it met itself, if in other words.
+        let front = |problem: &str| problem.split(':').next().unwrap_or_default().to_owned();
+        let is_told = |told: &String| front(told) == front(&damaged.why);
+        if !self.report.problems.iter().any(is_told) {
+            self.report.problems.push(damaged.why);
         }
     }
 }

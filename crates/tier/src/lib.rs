@@ -16,8 +16,8 @@
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`; `index`,
 //! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `offer`, `group`, `append`,
 //! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`, `backup`,
-//! `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and `make`
-//! (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
+//! `scrub`, `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and
+//! `make` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
 //! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
@@ -66,6 +66,7 @@ mod record;
 mod recover;
 mod report;
 mod scan;
+pub mod scrub;
 mod segment;
 mod space;
 mod stats;

@@ -188,7 +188,11 @@ impl Superblock {
                 Ok(Front::Store(newest))
             }
             None if second_is_blank => Ok(Front::Empty),
-            None => Err(Error::Corrupt("neither superblock is whole".into())),
+            None => Err(Error::Corrupt(
+                "neither superblock is whole: both are damaged, or this was never a store's, and \
+                 nothing was written. Name the right --ssd, or load a backup into a new folder"
+                    .into(),
+            )),
         }
     }
 }

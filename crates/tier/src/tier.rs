@@ -13,6 +13,7 @@ use crate::record::{Kind, bytes_of};
 use crate::recover::{Media, Progress, Purpose, recover};
 use crate::report::Report;
 use crate::scan::{Found, Shown};
+use crate::scrub::{self, Scrub};
 use crate::stats::{Evicted, Stats};
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, SEQUENCE_MAX, Settings};
@@ -360,6 +361,12 @@ impl Tier {
         let share = if self.shared.evicts() { 32 } else { 8 };
         let blocks = self.shared.space.blocks() / share;
         Bounds { memory_bytes: 256 << 20, blocks, ..Bounds::NONE }
+    }
+
+    /// Begins a pass over all that the store has in use, which verifies it; it may be written to
+    /// meanwhile.
+    pub fn scrub(&self, bounds: scrub::Bounds) -> Scrub {
+        Scrub::begin(&self.shared, bounds)
     }
 
     /// Statistics; walks the index.

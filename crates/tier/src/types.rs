@@ -246,7 +246,9 @@ impl fmt::Display for Error {
             Error::Version { found } => write!(
                 f,
                 "written by format version {found}; this program reads {FORMAT_VERSION} and \
-                 {FORMAT_VERSION_TREE}"
+                 {FORMAT_VERSION_TREE}, and nothing was written. Use the version of Laneway that \
+                 wrote it, or move the items: laneway dump of that version, then laneway load of \
+                 this one into a new folder"
             ),
             Error::Locked(path) => write!(f, "{path}: another process has this store open"),
             Error::Mismatch(what) => write!(f, "does not belong together: {what}"),

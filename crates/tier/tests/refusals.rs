@@ -52,7 +52,8 @@ fn a_store_whose_superblocks_are_both_damaged_is_refused_and_stays_as_it_is() {
             continue;
         }
         let error = machine.open(settings()).err().expect("neither can be read");
-        assert_eq!(error.to_string(), "damaged: neither superblock is whole");
+        let told = error.to_string();
+        assert!(told.starts_with("damaged: neither superblock is whole"), "{told}");
         let checked = fsck::check(machine.media(), settings()).expect_err("as a check says");
         assert_eq!(checked.to_string(), error.to_string());
         assert!(machine.images() == before, "something was written");

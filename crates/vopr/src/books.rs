@@ -69,6 +69,10 @@ pub struct Counts {
     pub backups_failed: u64,
     /// See above.
     pub restores: u64,
+    /// Passes of the scrubber beside the clients, and bits that flipped and were found by one.
+    pub scrubs: u64,
+    /// See above.
+    pub flips: u64,
     /// Steps of workers, of the durable executor and of devices.
     pub steps: u64,
     /// The most that one step of a worker did, of each kind.
@@ -77,7 +81,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 24] {
+    pub fn each(&self) -> [(&'static str, u64); 26] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -102,6 +106,8 @@ impl Counts {
             ("backups", self.backups),
             ("of no avail", self.backups_failed),
             ("restored", self.restores),
+            ("scrubs", self.scrubs),
+            ("flipped bits found", self.flips),
             ("steps", self.steps),
         ]
     }
@@ -140,6 +146,8 @@ impl Counts {
         self.backups += other.backups;
         self.backups_failed += other.backups_failed;
         self.restores += other.restores;
+        self.scrubs += other.scrubs;
+        self.flips += other.flips;
         self.steps += other.steps;
         self.work_max(&other.work);
     }

@@ -29,6 +29,8 @@ mod rests;
 pub mod rig;
 pub mod run;
 mod scene;
+pub mod scrub;
+mod scrub_steps;
 mod steps;
 pub mod streams;
 pub mod swarm;

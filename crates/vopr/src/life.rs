@@ -6,6 +6,7 @@ use crate::devices::Devices;
 use crate::drops::Drops;
 use crate::hostile::Hostile;
 use crate::rig::Rig;
+use crate::scrub::Scrubs;
 use laneway_tier::Tier;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct Life {
     pub drops: Option<Drops>,
     /// Who makes backups, and who asks for them.
     pub backups: Option<Backups>,
+    /// Who verifies what is kept.
+    pub scrubs: Option<Scrubs>,
     /// Clients over UDP.
     pub datagrams: Vec<DatagramClient>,
     /// Clients that misbehave.

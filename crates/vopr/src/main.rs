@@ -130,17 +130,21 @@ fn main() -> ExitCode {
     let Work { bytes, slots, items, keys, waits: _ } = counts.work;
     println!("most of a step: {bytes} bytes, {slots} slots, {items} items, {keys} keys");
     println!("{seeds} seeds, {failed} failed: {}", told.join(", "));
-    let is_lacking = lacks_backups(&options, &counts, seeds);
+    let is_lacking = lacks_judges(&options, &counts, seeds);
     if is_lacking {
-        println!("FAIL: no backup came to its end, or none was restored, in {seeds} seeds");
+        println!(
+            "FAIL: no backup came to its end, none was restored, or no scrub met a flipped bit, in \
+             {seeds} seeds"
+        );
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether so many seeds, drawn as they are, must have made backups and restored some, and have
-/// not: a judge that is never asked finds nothing.
-fn lacks_backups(options: &Options, counts: &Counts, seeds: u64) -> bool {
-    options.sets.is_empty() && SEEDS_OF_ALL <= seeds && counts.backups.min(counts.restores) == 0
+/// Whether so many seeds, drawn as they are, must have made backups and restored some, and have had
+/// scrubs meet flipped bits, and have not: a judge that is never asked finds nothing.
+fn lacks_judges(options: &Options, counts: &Counts, seeds: u64) -> bool {
+    let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips];
+    options.sets.is_empty() && SEEDS_OF_ALL <= seeds && asked.contains(&0)
 }
 
 /// Runs every seed, on all CPUs.
@@ -194,16 +198,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_seeds_without_a_backup_or_a_restore_fails() {
+    fn a_range_of_seeds_without_a_backup_a_restore_or_a_scrub_fails() {
         let options = Options::default();
         let without = Counts::default();
-        let unrestored = Counts { backups: 1, ..Counts::default() };
+        let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..Counts::default() };
         let with = Counts { restores: 1, ..unrestored };
-        assert!(lacks_backups(&options, &without, SEEDS_OF_ALL));
-        assert!(lacks_backups(&options, &unrestored, SEEDS_OF_ALL));
-        assert!(!lacks_backups(&options, &with, SEEDS_OF_ALL));
-        assert!(!lacks_backups(&options, &without, SEEDS_OF_ALL - 1));
+        let unflipped = Counts { flips: 0, ..with };
+        assert!(lacks_judges(&options, &without, SEEDS_OF_ALL));
+        assert!(lacks_judges(&options, &unrestored, SEEDS_OF_ALL));
+        assert!(lacks_judges(&options, &unflipped, SEEDS_OF_ALL));
+        assert!(!lacks_judges(&options, &with, SEEDS_OF_ALL));
+        assert!(!lacks_judges(&options, &without, SEEDS_OF_ALL - 1));
         let sets = vec![("backups".into(), 0)];
-        assert!(!lacks_backups(&Options { sets, ..options }, &without, SEEDS_OF_ALL));
+        assert!(!lacks_judges(&Options { sets, ..options }, &without, SEEDS_OF_ALL));
     }
 }

@@ -29,7 +29,7 @@ impl Regression {
             let mut swarm = Swarm::draw(seed);
             // Their seeds were found before there was another protocol, and users.
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
-            swarm.backups = false;
+            (swarm.backups, swarm.scrubs) = (false, false);
             swarm.read_only = false;
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
@@ -229,6 +229,12 @@ pub const ALL: &[Regression] = &[
             ("evicts", 0),
         ],
         bug: "CutOverwritten",
+    },
+    Regression {
+        name: "a pass over the media leaves a flipped bit out",
+        seed: 1,
+        sets: &[("kept", 1), ("scrubs", 1), ("keys", 24), ("disk-faults", 0), ("rot", 0)],
+        bug: "ScrubberSkips",
     },
     Regression {
         name: "a write is hidden by the eviction of what was there before",

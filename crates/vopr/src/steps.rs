@@ -25,6 +25,7 @@ impl World {
         self.clock.advance(self.random.below(20_000));
         self.note_time();
         self.step_backup(life)?;
+        self.step_scrub(life)?;
         match self.random.below(100) {
             0..50 => {
                 let worker = self.random.below(life.rig.workers.len() as u64) as usize;

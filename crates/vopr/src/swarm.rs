@@ -121,6 +121,8 @@ pub struct Swarm {
     pub binary: bool,
     /// The store is backed up while it serves.
     pub backups: bool,
+    /// All that is kept is verified beside the clients.
+    pub scrubs: bool,
     /// What takes so many microseconds is noted as slow; 0: what takes 100 ms.
     pub slow_micros: u32,
     /// Keys of large requests are noted, too.
@@ -174,8 +176,7 @@ impl Swarm {
         let kept = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
         let kept = kept[random.below(5) as usize];
         let tight = random.one_in(2);
-        let tight_bytes = (2 + random.below(5)) << 20;
-        let memory_bytes = if tight { tight_bytes } else { MEMORY_BYTES_AMPLE };
+        let memory_bytes = [MEMORY_BYTES_AMPLE, (2 + random.below(5)) << 20][usize::from(tight)];
         let value_bytes_max = (if tight { 16 } else { 64 }) << 10 << random.below(4);
         let datagrams = random.one_in(3) && kept != Kept::Interval;
         let faulty = random.one_in(2);
@@ -230,6 +231,7 @@ impl Swarm {
             users: false,
             binary: false,
             backups: false,
+            scrubs: false,
             slow_micros: 0,
             log_keys: false,
             read_only: false,
@@ -269,6 +271,7 @@ impl Swarm {
         self.log_keys = random.one_in(2);
         self.read_only = random.one_in(2);
         self.per_address = random.one_in(2);
+        self.scrubs = self.kept != Kept::No && random.one_in(2);
     }
 
     /// What the connection of this number speaks: the binary protocol every third one, and RESP
@@ -352,6 +355,7 @@ impl Swarm {
         add(&|swarm| swarm.users = false);
         add(&|swarm| swarm.binary = false);
         add(&|swarm| swarm.backups = false);
+        add(&|swarm| swarm.scrubs = false);
         add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);
@@ -402,6 +406,7 @@ impl Swarm {
             ("users", self.users.into()),
             ("binary", self.binary.into()),
             ("backups", self.backups.into()),
+            ("scrubs", self.scrubs.into()),
             ("slow-us", self.slow_micros.into()),
             ("log-keys", self.log_keys.into()),
             ("read-only", self.read_only.into()),
@@ -447,6 +452,7 @@ impl Swarm {
             "users" => self.users = value != 0,
             "binary" => self.binary = value != 0,
             "backups" => self.backups = value != 0,
+            "scrubs" => self.scrubs = value != 0,
             "slow-us" => self.slow_micros = value as u32,
             "log-keys" => self.log_keys = value != 0,
             "read-only" => self.read_only = value != 0,

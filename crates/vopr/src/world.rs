@@ -17,6 +17,7 @@ use crate::model::Loss;
 use crate::rig::durable::{Kept as RigKept, Machine, settings};
 use crate::rig::{Plan, Rig};
 use crate::scene::Scene;
+use crate::scrub::Scrubs;
 use crate::streams::StreamClient;
 use crate::swarm::{Kept, Swarm};
 use crate::users::USERS;
@@ -249,6 +250,8 @@ impl World {
         let seed = swarm.seed ^ self.books.moment();
         let shared = &rig.shared;
         let backups = swarm.backups.then(|| Backups::new(shared, seed)).flatten();
+        let now_nanos = self.clock.nanos();
+        let scrubs = swarm.scrubs.then(|| Scrubs::new(shared, seed, now_nanos)).flatten();
         let udp =
             |(number, net)| DatagramClient::new(number, net, swarm, swarm.seed ^ number as u64);
         let nets = rig.datagrams.iter().cycle().take(swarm.datagram_clients);
@@ -263,6 +266,7 @@ impl World {
             devices,
             drops: tier_drops,
             backups,
+            scrubs,
             datagrams,
             hostile,
             asleep_until_nanos,
@@ -306,6 +310,7 @@ impl World {
         }
         self.rest(life)?;
         self.finish_backup(life)?;
+        self.finish_scrub(life)?;
         let goes_on = until < u64::from(self.swarm.commands);
         if goes_on && self.swarm.flush && self.random.one_in(3) {
             // Alone: nothing before or behind it makes it durable.

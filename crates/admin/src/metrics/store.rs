@@ -1,7 +1,7 @@
 //! Items and memory, and the durable tier where there is one.
 
 use super::page::Page;
-use laneway_server::watch::{Dropped, Ended, TierWatch, WatchSnapshot};
+use laneway_server::watch::{Dropped, Ended, Scrubbed, TierWatch, WatchSnapshot};
 use prometheus_client::registry::Unit;
 use std::fmt;
 
@@ -84,7 +84,21 @@ fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
     let took = [(Vec::new(), tier.recovery_ms as f64 / 1e3)];
     let help = "How long the last start took to recover";
     page.gauges_fraction("tier_recovery", help, Some(Unit::Seconds), took)?;
+    tier.scrub.as_ref().map_or(Ok(()), |scrub| write_scrub(scrub, page))?;
     tier.backups.as_ref().map_or(Ok(()), |backups| write_backups(backups, page))
+}
+
+fn write_scrub(scrub: &Scrubbed, page: &mut Page<'_>) -> fmt::Result {
+    let help = "Whole passes over all that is kept durably, which verify it";
+    page.counter("tier_scrub_passes", help, scrub.passes)?;
+    page.counter_bytes("tier_scrub_read", "Bytes that passes have read", scrub.bytes)?;
+    let help = "What they found damaged, each item once";
+    page.counter("tier_scrub_damaged", help, scrub.damaged)?;
+    let help = "What the last whole pass found damaged";
+    page.gauge("tier_scrub_last_damaged", help, scrub.done_damaged)?;
+    let help = "When the last whole pass since the start ended, as a unix time; 0 for never";
+    let at = [(Vec::new(), scrub.done_seconds)];
+    page.gauges("tier_scrub_done_timestamp", help, Some(Unit::Seconds), at)
 }
 
 fn write_backups(backups: &Ended, page: &mut Page<'_>) -> fmt::Result {

@@ -188,6 +188,11 @@ flags! {
         .help("clients may have the data folder copied to a file in this one (laneway backup)");
     Bytes backup_rate: Option<u64> = flag("backup-rate", "bytes").default("64m")
         .help("what a backup writes a second at most; 0: as much as it can");
+    Text scrub_every: Option<String> = flag("scrub-every", "time").default("7d")
+        .help("so often all that is in use on log and SSD is read and verified beside the requests \
+               (90s, 30m, 12h, 7d); off: never");
+    Bytes scrub_rate: Option<u64> = flag("scrub-rate", "bytes").default("16m")
+        .help("what that reads a second at most; 0: as much as it can");
 }
 
 "Lanes (Minos, NSDI'19, sections 3 and 5)" {
@@ -327,7 +332,8 @@ flags! {
         .help("log requests that took so long, with what they waited for and their client; stats \
                large tells the last ones, and the last large ones");
     Switch log_keys: bool = switch("log-keys")
-        .help("tell the keys of large requests, in that log and in stats large");
+        .help("tell the keys of large requests, in that log and in stats large, and in the log \
+               those of items that a scrub finds damaged");
     Extended extended: Extended = flag("extended", "keys").letter('o')
         .help("idle_timeout=<seconds> closes connections on which nothing came; ssl_chain_cert, \
                ssl_key, ssl_verify_mode (0 to 3), ssl_ca_cert and ssl_min_version (2, 3) are -Z's; \

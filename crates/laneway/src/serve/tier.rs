@@ -1,5 +1,6 @@
 //! Where items are kept durably: `--data-dir` and what belongs to it, checked.
 
+use super::scrub;
 use crate::flags::{self, Flags};
 use laneway_policy::Design;
 use laneway_server::boot::{self, Opened};
@@ -48,7 +49,8 @@ pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>
         return Err(format!("--read-threads {read_threads}: must be from 1 to {READ_THREADS_MAX}"));
     }
     let backup = backup(flags)?;
-    Ok(Some(DurableSettings { directory, interval, read_threads, backup }))
+    let scrub = scrub::settings(flags)?;
+    Ok(Some(DurableSettings { directory, interval, read_threads, backup, scrub }))
 }
 
 /// Where backups go; none without a folder for them.
@@ -92,6 +94,8 @@ fn first_given(flags: &Flags) -> Option<&'static str> {
         ("--read-threads", flags.read_threads.is_some()),
         ("--backup-dir", flags.backup_dir.is_some()),
         ("--backup-rate", flags.backup_rate.is_some()),
+        ("--scrub-every", flags.scrub_every.is_some()),
+        ("--scrub-rate", flags.scrub_rate.is_some()),
         ("--unsafe-volatile-pm", flags.volatile_pm),
         ("--pad-groups", flags.pad_groups),
         ("--accept-lost-log", flags.accept_lost_log),

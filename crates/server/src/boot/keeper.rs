@@ -1,15 +1,19 @@
 //! The keeper's thread, which steps it beside the workers that do, and those that wait for devices
 //! on its behalf: one that commits, one that writes large values, one that makes room in the log,
-//! one that counts for `stats tier`, and the tier's own for reading.
+//! one that counts for `stats tier`, and the tier's own for reading. Beside these one makes backups
+//! and one verifies all that is kept.
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
 use crate::durable::copier::{BackupSettings, Copier, Folder};
 use crate::durable::executor::Executor;
 use crate::durable::hands::{Done, Hands, Order, carry_out};
+use crate::durable::scrub::ScrubSettings;
+use crate::durable::scrubber::Scrubber;
 use crate::durable::shared::{Durable, Recovery};
 use crate::durable::state::Keeper;
 use crate::shared::{Shared, lock};
+use laneway_tier::scrub::Bounds;
 use laneway_tier::{Directory, FolderLock, Reads, Request, Tier, Wake, give_way};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -67,6 +71,7 @@ pub(super) struct Running {
     durable: Arc<Durable>,
     keeper: JoinHandle<()>,
     copier: Option<JoinHandle<()>>,
+    scrubber: Option<JoinHandle<()>>,
     waiting: Vec<JoinHandle<()>>,
     // Released after everything else.
     _lock: FolderLock,
@@ -89,18 +94,22 @@ impl Running {
         let keeper = builder.spawn(move || keep(&keeper, &kept, clock)).map_err(told)?;
         let backup = settings.backup;
         let copier = backup.map(|backup| start_copier(backup, &durable, clock)).transpose()?;
-        Ok(Running { durable, keeper, copier, waiting, _lock: lock })
+        let scrub = settings.scrub;
+        let scrubber = scrub.map(|scrub| start_scrubber(scrub, &durable, clock)).transpose()?;
+        Ok(Running { durable, keeper, copier, scrubber, waiting, _lock: lock })
     }
 
     /// No worker runs any more: finish, make everything durable, and a checkpoint.
     pub(super) fn stop(self) -> laneway_tier::Result<()> {
         self.durable.stop();
         self.durable.backups.close();
+        self.durable.scrubs.close();
         // A thread that panicked has said so already.
         let _ = self.keeper.join();
         self.waiting.into_iter().for_each(|thread| drop(thread.join()));
         let settled = self.durable.tier.settle();
-        // The last: it may write to a device that answers no more, and nothing waits for that.
+        // The last: they may wait for a device that answers no more, and nothing waits for that.
+        self.scrubber.into_iter().for_each(|thread| drop(thread.join()));
         self.copier.into_iter().for_each(|thread| drop(thread.join()));
         settled
     }
@@ -133,6 +142,33 @@ fn start_copier(
     let thread = thread::Builder::new().name("tier-backup".into()).spawn(copy).map_err(told)?;
     let copier = thread.thread().clone();
     backups.backups.enable(Box::new(move || copier.unpark()));
+    Ok(thread)
+}
+
+/// The thread that verifies, bounded by its rate. It gives way, as the one that migrates does: it
+/// sorts what it is to read, and holds no lock but a leaf of the index for some microseconds.
+fn start_scrubber(
+    settings: ScrubSettings,
+    durable: &Arc<Durable>,
+    clock: SystemClock,
+) -> Result<JoinHandle<()>, String> {
+    let durable = durable.clone();
+    let mut scrubber = Scrubber::new(durable.clone(), settings, Bounds::BESIDE, clock.nanos());
+    let scrubs = durable.clone();
+    let scrub = move || {
+        give_way();
+        while !durable.scrubs.is_closed() {
+            let now = clock.nanos();
+            let due = scrubber.step(now, clock.unix_seconds(now));
+            match Duration::from_nanos(due.saturating_sub(clock.nanos())) {
+                Duration::ZERO => thread::yield_now(), // workers on its CPU come first
+                rest => thread::park_timeout(rest),
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("tier-scrub".into()).spawn(scrub).map_err(told)?;
+    let scrubber = thread.thread().clone();
+    scrubs.scrubs.enable(Box::new(move || scrubber.unpark()));
     Ok(thread)
 }
 
@@ -280,7 +316,8 @@ mod tests {
             }
         });
         let (keeper, waiting) = (thread::spawn(|| ()), Vec::new());
-        let running = Running { durable, keeper, copier: Some(copier), waiting, _lock: lock };
+        let (copier, scrubber) = (Some(copier), None);
+        let running = Running { durable, keeper, copier, scrubber, waiting, _lock: lock };
         let (sender, ended) = channel();
         thread::spawn(move || sender.send(running.stop().is_ok()));
         assert_eq!(ended.recv_timeout(HANG), Ok(true), "it waits for the backup");

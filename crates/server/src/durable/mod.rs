@@ -18,9 +18,10 @@
 //! to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves
 //! once it is true); then, as what was waited for ends: [`fault`]
 //! (an item comes into memory), [`resume`] (a change is kept), [`settle`] (a group is durable).
-//! Beside all of it [`copier`] makes the backups that are asked of [`backup`]. [`hands`] wait for
-//! devices. [`state`] is what the keeper knows; [`capture`] is how it learns
-//! what a command changed.
+//! Beside all of it [`copier`] makes the backups that are asked of [`backup`], and [`scrubber`]
+//! reads everything now and then and verifies it ([`scrub`] tells of that). [`hands`] wait for
+//! devices. [`state`] is what the keeper knows; [`capture`] is how it learns what a command
+//! changed.
 //!
 //! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
 //! short, long values are copied by stretches, and between steps the workers may run.
@@ -46,6 +47,8 @@ pub mod ready;
 pub mod reply;
 pub mod resp;
 pub mod resume;
+pub mod scrub;
+pub mod scrubber;
 pub mod settle;
 pub mod shared;
 pub mod state;
@@ -55,6 +58,7 @@ pub mod veil;
 pub mod walks;
 
 use self::copier::BackupSettings;
+use self::scrub::ScrubSettings;
 use laneway_tier::DirectorySettings;
 use std::time::Duration;
 
@@ -69,4 +73,6 @@ pub struct DurableSettings {
     pub read_threads: usize,
     /// Where backups go, if clients may ask for them.
     pub backup: Option<BackupSettings>,
+    /// How often everything is read and verified, if it is.
+    pub scrub: Option<ScrubSettings>,
 }

@@ -282,6 +282,7 @@ impl<S> Keeper<S> {
             held: self.held.len() as u64,
             recovery_ms: self.durable.recovery.took_ms,
             report: self.durable.recovery.report.clone(),
+            scrub: self.durable.scrubs.told(),
         }
     }
 }

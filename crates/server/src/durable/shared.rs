@@ -1,6 +1,7 @@
 //! What workers and the keeper share.
 
 use super::backup::Backups;
+use super::scrub::Scrubs;
 use super::veil::Veil;
 use super::walks::Walks;
 use crate::handoff::Job;
@@ -87,6 +88,8 @@ pub struct Durable {
     pub counts: Counts,
     /// Copies of the store that clients ask for.
     pub backups: Backups,
+    /// Passes over all that is kept.
+    pub scrubs: Scrubs,
     /// No more requests come.
     stopping: AtomicBool,
     bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -111,6 +114,7 @@ impl Durable {
             recovery,
             counts: Counts::default(),
             backups: Backups::default(),
+            scrubs: Scrubs::default(),
             stopping: AtomicBool::new(false),
             bell: OnceLock::new(),
             helper: OnceLock::new(),

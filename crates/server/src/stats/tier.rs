@@ -1,6 +1,7 @@
 //! `stats tier`: what is kept durably, where, and at what cost.
 
 use super::lines::Lines;
+use crate::durable::scrub::Scrubbed;
 use laneway_tier::{Report, Stats};
 
 /// What `stats tier` tells.
@@ -36,6 +37,8 @@ pub struct TierSnapshot {
     pub recovery_ms: u64,
     /// What was found then.
     pub report: Report,
+    /// Passes over all that is kept; none where none are made.
+    pub scrub: Option<Scrubbed>,
 }
 
 /// Answer `stats tier`. `None`: nothing is kept durably.
@@ -48,6 +51,7 @@ pub fn write_tier(snapshot: Option<&TierSnapshot>, out: &mut Vec<u8>) {
     if let Some(snapshot) = snapshot {
         media(&mut lines, &snapshot.stats);
         work(&mut lines, snapshot);
+        scrubs(&mut lines, snapshot.scrub);
         let report = &snapshot.report;
         lines.number("recovery_ms", snapshot.recovery_ms);
         lines.number("recovery_items", report.items);
@@ -58,6 +62,18 @@ pub fn write_tier(snapshot: Option<&TierSnapshot>, out: &mut Vec<u8>) {
         lines.number("recovery_problems", report.problems.len() as u64);
     }
     lines.end();
+}
+
+fn scrubs(lines: &mut Lines<'_>, scrub: Option<Scrubbed>) {
+    lines.yes("scrub", scrub.is_some());
+    let Some(scrub) = scrub else { return };
+    lines.number("scrub_passes", scrub.passes);
+    lines.number("scrub_last_ended", scrub.done_seconds);
+    lines.number("scrub_last_damaged", scrub.done_damaged);
+    lines.number("scrub_damaged", scrub.damaged);
+    lines.number("scrub_bytes_read", scrub.bytes);
+    lines.number("scrub_pass_bytes", scrub.now_bytes);
+    lines.number("scrub_pass_bytes_all", scrub.now_total_bytes);
 }
 
 fn media(lines: &mut Lines<'_>, stats: &Stats) {

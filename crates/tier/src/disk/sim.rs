@@ -210,6 +210,16 @@ impl SimDisk {
         image
     }
 
+    /// A bit is another one from now on, whatever the power does; the same again takes it back, if
+    /// nothing was written there.
+    pub fn flip_bit(&self, at: u64, bit: u8) {
+        let (sector, offset) = (at as usize / SECTOR_BYTES, at as usize % SECTOR_BYTES);
+        let mut state = self.lock();
+        state.durable[at as usize] ^= 1 << bit;
+        let cached = state.cached.get_mut(&sector).into_iter().flatten();
+        cached.for_each(|version| version[offset] ^= 1 << bit);
+    }
+
     /// Changes what goes wrong from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
