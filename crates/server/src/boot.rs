@@ -214,15 +214,7 @@ impl Server {
         let rdma_addresses = hall.as_ref().map_or_else(Vec::new, |hall| hall.addresses.clone());
         let gate = Gate::default();
         let doors = open_doors((door, hall), &domains[0], &gate).map_err(StartError::Worker)?;
-        let mut threads = Vec::new();
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        let crowded = workers.len() + usize::from(keeper.is_some()) > cpus;
-        for (number, worker) in workers.into_iter().enumerate() {
-            let builder = thread::Builder::new().name(format!("worker-{number}"));
-            let gate = gate.clone();
-            let thread = builder.spawn(move || once_open(&gate, || run(worker, crowded)));
-            threads.push(thread.map_err(StartError::Worker)?);
-        }
+        let threads = spawn(workers, keeper.is_some(), &gate).map_err(StartError::Worker)?;
         let handshakes = encrypted.map(|closed| closed.open(&domains, &gate, clock)).transpose();
         let handshakes = handshakes.map_err(StartError::Worker)?;
         Ok(Server {
@@ -267,6 +259,22 @@ impl Server {
         self.doors.into_iter().for_each(door::Running::close);
         self.keeper.map_or(Ok(()), keeper::Running::stop)
     }
+}
+
+/// The workers' threads; beside them a keeper's, if there `is_kept`.
+fn spawn(
+    workers: Vec<Worker<ServerTransport>>,
+    is_kept: bool,
+    gate: &Gate,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let crowded = workers.len() + usize::from(is_kept) > cpus;
+    let spawned = workers.into_iter().enumerate().map(|(number, worker)| {
+        let builder = thread::Builder::new().name(format!("worker-{number}"));
+        let gate = gate.clone();
+        builder.spawn(move || once_open(&gate, || run(worker, crowded)))
+    });
+    spawned.collect()
 }
 
 /// Let in who writes into memory.
