@@ -371,9 +371,9 @@ impl<T: Transport> Worker<T> {
         let Parts { core, streams, udp } = &mut self.parts;
         let shared = &core.shared;
         let flush_at = shared.flush_at.load(Relaxed);
-        let keeps = shared.durable.get().is_some(); // then its keeper flushes
-        if flush_at != 0 && core.now.seconds() >= flush_at && !keeps {
-            // Whoever clears it flushes.
+        let is_due = flush_at != 0 && core.now.seconds() >= flush_at;
+        if is_due && shared.durable.get().is_none() {
+            // Whoever clears it flushes; where items are kept durably, their executor does.
             let mine = shared.flush_at.compare_exchange(flush_at, 0, Relaxed, Relaxed).is_ok();
             if mine && !shared.store.flush_all() {
                 // Not yet: again next turn, unless another flush has taken its place.
