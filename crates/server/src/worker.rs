@@ -210,9 +210,13 @@ impl<T: Transport> Worker<T> {
         if busy {
             streams.found_nanos = self.idle.found(&*core.clock);
             core.begin_offering(&self.ready);
-        } else if wait != Wait::No {
-            let now = core.clock.nanos();
-            core.tell_time(now); // a job may have woken it from a long sleep
+        }
+        if wait != Wait::No {
+            // It may have slept for long, and what has woken it be a job: who takes those on does
+            // not look at the clock.
+            let now = streams.found_nanos.unwrap_or_else(|| core.clock.nanos());
+            core.tell_time(now);
+            streams.found_nanos = busy.then_some(now);
         }
         busy |= self.round(burst)?;
         Ok(busy)
