@@ -9,8 +9,8 @@ use crate::read::verified;
 use crate::store::Shared;
 use crate::types::{BLOCK_BYTES, Result};
 
-/// A block that a device refused to give, and what it said: there may be many records in it, each of
-/// which it would be asked for again, for seconds each.
+/// A block that a device refused to give, and what it said: there may be many records in it, for
+/// each of which it would be asked again, for seconds.
 pub struct Refused {
     block: Home,
     why: String,
