@@ -331,14 +331,7 @@ fn announce(server: &Server) {
 
 /// Settings from flags; an error is a sentence that says the way out.
 pub fn settings(flags: &Flags) -> Result<Settings, String> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = flags.workers.unwrap_or(cpus.min(WORKERS_DEFAULT_MAX));
-    if !(1..=usize::from(policy::units::WORKERS_MAX)).contains(&workers) {
-        return Err(format!(
-            "-t {workers}: must be from 1 to {}; leave the flag out to have one worker per CPU",
-            policy::units::WORKERS_MAX
-        ));
-    }
+    let workers = workers(flags)?;
     let policy = policy_settings(flags, workers)?;
     policy.check().map_err(|error| error.to_string())?;
     let memory_bytes = match flags.memory_bytes {
@@ -401,6 +394,18 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         sandbox: sandbox::setting(flags)?,
         policy,
     })
+}
+
+fn workers(flags: &Flags) -> Result<usize, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = flags.workers.unwrap_or(cpus.min(WORKERS_DEFAULT_MAX));
+    match (1..=usize::from(policy::units::WORKERS_MAX)).contains(&workers) {
+        true => Ok(workers),
+        false => Err(format!(
+            "-t {workers}: must be from 1 to {}; leave the flag out to have one worker per CPU",
+            policy::units::WORKERS_MAX
+        )),
+    }
 }
 
 fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, String> {

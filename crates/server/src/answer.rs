@@ -1,11 +1,9 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
-use crate::counters::Totals;
 use crate::domains::Domains;
 use crate::durable::backup;
 use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
-use crate::kernel::Kernel;
 use crate::latency::histogram::Reading;
 use crate::latency::{self, Latencies, Operation};
 use crate::long_answer::LongAnswer;
@@ -182,21 +180,6 @@ impl<S> Shared<S> {
                 udp.map_or(0, |udp| udp.buffers.held() + udp.answer_bytes() as u64)
             }),
         }
-    }
-
-    /// What all workers counted, and the GETs that never came to one.
-    /// What all domains and the kernel lane counted, since the start or the last reset.
-    pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        self.each_domain(|shared| totals.add_totals(&shared.board.totals()));
-        let hits = self.kernel_hits();
-        totals.cmd_get += hits;
-        totals.get_hits += hits;
-        totals
-    }
-
-    pub(crate) fn kernel_hits(&self) -> u64 {
-        self.kernel.get().map_or(0, Kernel::hits)
     }
 
     fn settings_snapshot(&self) -> SettingsSnapshot {

@@ -9,6 +9,7 @@ use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
 use crate::settings::{LaneSettings, Settings};
 use crate::shared::{Company, Connections, Phase, Shared};
+use crate::watch::WatchSnapshot;
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_rdma::region::Registry;
@@ -152,6 +153,31 @@ fn once_open(gate: &Gate, serve: impl FnOnce()) {
 }
 
 impl Server {
+    /// Where it receives datagrams.
+    pub fn queues(&self) -> Vec<Queue> {
+        self.sockets.iter().flat_map(|sockets| sockets.queues()).collect()
+    }
+
+    /// Its workers, of all NUMA domains together.
+    pub fn workers(&self) -> usize {
+        self.domains.iter().map(|shared| shared.workers.len()).sum()
+    }
+
+    /// How many NUMA domains it has.
+    pub fn domains(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// Reads what an operator watches, whoever calls it and when.
+    pub fn watch(&self) -> impl Fn() -> WatchSnapshot + Send + Sync + 'static {
+        let (shared, clock, gate) = (self.domains[0].clone(), self.clock, self.gate.clone());
+        move || {
+            let mut snapshot = shared.watch(clock.unix_seconds(clock.nanos()));
+            snapshot.ready &= gate.get() == Some(&true);
+            snapshot
+        }
+    }
+
     /// Listen, and start the workers; items are kept in `opened`, if that is given.
     ///
     /// Sets how the process's allocator treats large buffers ([`laneway_store::heap`]).

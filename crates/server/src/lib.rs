@@ -68,6 +68,7 @@ mod sought;
 pub mod stats;
 pub mod step;
 pub mod streams;
+mod totals;
 pub mod udp;
 pub mod watch;
 pub mod welcome;

@@ -1,11 +1,7 @@
-//! What a running server tells of itself: where it listens, how many workers it has, and what an
-//! operator watches.
+//! What a running server tells of itself: where it listens, and whether its workers make turns.
 
 use super::{Server, ServerStream};
-use crate::clock::Clock;
 use crate::shared::{Phase, Shared};
-use crate::watch::WatchSnapshot;
-use laneway_transport::datagram::Queue;
 use laneway_transport::socket::Listener;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -58,39 +54,14 @@ impl Server {
         self.domains[0].resp_from.get().copied().unwrap_or(self.listeners.len())
     }
 
-    /// Where it receives datagrams.
-    pub fn queues(&self) -> Vec<Queue> {
-        self.sockets.iter().flat_map(|sockets| sockets.queues()).collect()
-    }
-
     /// Where clients over RDMA say who they are.
     pub fn rdma_addresses(&self) -> &[SocketAddr] {
         &self.rdma_addresses
     }
 
-    /// Its workers, of all NUMA domains together.
-    pub fn workers(&self) -> usize {
-        self.domains.iter().map(|shared| shared.workers.len()).sum()
-    }
-
-    /// How many NUMA domains it has.
-    pub fn domains(&self) -> usize {
-        self.domains.len()
-    }
-
     /// What its workers share; of several NUMA domains, those of the first one.
     pub fn shared(&self) -> &Arc<Shared<ServerStream>> {
         &self.domains[0]
-    }
-
-    /// Reads what an operator watches, whoever calls it and when.
-    pub fn watch(&self) -> impl Fn() -> WatchSnapshot + Send + Sync + 'static {
-        let (shared, clock, gate) = (self.domains[0].clone(), self.clock, self.gate.clone());
-        move || {
-            let mut snapshot = shared.watch(clock.unix_seconds(clock.nanos()));
-            snapshot.ready &= gate.get() == Some(&true);
-            snapshot
-        }
     }
 
     /// Reads a number of each worker that grows every few seconds as long as the worker makes
