@@ -211,13 +211,6 @@ impl<T: Transport> Worker<T> {
             streams.found_nanos = self.idle.found(&*core.clock);
             core.begin_offering(&self.ready);
         }
-        if wait != Wait::No {
-            // It may have slept for long, and what has woken it be a job: who takes those on does
-            // not look at the clock.
-            let now = streams.found_nanos.unwrap_or_else(|| core.clock.nanos());
-            core.tell_time(now);
-            streams.found_nanos = busy.then_some(now);
-        }
         busy |= self.round(burst)?;
         Ok(busy)
     }
@@ -414,7 +407,12 @@ fn take<T: Transport>(parts: &mut Parts<T>, event: Ready) -> io::Result<()> {
         (Ready::Ending(token), _) => streams.wakened(core, token, true)?,
         (Ready::Datagrams(queue), Some(udp)) => udp.is_ready(queue),
         (Ready::Room(queue, path), Some(udp)) => udp.room_again(core, queue, path)?,
-        (Ready::Datagrams(_) | Ready::Room(..), None) | (Ready::Woken, _) => {}
+        (Ready::Woken, _) => {
+            // By a job, mostly, from a sleep of up to a second: who executes that asks no clock.
+            let now = core.clock.nanos();
+            core.tell_time(now);
+        }
+        (Ready::Datagrams(_) | Ready::Room(..), None) => {}
     }
     Ok(())
 }
