@@ -112,7 +112,7 @@ fn read_all(shared: &Shared, report: Report, progress: Progress<'_>) -> Findings
         let far = pass.far;
         match step {
             Step::Walked => {}
-            Step::Read(_) => progress(Stage::Reading, far.done_bytes, far.total_bytes),
+            Step::Read { .. } => progress(Stage::Reading, far.done_bytes, far.total_bytes),
             Step::Over => {
                 debug_assert_eq!(far.done_bytes, far.total_bytes, "nothing was left out");
                 findings.lost.sort();

@@ -264,8 +264,9 @@ fn what_lies_between_counts_as_what_is_read() {
     loop {
         match scrub.step(&mut |damaged| panic!("{damaged:?}")) {
             Step::Walked => {}
-            Step::Read(bytes) => {
+            Step::Read { bytes, cost } => {
                 assert!(bytes <= most + 2 * BLOCK_BYTES as u64, "{bytes} in one step");
+                assert!(bytes <= cost + 2 * BLOCK_BYTES as u64, "{bytes} and not {cost}");
                 (steps, all) = (steps + 1, all + bytes);
             }
             Step::Over => break,

@@ -68,6 +68,8 @@ pub enum Reply {
     Moved,
     /// Those to `WATCH`, `MULTI`, `SET`, what renames the item, and `EXEC`.
     MovedFresh,
+    /// So many replies, of which the last, that to `EXEC`, says that nothing was executed.
+    Aborted(usize),
     /// 1, or 0 where there is none.
     Found,
     /// Milliseconds that are left, or a number below 0.
@@ -124,7 +126,7 @@ impl Request {
     /// As a client asks it who may not write: a write changes nothing, and is refused.
     pub fn refused_if_writes(mut self) -> Request {
         let reads = |asked: &Asked| match asked {
-            Asked::Get => true,
+            Asked::Get | Asked::Left => true,
             Asked::Fetch(fetch) => *fetch == Fetch::default(),
             _ => false,
         };
@@ -142,6 +144,8 @@ impl Request {
         self.expect = match self.expect {
             Expect::Silence => Expect::Silence,
             Expect::Resp(Reply::Guarded) => Expect::Resp(Reply::GuardedRefused),
+            Expect::Resp(Reply::Moved) => Expect::Resp(Reply::Aborted(6)),
+            Expect::Resp(Reply::MovedFresh) => Expect::Resp(Reply::Aborted(5)),
             Expect::Resp(_) => Expect::Resp(Reply::Refusal),
             // The last reply is that to `NOOP` behind it.
             Expect::Binary(Kind::Quiet) => Expect::Binary(Kind::Any),

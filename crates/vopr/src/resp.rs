@@ -340,6 +340,19 @@ fn moved_fresh_reply(got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {
     Ok(Some((at, vec![told; 2])))
 }
 
+/// Those to a transaction of which nothing may be executed.
+fn aborted_reply(count: usize, got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {
+    let (mut at, mut last) = (0, &[][..]);
+    for _ in 0..count {
+        let Some(bytes) = reply_bytes(&got[at..]) else { return Ok(None) };
+        (last, at) = (&got[at..at + bytes], at + bytes);
+    }
+    match last.starts_with(b"-EXECABORT") {
+        true => Ok(Some((at, vec![Told::Refused]))),
+        false => Err(got[..at.min(200)].escape_ascii().to_string()),
+    }
+}
+
 /// What all keys are told alike.
 fn told_of_all(kind: Reply, whole: &[u8]) -> Option<Told> {
     match kind {
@@ -371,6 +384,7 @@ pub fn reply(
         Reply::Guarded | Reply::GuardedRefused => return guarded_reply(kind, got, values),
         Reply::Moved => return moved_reply(got, values),
         Reply::MovedFresh => return moved_fresh_reply(got),
+        Reply::Aborted(count) => return aborted_reply(count, got),
         _ => {}
     }
     let Some(bytes) = reply_bytes(got) else { return Ok(None) };

@@ -155,12 +155,16 @@ fn start_scrubber(
     let durable = durable.clone();
     let mut scrubber = Scrubber::new(durable.clone(), settings, Bounds::BESIDE, clock.nanos());
     let scrubs = durable.clone();
+    let is_bounded = settings.bytes_per_second != 0;
     let scrub = move || {
         give_way();
         while !durable.scrubs.is_closed() {
             let now = clock.nanos();
             let due = scrubber.step(now, clock.unix_seconds(now));
-            match Duration::from_nanos(due.saturating_sub(clock.nanos())) {
+            // A device that takes its time for a step has as long for others.
+            let took_nanos = if is_bounded { clock.nanos().saturating_sub(now) } else { 0 };
+            let rest_nanos = due.saturating_sub(clock.nanos()).max(took_nanos);
+            match Duration::from_nanos(rest_nanos) {
                 Duration::ZERO => thread::yield_now(), // workers on its CPU come first
                 rest => thread::park_timeout(rest),
             }

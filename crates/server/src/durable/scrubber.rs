@@ -83,8 +83,8 @@ impl Scrubber {
         let step = current.scrub.step(&mut |damaged| found.push(damaged));
         match step {
             Step::Walked => current.paced_bytes += WALK_BYTES,
-            Step::Read(bytes) => {
-                current.paced_bytes += bytes;
+            Step::Read { bytes, cost } => {
+                current.paced_bytes += bytes.max(cost);
                 current.read_bytes += bytes;
                 self.durable.scrubs.has_read(bytes);
             }

@@ -18,7 +18,6 @@ use self::pieces::Pieces;
 use self::window::{Owner, Part, Unit, Window};
 use crate::fetch::{GAP_BYTES, Wanted};
 use crate::index::{Entry, Home, What};
-use crate::pointer::PIECE_BYTES;
 use crate::read::verified;
 use crate::store::Shared;
 use crate::superblock::{Front, SLOT_BYTES, Superblock};
@@ -58,8 +57,13 @@ impl Bounds {
 pub enum Step {
     /// It has looked for what comes next, and read nothing.
     Walked,
-    /// It has read so many bytes.
-    Read(u64),
+    /// It has read something.
+    Read {
+        /// Bytes that were read.
+        bytes: u64,
+        /// Bytes that a device could have given in order instead.
+        cost: u64,
+    },
     /// All was read.
     Over,
 }
@@ -157,10 +161,11 @@ impl Pass {
             return Step::Walked;
         }
         if let Some(unit) = self.doubts.pop_front() {
-            return Step::Read(self.look_again(shared, &unit, tell));
+            let bytes = self.look_again(shared, &unit, tell);
+            return Step::Read { bytes, cost: bytes };
         }
         if !self.units.is_empty() {
-            return Step::Read(self.read(shared));
+            return self.read(shared);
         }
         if self.window.is_last() {
             return Step::Over;
@@ -241,21 +246,22 @@ impl Pass {
         }
     }
 
-    /// What one step reads.
-    fn next_batch(&mut self) -> Vec<Unit> {
-        let (mut bytes, mut last) = (0, None);
-        let fits = self.units.iter().take_while(|unit| {
-            let is_first = bytes == 0;
-            bytes += cost(unit, last);
-            last = Some(unit.home).map(|home| (home, home.at() + unit.bytes as u64));
-            is_first || bytes <= self.bounds.step_bytes
-        });
-        let count = fits.count();
-        self.units.drain(..count).collect()
+    /// What one step reads, and what that costs.
+    fn next_batch(&mut self) -> (Vec<Unit>, u64) {
+        let (mut count, mut all, mut last) = (0, 0, None);
+        for unit in &self.units {
+            let cost = cost(unit, last);
+            if 0 < count && self.bounds.step_bytes < all + cost {
+                break;
+            }
+            (count, all) = (count + 1, all + cost);
+            last = Some((unit.home, unit.home.at() + unit.bytes as u64));
+        }
+        (self.units.drain(..count).collect(), all)
     }
 
-    fn read(&mut self, shared: &Shared) -> u64 {
-        let batch = self.next_batch();
+    fn read(&mut self, shared: &Shared) -> Step {
+        let (batch, cost) = self.next_batch();
         let (mut wanted, mut read_bytes) = (Vec::with_capacity(batch.len()), 0);
         let mut whole = vec![false; batch.len()];
         for (number, unit) in batch.iter().enumerate() {
@@ -275,7 +281,7 @@ impl Pass {
         );
         let doubts = batch.into_iter().zip(whole).filter(|(_, whole)| !whole);
         self.doubts.extend(doubts.map(|(unit, _)| unit));
-        read_bytes
+        Step::Read { bytes: read_bytes, cost }
     }
 
     /// Reads by itself what did not verify: one a step, for a device may take its time to refuse.
@@ -283,6 +289,11 @@ impl Pass {
         if let Some(why) = self.refused.as_ref().and_then(|refused| refused.why(shared, unit)) {
             self.found(unit, format!("{} cannot be read: {why}", what(unit)), true, tell);
             return 0;
+        }
+        if let Owner::Item { key, entry } = &*unit.owner
+            && shared.index.get(key).is_none_or(|now| now.sequence != entry.sequence)
+        {
+            return 0; // it was replaced, and nothing need be read to know
         }
         match is_there(shared, unit) {
             Ok(true) => {}
@@ -294,7 +305,12 @@ impl Pass {
             }
         }
         // A piece is read as a whole.
-        let bytes = if unit.part == Part::Record { unit.bytes } else { PIECE_BYTES };
+        let bytes = match unit.part {
+            Part::Record => unit.bytes,
+            Part::Piece { piece, .. } => {
+                unit.owner.pointer().map_or(0, |pointer| pointer.piece_bytes(piece as usize))
+            }
+        };
         bytes.next_multiple_of(BLOCK_BYTES) as u64
     }
 
@@ -314,6 +330,9 @@ impl Pass {
             1 => Some(crc32c(bytes)),
             _ => {
                 let key = (unit.owner.number(), piece);
+                if !self.pieces.has_room_for(key) {
+                    return part != 0; // the first is looked at by itself, with all of the piece
+                }
                 self.pieces.add(key, (part, parts), (crc32c(bytes), bytes.len()))
             }
         };
@@ -355,13 +374,14 @@ fn name(number: u64, key: &[u8]) -> (u64, u32) {
     (number, crc32c(key))
 }
 
-/// What reading it takes behind what ends there ([`Shared::fetch`]).
+/// What reading it takes behind what ends there ([`Shared::fetch`]). One by itself costs a device
+/// about as much as a gap that is read for nothing.
 fn cost(unit: &Unit, last: Option<(Home, u64)>) -> u64 {
     let (at, bytes) = (unit.home.at(), unit.bytes as u64);
     match last {
         Some((home, end)) if home.is_ssd() == unit.home.is_ssd() && at <= end + GAP_BYTES => {
             (at + bytes).saturating_sub(end)
         }
-        _ => bytes.next_multiple_of(BLOCK_BYTES as u64),
+        _ => bytes.next_multiple_of(BLOCK_BYTES as u64).max(GAP_BYTES),
     }
 }

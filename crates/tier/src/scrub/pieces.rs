@@ -1,7 +1,7 @@
 //! Pieces of values that lie in several extents: each part is read in its place among others, and
 //! what is known of the piece is put together when the last one was.
 //!
-//! Takes some bytes of memory for each extent of such a value, as the index does.
+//! Takes some bytes of memory for each extent of so many pieces; the others are read by themselves.
 
 use crc32c::crc32c_combine;
 use std::collections::HashMap;
@@ -15,7 +15,15 @@ type Known = (u32, usize);
 #[derive(Default)]
 pub struct Pieces(HashMap<Key, Vec<Option<Known>>>);
 
+/// Pieces of which something is known, at most: a part that never comes is never taken out.
+const PIECES_MAX: usize = 1 << 16;
+
 impl Pieces {
+    /// Whether a part of this piece can be added.
+    pub fn has_room_for(&self, key: Key) -> bool {
+        self.0.len() < PIECES_MAX || self.0.contains_key(&key)
+    }
+
     /// Adds part `part` of `parts`; the crc of the whole piece once all of it is known.
     pub fn add(&mut self, key: Key, (part, parts): (u32, u32), known: Known) -> Option<u32> {
         let all = self.0.entry(key).or_default();
