@@ -344,7 +344,7 @@ impl StreamClient {
         let wrong = matches!(
             request.expect,
             Expect::Refusal
-                | Expect::Resp(Reply::Refusal | Reply::GuardedRefused)
+                | Expect::Resp(Reply::Refusal | Reply::GuardedRefused | Reply::Aborted(_))
                 | Expect::Binary(Kind::Refusal)
         );
         let refused = told.contains(&Told::Refused) && !may_refuse && !wrong;
