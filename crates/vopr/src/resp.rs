@@ -353,6 +353,22 @@ fn aborted_reply(count: usize, got: &[u8]) -> Result<Option<(usize, Vec<Told>)>,
     }
 }
 
+/// Those to a transaction, where it is one.
+#[expect(clippy::type_complexity, reason = "that of `reply`")]
+fn transaction_reply(
+    kind: Reply,
+    got: &[u8],
+    values: &mut Values,
+) -> Option<Result<Option<(usize, Vec<Told>)>, String>> {
+    match kind {
+        Reply::Guarded | Reply::GuardedRefused => Some(guarded_reply(kind, got, values)),
+        Reply::Moved => Some(moved_reply(got, values)),
+        Reply::MovedFresh => Some(moved_fresh_reply(got)),
+        Reply::Aborted(count) => Some(aborted_reply(count, got)),
+        _ => None,
+    }
+}
+
 /// What all keys are told alike.
 fn told_of_all(kind: Reply, whole: &[u8]) -> Option<Told> {
     match kind {
@@ -380,12 +396,8 @@ pub fn reply(
     got: &[u8],
     values: &mut Values,
 ) -> Result<Option<(usize, Vec<Told>)>, String> {
-    match kind {
-        Reply::Guarded | Reply::GuardedRefused => return guarded_reply(kind, got, values),
-        Reply::Moved => return moved_reply(got, values),
-        Reply::MovedFresh => return moved_fresh_reply(got),
-        Reply::Aborted(count) => return aborted_reply(count, got),
-        _ => {}
+    if let Some(replies) = transaction_reply(kind, got, values) {
+        return replies;
     }
     let Some(bytes) = reply_bytes(got) else { return Ok(None) };
     let whole = &got[..bytes];
