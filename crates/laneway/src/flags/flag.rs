@@ -221,7 +221,7 @@ macro_rules! flags {
             pub warnings: Vec<String>,
             /// Addresses of the names in them that were looked up already, and are not again.
             pub names: std::collections::BTreeMap<String, Vec<std::net::SocketAddr>>,
-            /// What a service manager has opened, and hands over.
+            /// The sockets that a service manager has opened and hands over.
             pub handed: Handover,
         }
 

@@ -33,7 +33,7 @@ pub struct Taken {
     pub admin: Option<TcpListener>,
 }
 
-/// What a name says of a socket.
+/// How a socket is served, as its name (`FileDescriptorName=`) says.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Use {
     is_admin: bool,
@@ -42,8 +42,8 @@ struct Use {
     tls: Option<bool>,
 }
 
-/// What was handed over to this process, before it is taken: flags that name listeners of the same
-/// kind mean nothing then. What is wrong with it [`take`] says.
+/// Which kinds of sockets this process was handed, without taking them yet: flags that name
+/// listeners of those kinds mean nothing then. [`take`] says what is wrong with them.
 pub fn expected() -> Handover {
     let names = sd_notify::listen_fds()
         .and_then(|sockets| if sockets.len() == 0 { Ok(Vec::new()) } else { names() })

@@ -67,7 +67,7 @@ fn tell_until_end(words: &Receiver<()>, mut looks: Looks, turns: impl Fn() -> Ve
     }
 }
 
-/// What a look is to be followed by.
+/// What the thread does after a look.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     /// The manager is to be told that the server is well.
@@ -88,7 +88,7 @@ struct Looks {
     looked: Duration,
     /// When the manager was told last.
     told: Option<Duration>,
-    /// Who hung then.
+    /// The worker that hung at the last look.
     hung: Option<usize>,
     /// Of each worker its number, and since when it has that.
     seen: Vec<(u64, Duration)>,
