@@ -113,30 +113,17 @@ pub struct ServerDefinition {
     /// `{tls}/ca.pem` of who signed it: `cargo xtask bench` has them made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
-    /// Whether it takes its CPU for itself also when it has nothing to do (`--idle spin`). Then it
-    /// is stopped (SIGSTOP) but for its own runs, so that others can be measured on that CPU.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Records of 2026-11 say it of a server that was stopped but for its own runs. Today each is.
+    #[serde(default, skip_serializing)]
     pub spins: bool,
 }
 
 impl ServerDefinition {
     /// Whether its description can be true.
-    fn check(&self, is_alone: bool) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         let name = &self.name;
         if self.command.is_empty() == self.address.is_none() {
             return Err(format!("server {name}: needs a command or an address"));
-        }
-        if self.spins && self.address.is_some() {
-            return Err(format!(
-                "server {name}: spins, but who has an address only cannot be stopped; give it a \
-                 command"
-            ));
-        }
-        if self.command.contains("--idle spin") && !self.spins && !is_alone {
-            return Err(format!(
-                "server {name}: with --idle spin it would keep the others from their CPU; say \
-                 spins = true"
-            ));
         }
         Ok(())
     }
@@ -358,7 +345,7 @@ pub fn parse(text: &str) -> Result<Definition, String> {
         definition.plan(run)?;
     }
     for server in &definition.servers {
-        server.check(definition.servers.len() == 1)?;
+        server.check()?;
     }
     for figure in &definition.figures {
         if figure.over.is_some() && !figure.over_best.is_empty() {
@@ -428,22 +415,6 @@ mod tests {
             let message = parse(&GOOD.replace(from, to)).expect_err(words);
             assert!(message.contains(words), "{message}");
         }
-    }
-
-    #[test]
-    fn who_spins_beside_others_has_to_say_so_and_to_be_ours() {
-        const OTHER: &str = "[[server]]\nname = \"two\"\ncommand = \"memcached\"\n[[run]]";
-        let alone = GOOD.replace("-p {port}", "-p {port} --idle spin");
-        assert!(parse(&alone).is_ok_and(|definition| !definition.servers[0].spins));
-        let beside = alone.replacen("[[run]]", OTHER, 1);
-        let message = parse(&beside).expect_err("it would keep the other from its CPU");
-        assert!(message.contains("server one: with --idle spin"), "{message}");
-        let said = beside.replacen("name = \"one\"", "name = \"one\"\nspins = true", 1);
-        assert!(parse(&said).is_ok_and(|definition| definition.servers[0].spins));
-        let command = "command = \"{laneway} serve -p {port}\"";
-        let elsewhere = GOOD.replace(command, "address = \"h:1\"\nspins = true");
-        let message = parse(&elsewhere).expect_err("nobody can stop it");
-        assert!(message.contains("server one: spins, but"), "{message}");
     }
 
     #[test]

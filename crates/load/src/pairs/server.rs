@@ -7,8 +7,9 @@
 //! has the kernel end it should we be killed. Without the right to SCHED_FIFO it runs without, and
 //! says so. Where nothing is timed, it has every CPU and the ordinary scheduler.
 //!
-//! Servers that are compared share their CPU. One that spins would leave the others none, so it is
-//! stopped but for its own runs ([`Server::while_awake`]).
+//! Servers that are compared share their CPUs. What an idle one still does would disturb the one
+//! that is measured, and one that spins would leave it no CPU, so each is stopped but for its own
+//! runs ([`Server::while_awake`]).
 
 use super::Options;
 use super::definition::{Definition, Kind, ServerDefinition};
@@ -142,8 +143,6 @@ pub struct Server {
     pub target: Target,
     /// What it speaks.
     pub dialect: Dialect,
-    /// Whether it is stopped where nobody needs it.
-    spins: bool,
 }
 
 impl Server {
@@ -153,7 +152,7 @@ impl Server {
         if let Some(address) = &definition.address {
             let target = Target::Tcp(address.clone());
             let dialect = definition.dialect;
-            let server = Server { child: None, target, dialect, spins: false };
+            let server = Server { child: None, target, dialect };
             server.version().map_err(|error| format!("{name} at {address}: {error}"))?;
             return Ok(server);
         }
@@ -192,8 +191,7 @@ impl Server {
                 false => Target::Tcp(address),
             }
         };
-        let ServerDefinition { dialect, spins, .. } = *definition;
-        let mut server = Server { child: Some(child), target, dialect, spins };
+        let mut server = Server { child: Some(child), target, dialect: definition.dialect };
         server.wait_for_answer().map_err(|error| {
             let log = std::fs::read_to_string(&log_path).unwrap_or_default();
             format!("{name} ({}): {error}\n{log}", command.join(" "))
@@ -204,7 +202,7 @@ impl Server {
     /// One that somebody else started, for tests.
     #[cfg(test)]
     pub(super) fn elsewhere(target: Target) -> Self {
-        Server { child: None, target, dialect: Dialect::Text, spins: false }
+        Server { child: None, target, dialect: Dialect::Text }
     }
 
     fn wait_for_answer(&mut self) -> Result<(), String> {
@@ -223,10 +221,10 @@ impl Server {
         }
     }
 
-    /// Does something with it awake. Where it spins it is stopped afterwards, and what it was in
-    /// the middle of waits until it is needed again.
+    /// Does something with it awake. It is stopped (SIGSTOP) afterwards if it is ours, and what it
+    /// was in the middle of waits until it is needed again.
     pub fn while_awake<T>(&self, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-        let Some(pid) = self.process().filter(|_| self.spins) else { return act() };
+        let Some(pid) = self.process() else { return act() };
         signal(pid, Signal::CONT)?;
         let done = act();
         // Stopped also where it failed: others go on being measured.
