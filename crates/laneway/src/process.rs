@@ -180,11 +180,11 @@ impl StopSignal {
     }
 
     /// Call `stop` at the first one, from now on; a second one ends the process at once. Each
-    /// SIGHUP calls `reload`.
+    /// SIGHUP calls `reload`. Neither may take long, since the next signal waits for it.
     pub fn calls(
         self,
         stop: impl Fn() + Send + 'static,
-        mut reload: impl FnMut() + Send + 'static,
+        reload: impl Fn() + Send + 'static,
     ) -> io::Result<()> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
         self.starting.store(false, Ordering::SeqCst); // pairs with the load of the crate's handler

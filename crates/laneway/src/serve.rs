@@ -186,8 +186,8 @@ fn prepare(
     auth::warn(flags, &server);
     tls::warn(&server);
     let shared = server.shared().clone();
-    let reload = reload::on_hup(typed, flags, &server);
-    signals.calls(move || shared.request_stop(), reload).map_err(unwatched)?;
+    let reloads = reload::prepare(typed, flags, &server).map_err(unwatched)?;
+    signals.calls(move || shared.request_stop(), reloads.asks()).map_err(unwatched)?;
     let admin = admin.map(|closed| admin::run(closed, &server)).transpose().map_err(setup)?;
     let watchdog = watchdog::prepare(&server)
         .map_err(|error| setup(format!("WATCHDOG_USEC: no thread can be made: {error}")))?;

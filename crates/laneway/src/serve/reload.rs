@@ -8,7 +8,40 @@ use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
 use laneway_server::settings::Sandbox;
 use std::ffi::OsString;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
+use std::{io, thread};
+
+/// The thread that reads the files. It is not the one that hears signals: a file may keep its
+/// reader waiting (a file server that is gone, a name that nobody resolves), and a stop is heard
+/// all the same.
+pub struct Reloads {
+    asks: SyncSender<()>,
+}
+
+/// Make the thread, for a server that was started with these words and flags; a sandbox lets none
+/// begin later.
+pub fn prepare(args: Vec<OsString>, flags: &Flags, server: &Server) -> io::Result<Reloads> {
+    Reloads::new(on_hup(args, flags, server))
+}
+
+impl Reloads {
+    fn new(mut again: impl FnMut() + Send + 'static) -> io::Result<Reloads> {
+        // Whoever asks again before it begins has it done once: it reads what stands there then.
+        let (asks, asked) = sync_channel(1);
+        let builder = thread::Builder::new().name("reload".to_owned());
+        builder.spawn(move || asked.iter().for_each(|()| again()))?;
+        Ok(Reloads { asks })
+    }
+
+    /// What asks for it, without waiting.
+    pub fn asks(&self) -> impl Fn() + Send + use<> {
+        let asks = self.asks.clone();
+        move || {
+            let _ = asks.try_send(()); // it is asked for already, where there is no room
+        }
+    }
+}
 
 /// What can change while the server runs.
 pub trait Live {
@@ -21,7 +54,7 @@ pub trait Live {
 }
 
 /// What SIGHUP does to a server that was started with these words and flags.
-pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() + Send + use<> {
+fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() + Send + use<> {
     let shared = server.shared().clone();
     let users = shared.settings.auth.clone();
     let encrypted = shared.settings.tls.clone();
