@@ -165,6 +165,8 @@ impl Drop for PidFile {
 /// others give up.
 pub struct StopSignal {
     starting: Arc<AtomicBool>,
+    /// SIGHUP has come.
+    hung_up: Arc<AtomicBool>,
 }
 
 impl StopSignal {
@@ -175,19 +177,25 @@ impl StopSignal {
         for signal in [SIGTERM, SIGINT, SIGUSR1] {
             flag::register_conditional_shutdown(signal, 0, starting.clone())?;
         }
-        flag::register(SIGHUP, Arc::default())?;
-        Ok(StopSignal { starting })
+        let hung_up = Arc::new(AtomicBool::new(false));
+        flag::register(SIGHUP, hung_up.clone())?;
+        Ok(StopSignal { starting, hung_up })
     }
 
     /// Call `stop` at the first one, from now on; a second one ends the process at once. Each
-    /// SIGHUP calls `reload`.
+    /// SIGHUP calls `reload`, one that has come before this too. Neither may take long, since the
+    /// next signal waits for it.
     pub fn calls(
         self,
         stop: impl Fn() + Send + 'static,
-        mut reload: impl FnMut() + Send + 'static,
+        reload: impl Fn() + Send + 'static,
     ) -> io::Result<()> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
         self.starting.store(false, Ordering::SeqCst); // pairs with the load of the crate's handler
+        // Pairs with the store of the crate's handler. One that comes just now may count twice.
+        if self.hung_up.load(Ordering::SeqCst) {
+            reload();
+        }
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let mut asked = false;
             for signal in signals.forever() {
