@@ -8,7 +8,7 @@ use laneway_tier::dump::Stream;
 use lexopt::ValueExt;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufReader, IsTerminal};
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -73,10 +73,20 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(told) => {
-            eprintln!("laneway backup: {told}");
+            tell(&format!("laneway backup: {told}\n"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// To standard error. A terminal or a log that went away ends no backup, and changes no status.
+fn tell(text: &str) {
+    let _ = write!(io::stderr(), "{text}");
+}
+
+/// The result, to standard output. The status tells the same, also to who reads no line.
+fn tell_result(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// None where help is wanted.
@@ -98,7 +108,7 @@ fn check(path: &PathBuf) -> Result<bool, String> {
     let file = File::open(path).map_err(|error| told(&error))?;
     let mut stream = Stream::open(BufReader::new(file)).map_err(|error| told(&error))?;
     let items = stream.verify().map_err(|error| told(&error))?;
-    println!("{}: {items} items, whole and undamaged", path.display());
+    tell_result(&format!("{}: {items} items, whole and undamaged", path.display()));
     Ok(true)
 }
 
@@ -114,22 +124,24 @@ fn copy(words: &Words, name: &str) -> Result<bool, Failure> {
         "ERROR" => return Err(Failure::Refused("that it knows no backups".into())),
         line => return Err(Failure::Refused(line.to_owned())),
     }
-    let is_seen = std::io::stderr().is_terminal();
+    let is_seen = io::stderr().is_terminal();
     let mut ticks = 0;
     loop {
         let told = server.family("backup")?;
         if let Some(end) = end(name, &told) {
             if is_seen && ticks > 0 {
-                eprintln!();
+                tell("\n");
             }
             return Ok(end.unwrap_or_else(|why| {
-                eprintln!("laneway backup: {why}");
+                tell(&format!("laneway backup: {why}\n"));
                 false
             }));
         }
         match is_seen {
-            true => eprint!("\r{}", progress(&told)),
-            false if ticks % TICKS_TOLD == TICKS_TOLD - 1 => eprintln!("{}", progress(&told)),
+            true => tell(&format!("\r{}", progress(&told))),
+            false if ticks % TICKS_TOLD == TICKS_TOLD - 1 => {
+                tell(&format!("{}\n", progress(&told)));
+            }
             false => {}
         }
         ticks += 1;
@@ -167,13 +179,14 @@ fn end(name: &str, told: &Family) -> Option<Result<bool, String>> {
 fn is_all_of(name: &str, told: &Family) -> bool {
     let text = |name: &str| told.text(name).unwrap_or_default();
     let lost = told.number("backup_items_lost");
-    println!("{name}: {} items, {} bytes", text("backup_items"), text("backup_bytes"));
+    let (items, bytes) = (text("backup_items"), text("backup_bytes"));
     if lost > 0.0 {
-        eprintln!(
+        tell(&format!(
             "laneway backup: {lost} items are damaged in the server's folder and not in the copy; \
-             the server's log names them"
-        );
+             the server's log names them\n"
+        ));
     }
+    tell_result(&format!("{name}: {items} items, {bytes} bytes"));
     lost == 0.0
 }
 

@@ -7,7 +7,7 @@ use nix::unistd::{
     Gid, User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, getgrouplist, setgid, setgroups,
     setsid, setuid,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
@@ -215,13 +215,14 @@ impl StopSignal {
 }
 
 /// End without a word when nobody reads our output any more (`laneway stats | head`): for commands
-/// that only print. The standard library ignores SIGPIPE, so that `println!` panics instead.
+/// that only print. The standard library ignores SIGPIPE, so that `println!` panics instead. The
+/// status is that of a process which the signal has ended, for 0 would say that all was done.
 pub fn end_when_nobody_reads() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload_as_str().unwrap_or_default();
         if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
-            std::process::exit(0);
+            std::process::exit(128 + SIGPIPE);
         }
         usual(panic);
     }));

@@ -7,6 +7,8 @@ use self::progress::Progress;
 use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
+use laneway_load::output::unless_closed;
+use laneway_tier::fsck::Findings;
 use laneway_tier::{Directory, DirectorySettings, Error, Item, dump};
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
@@ -171,27 +173,44 @@ fn fsck(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     };
     progress.end();
     let findings = findings?;
+    // Whoever reads no further than the first lines is told by the status all the same.
+    let told = unless_closed(tell_findings(&mut io::stdout().lock(), &findings, asked.repair));
+    if findings.is_sound() || asked.repair {
+        return told.map(|()| ExitCode::SUCCESS).map_err(stdout_error);
+    }
+    if let Err(error) = told {
+        eprintln!("laneway fsck: {}", stdout_error(error));
+    }
+    Ok(ExitCode::from(STATUS_DAMAGED))
+}
+
+fn tell_findings(out: &mut impl Write, findings: &Findings, repair: bool) -> io::Result<()> {
     for problem in &findings.report.problems {
-        println!("problem: {problem}");
+        writeln!(out, "problem: {problem}")?;
     }
     for (key, why) in &findings.lost {
-        let fate = if asked.repair { "dropped" } else { "lost" };
-        println!("{fate}: {}: {why}", key.escape_ascii());
+        let fate = if repair { "dropped" } else { "lost" };
+        writeln!(out, "{fate}: {}: {why}", key.escape_ascii())?;
     }
-    println!("{} items can be read, {} cannot", findings.items, findings.lost.len());
-    if findings.is_sound() || asked.repair {
-        return Ok(ExitCode::SUCCESS);
+    writeln!(out, "{} items can be read, {} cannot", findings.items, findings.lost.len())?;
+    if findings.is_sound() || repair {
+        return out.flush();
     }
     if 0 < findings.refused {
-        println!(
+        writeln!(
+            out,
             "the device refuses to give {} of these, and may give them another time: look at it \
              first; a repair drops nothing meanwhile",
             findings.refused
-        );
+        )?;
     } else {
-        println!("laneway fsck --repair drops what is named above, and only that");
+        writeln!(out, "laneway fsck --repair drops what is named above, and only that")?;
     }
-    Ok(ExitCode::from(STATUS_DAMAGED))
+    out.flush()
+}
+
+fn stdout_error(source: io::Error) -> Error {
+    Error::Dump(format!("standard output: {source}"))
 }
 
 /// Opened for a tool: nothing moves by itself.

@@ -1,0 +1,152 @@
+//! Commands whose output goes nowhere, or to a file: what their statuses tell, and what is left.
+
+mod rig;
+
+use rig::{BINARY, Process, ask};
+use std::fs;
+use std::io::{BufRead, BufReader, PipeWriter, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const VALUE_BYTES: usize = 9000;
+
+/// A folder of this test's own, with a data folder in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let name = format!("laneway-output-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("made");
+        Place(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a temporary folder has a plain name").into()
+    }
+
+    /// Makes a data folder that holds so many items.
+    fn store(&self, items: usize) -> String {
+        let data = self.path("data");
+        let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", &data];
+        let server =
+            Process::serve(&[&own[..], &["--pm-size", "32m", "--ssd-size", "64m"]].concat());
+        let mut client = TcpStream::connect(server.places()[0]).expect("connects");
+        for number in 0..items {
+            let head = format!("set k{number} 0 0 {VALUE_BYTES}\r\n");
+            let request = [head.as_bytes(), &value(number), b"\r\n"].concat();
+            assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
+        }
+        drop(client);
+        server.stop();
+        data
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn value(number: usize) -> Vec<u8> {
+    format!("{number:08}.").bytes().cycle().take(VALUE_BYTES).collect()
+}
+
+/// Flips a bit of each of these values on the SSD.
+fn damage(data: &str, numbers: &[usize]) {
+    let path = Path::new(data).join("ssd");
+    let mut ssd = fs::read(&path).expect("it is there");
+    for &number in numbers {
+        let wanted = value(number);
+        let at = ssd.windows(VALUE_BYTES).position(|bytes| bytes == wanted);
+        ssd[at.expect("it is on the SSD") + 4000] ^= 4;
+    }
+    fs::write(&path, ssd).expect("it can be written");
+}
+
+fn laneway(words: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(words);
+    command
+}
+
+fn ran(command: &mut Command) -> Output {
+    command.output().expect("the binary was built for this test")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A pipe that nobody reads.
+fn unread() -> PipeWriter {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer
+}
+
+#[test]
+fn damage_is_told_by_the_status_to_who_reads_no_line() {
+    let place = Place::new("unread");
+    let data = place.store(3);
+    damage(&data, &[0, 2]);
+    let checked = ran(laneway(&["fsck", &data]).stdout(unread()));
+    assert_eq!(checked.status.code(), Some(1), "{}", text(&checked.stderr));
+    let checked = ran(&mut laneway(&["fsck", &data]));
+    assert!(text(&checked.stdout).contains("1 items can be read, 2 cannot"));
+    // What only prints ends as by SIGPIPE.
+    assert_eq!(ran(laneway(&["version"]).stdout(unread())).status.code(), Some(128 + 13));
+}
+
+#[test]
+fn the_doctor_tells_what_is_missing_to_who_reads_no_line() {
+    let read = ran(&mut laneway(&["doctor"]));
+    let unread = ran(laneway(&["doctor"]).stdout(unread()));
+    assert_eq!(unread.status.code(), read.status.code(), "{}", text(&unread.stderr));
+}
+
+/// A server that says of one backup, whose name is "day", that these lines tell of it.
+fn backing_up(told: &'static str) -> (String, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = listener.local_addr().expect("bound").to_string();
+    let answers = move || {
+        let (stream, _) = listener.accept().expect("a client comes");
+        let mut lines = BufReader::new(stream);
+        let mut line = String::new();
+        while lines.read_line(&mut line).is_ok_and(|bytes| 0 < bytes) {
+            let answer = match line.trim_end() {
+                "backup start day" => "OK\r\n",
+                "stats backup" => told,
+                other => panic!("it asks {other}"),
+            };
+            lines.get_mut().write_all(answer.as_bytes()).expect("it reads");
+            line.clear();
+        }
+    };
+    (address, std::thread::spawn(answers))
+}
+
+#[test]
+fn a_backup_that_lacks_items_says_so_whoever_reads_it() {
+    const LACKS: &str = "STAT backup_name day\r\nSTAT backup_state done\r\n\
+                         STAT backup_items 7\r\nSTAT backup_bytes 700\r\n\
+                         STAT backup_items_lost 2\r\nEND\r\n";
+    for (out, err) in [(true, false), (false, true), (true, true), (false, false)] {
+        let (address, server) = backing_up(LACKS);
+        let mut command = laneway(&["backup", "--server", &address, "day"]);
+        if out {
+            command.stdout(unread());
+        }
+        if err {
+            command.stderr(unread());
+        }
+        let told = ran(&mut command);
+        server.join().expect("it was asked what it knows");
+        assert_eq!(told.status.code(), Some(1), "{out} {err}: {}", text(&told.stderr));
+        assert!(err || text(&told.stderr).contains("2 items are damaged"), "{out}");
+        assert!(out || text(&told.stdout).contains("day: 7 items"), "{err}");
+    }
+}
