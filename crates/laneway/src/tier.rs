@@ -7,15 +7,15 @@ use self::progress::Progress;
 use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
-use laneway_load::output::unless_closed;
+use laneway_load::output::{MODE_OWNER, NewFile, unless_closed};
+use laneway_tier::dump::Dumped;
 use laneway_tier::fsck::Findings;
 use laneway_tier::{Directory, DirectorySettings, Error, Item, dump};
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const FSCK: &str = "\
@@ -42,7 +42,8 @@ laneway dump: write every item of a folder of serve --data-dir as one stream
 
 Usage: laneway dump DIR [--output FILE]
 
-To standard output, or to FILE, which its owner alone may read.
+To standard output, or to FILE, which its owner alone may read. It is called
+FILE.part until it is whole and durable; a FILE that is there stays until then.
 ";
 
 const LOAD: &str = "\
@@ -272,15 +273,7 @@ fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error>
     let directory = open(store)?;
     let dumped = match &asked.file {
         None => dump::dump(&directory, &mut BufWriter::new(io::stdout().lock()))?,
-        Some(path) => {
-            // Every value is in it: for its owner alone, as the folder's own files are.
-            let mut options = File::options();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let file = options.open(path).map_err(file_error)?;
-            let dumped = dump::dump(&directory, &mut BufWriter::new(&file))?;
-            file.sync_all().map_err(file_error)?;
-            dumped
-        }
+        Some(path) => dump_to(&directory, path)?,
     };
     for (key, why) in &dumped.lost.named {
         eprintln!("laneway dump: lost: {}: {why}", key.escape_ascii());
@@ -291,6 +284,16 @@ fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error>
     }
     eprintln!("laneway dump: {} items", dumped.items);
     Ok(ExitCode::from(if dumped.lost.items == 0 { 0 } else { STATUS_DAMAGED }))
+}
+
+fn dump_to(directory: &Directory, path: &Path) -> Result<Dumped, Error> {
+    let told = |error: io::Error| Error::Dump(format!("--output {}: {error}", path.display()));
+    // Every value is in it: for its owner alone, as the folder's own files are.
+    let mut out = BufWriter::new(NewFile::create(path, MODE_OWNER).map_err(told)?);
+    let dumped = dump::dump(directory, &mut out)?;
+    let file = out.into_inner().map_err(|error| told(error.into_error()))?;
+    file.finish().map_err(told)?;
+    Ok(dumped)
 }
 
 fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {

@@ -6,6 +6,7 @@ use rig::{BINARY, Process, ask};
 use std::fs;
 use std::io::{BufRead, BufReader, PipeWriter, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -149,4 +150,31 @@ fn a_backup_that_lacks_items_says_so_whoever_reads_it() {
         assert!(err || text(&told.stderr).contains("2 items are damaged"), "{out}");
         assert!(out || text(&told.stdout).contains("day: 7 items"), "{err}");
     }
+}
+
+#[test]
+fn a_dump_is_for_its_owner_alone_and_takes_the_place_of_another_once_it_is_whole() {
+    let place = Place::new("dump");
+    let data = place.store(3);
+    let day = place.path("day.dump");
+    fs::write(&day, b"of yesterday").expect("written");
+    fs::set_permissions(&day, fs::Permissions::from_mode(0o644)).expect("ours");
+    // A name that leads to no file: found out before anything is lost.
+    fs::create_dir(place.path("day.dump.part")).expect("made");
+    let refused = ran(&mut laneway(&["dump", &data, "--output", &day]));
+    assert_eq!(refused.status.code(), Some(74), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("day.dump.part is there"), "{}", text(&refused.stderr));
+    assert_eq!(fs::read(&day).expect("it stays"), b"of yesterday");
+    fs::remove_dir(place.path("day.dump.part")).expect("ours");
+    let dumped = ran(&mut laneway(&["dump", &data, "--output", &day]));
+    assert!(dumped.status.success(), "{}", text(&dumped.stderr));
+    let mode = fs::metadata(&day).expect("it was written").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "every value is in it");
+    assert!(!Path::new(&place.path("day.dump.part")).exists());
+    let checked = ran(&mut laneway(&["backup", "--check", &day]));
+    assert!(text(&checked.stdout).contains("3 items, whole"), "{}", text(&checked.stderr));
+    // A pipe is none that could be synced.
+    let piped = ran(&mut laneway(&["dump", &data, "--output", "/dev/stdout"]));
+    assert!(piped.status.success(), "{}", text(&piped.stderr));
+    assert_eq!(piped.stdout.len(), fs::read(&day).expect("it is there").len());
 }
