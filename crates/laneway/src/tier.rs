@@ -64,7 +64,8 @@ No server may have DIR open. --pm PATH, --pm-backend, --ssd PATH, --pm-size,
 them.
 
 Exit status: 0 all is well; 1 damage was found, or an item could not be read;
-2 the command line makes no sense; 74 a medium refused, or there is no store.
+2 the command line makes no sense; 74 a medium or the output refused, or there is
+no store.
 ";
 
 /// The tools, and the beginning of what each says of itself.
@@ -72,7 +73,7 @@ const TOOLS: [(&str, &str); 4] = [("fsck", FSCK), ("scan", SCAN), ("dump", DUMP)
 
 /// Damage was found.
 const STATUS_DAMAGED: u8 = 1;
-/// A medium refused, or there is no store.
+/// A medium or the output refused, or there is no store.
 const STATUS_MEDIUM: u8 = 74;
 /// Keys read at once.
 const PAGE: usize = 256;
@@ -228,30 +229,36 @@ fn open(store: &DirectorySettings) -> Result<Directory, Error> {
 fn scan(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     let directory = open(store)?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let (mut from, mut left) = (asked.from.clone(), asked.limit.unwrap_or(usize::MAX));
     let mut damaged = false;
+    let told = list(&mut out, asked, &directory, &mut damaged).and_then(|()| out.flush());
+    unless_closed(told).map_err(stdout_error)?;
+    Ok(if damaged { ExitCode::from(STATUS_DAMAGED) } else { ExitCode::SUCCESS })
+}
+
+/// Writes the list. An item that cannot be read is told on stderr.
+fn list(
+    out: &mut impl Write,
+    asked: &Asked,
+    directory: &Directory,
+    damaged: &mut bool,
+) -> io::Result<()> {
+    let (mut from, mut left) = (asked.from.clone(), asked.limit.unwrap_or(usize::MAX));
     while left > 0 {
         let page = directory.scan(&from, asked.to.as_deref(), left.min(PAGE));
         let Some((last, _)) = page.last() else { break };
         from = [last, &[0][..]].concat();
         left -= page.len();
         for (key, item) in page {
-            let told = match item {
-                Ok(item) => tell(&mut out, &key, &item, asked.values),
+            match item {
+                Ok(item) => tell(out, &key, &item, asked.values)?,
                 Err(error) => {
-                    damaged = true;
+                    *damaged = true;
                     eprintln!("laneway scan: {error}");
-                    Ok(())
                 }
-            };
-            // Nobody reads on, as behind `head`.
-            if told.is_err() {
-                return Ok(ExitCode::SUCCESS);
             }
         }
     }
-    let _ = out.flush(); // as above
-    Ok(if damaged { ExitCode::from(STATUS_DAMAGED) } else { ExitCode::SUCCESS })
+    Ok(())
 }
 
 fn tell(out: &mut impl Write, key: &[u8], item: &Item, values: bool) -> io::Result<()> {

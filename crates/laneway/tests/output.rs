@@ -178,3 +178,42 @@ fn a_dump_is_for_its_owner_alone_and_takes_the_place_of_another_once_it_is_whole
     assert!(piped.status.success(), "{}", text(&piped.stderr));
     assert_eq!(piped.stdout.len(), fs::read(&day).expect("it is there").len());
 }
+
+/// A device on which there is never room.
+fn full() -> fs::File {
+    fs::File::options().write(true).open("/dev/full").expect("Linux has it")
+}
+
+#[test]
+fn a_list_that_could_not_be_written_is_no_success() {
+    let place = Place::new("full");
+    let data = place.store(3);
+    for words in [&["scan", &data][..], &["scan", &data, "--values"], &["fsck", &data]] {
+        let told = ran(laneway(words).stdout(full()));
+        assert_eq!(told.status.code(), Some(74), "{words:?}");
+        assert!(text(&told.stderr).contains("standard output: No space"), "{words:?}");
+    }
+    for words in [["completions", "bash"], ["man", "serve"]] {
+        let told = ran(laneway(&words).stdout(full()));
+        assert_eq!(told.status.code(), Some(1), "{words:?}");
+    }
+    // Who reads no further is told of damage that was met all the same.
+    assert!(ran(laneway(&["scan", &data]).stdout(unread())).status.success());
+    damage(&data, &[0]);
+    let told = ran(laneway(&["scan", &data]).stdout(unread()));
+    assert_eq!(told.status.code(), Some(1), "{}", text(&told.stderr));
+}
+
+#[test]
+fn a_report_that_could_not_be_written_is_no_success() {
+    let server = Process::serve(&["-p", "-1", "-l", "127.0.0.1"]);
+    let load = "--keys 100 --keys-large 0 --p-large 0 --closed --warmup 0 --duration 0.01";
+    for output in [&["--quiet", "--json", "-"][..], &[]] {
+        let mut command = laneway(&["bench", "--server", server.places()[0]]);
+        let told = ran(command.args(load.split(' ')).args(output).stdout(full()));
+        assert_eq!(told.status.code(), Some(1), "{}", text(&told.stderr));
+        let stderr = text(&told.stderr);
+        assert!(stderr.contains("standard output: No space"), "{output:?}: {stderr}");
+    }
+    server.stop();
+}

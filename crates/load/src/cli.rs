@@ -6,6 +6,7 @@ use crate::beside::Beside;
 use crate::cpu;
 use crate::crowds::Crowds;
 use crate::dialect::Dialect;
+use crate::output;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
@@ -18,7 +19,6 @@ use crate::workload::{Pattern, Sizes, Workload, WorkloadOptions};
 use laneway_tls::ClientFiles;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -177,26 +177,11 @@ fn carry_out(invocation: &Invocation) -> Result<bool, String> {
         return service::measure(&invocation.plan, path);
     }
     let report = run(&invocation.plan)?;
-    let mut to_stdout = false;
-    if let Some(path) = &invocation.json {
-        let mut text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
-        text.push('\n');
-        to_stdout = path.as_os_str() == "-";
-        if to_stdout {
-            let _ = std::io::stdout().write_all(text.as_bytes());
-        } else {
-            std::fs::write(path, text)
-                .map_err(|error| format!("--json {}: {error}", path.display()))?;
-        }
-    }
-    if !invocation.quiet {
-        let table = table::render(&report);
-        let _ = if to_stdout {
-            std::io::stderr().write_all(table.as_bytes())
-        } else {
-            std::io::stdout().write_all(table.as_bytes())
-        };
-    }
+    let mut text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+    text.push('\n');
+    let table = if invocation.quiet { String::new() } else { table::render(&report) };
+    let json = invocation.json.as_deref().map(|path| (path, text.as_str()));
+    output::show(&table, json)?;
     Ok(report.runs.iter().all(|run| run.verdict.is_good()))
 }
 

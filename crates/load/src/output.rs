@@ -22,6 +22,27 @@ pub fn unless_closed(told: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Writes to standard output all that its reader wants.
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    let told = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    unless_closed(told).map_err(|error| format!("standard output: {error}"))
+}
+
+/// Shows a table, and writes the same as data to the file that `--json` names. Where that is `-`,
+/// for standard output, the table goes to standard error.
+pub(crate) fn show(table: &str, json: Option<(&Path, &str)>) -> Result<(), String> {
+    let Some((path, text)) = json else { return print(table) };
+    if path.as_os_str() == "-" {
+        // The data is what was asked for.
+        let _ = io::stderr().write_all(table.as_bytes());
+        return print(text);
+    }
+    let shown = print(table);
+    fs::write(path, text).map_err(|error| format!("--json {}: {error}", path.display()))?;
+    shown
+}
+
 /// A file on its way. Dropped before [`NewFile::finish`], it was never there.
 pub struct NewFile {
     file: File,
