@@ -26,8 +26,8 @@ The copy is what the server held at the instant it began: every write that was
 answered before is in it, and none that was asked for afterwards.
 
 Until it is whole and durable the file is called NAME.part. Whoever ends this
-command ends the backup, and the file is removed. A file that is there already
-is never written over.
+command ends the backup, and the file is removed; so does a server that is not
+heard of for two minutes. A file that is there already is never written over.
 
 FILE is checked from its first byte to its last, with --check; no server need
 run. laneway load DIR --input FILE puts it into a new folder.
@@ -41,6 +41,9 @@ Exit status: 0 the copy is whole; 1 it is not, or not every item could be read;
 const TICK: Duration = Duration::from_millis(200);
 /// Ticks after which it is told again to who does not look at a terminal.
 const TICKS_TOLD: u32 = 50;
+/// Silences of ten seconds after which the server is given up, and its backup with it. One whose
+/// machine is halted for a snapshot or moved to another host goes on behind that.
+const SILENCES_MAX: u32 = 12;
 
 struct Words {
     whom: Whom,
@@ -124,6 +127,7 @@ fn copy(words: &Words, name: &str) -> Result<bool, Failure> {
         "ERROR" => return Err(Failure::Refused("that it knows no backups".into())),
         line => return Err(Failure::Refused(line.to_owned())),
     }
+    server.be_patient(SILENCES_MAX);
     let is_seen = io::stderr().is_terminal();
     let mut ticks = 0;
     loop {
