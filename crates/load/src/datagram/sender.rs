@@ -191,6 +191,7 @@ impl Loop<'_, '_, '_> {
     /// A closed loop's first requests.
     fn fill(&mut self) -> io::Result<()> {
         let Pace::Closed { depth, .. } = self.pace else { return Ok(()) };
+        self.clock.wait();
         let now_ns = self.clock.now_ns();
         for flow in 0..self.lines.flows.count() {
             for _ in 0..depth {

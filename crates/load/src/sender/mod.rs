@@ -34,6 +34,13 @@ impl Clock {
     pub fn now_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
+
+    /// Spins until the start. What left before would be due at 0, and so would its end.
+    pub fn wait(&self) {
+        while Instant::now() < self.start {
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// The two ends of the measured window, told to whoever samples processor time.
