@@ -11,6 +11,7 @@ use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
 use crate::service;
+use crate::timeline;
 use crate::trace::replay::Trace;
 use crate::verdict::LATE_REFUSE;
 use crate::workload::keys::{KEY_BYTES, KeySizes};
@@ -170,6 +171,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn carry_out(invocation: &Invocation) -> Result<bool, String> {
+    look_at_files(invocation)?;
     if let Some(cpu) = invocation.cpu {
         cpu::pin(cpu)?;
     }
@@ -183,6 +185,22 @@ fn carry_out(invocation: &Invocation) -> Result<bool, String> {
     let json = invocation.json.as_deref().map(|path| (path, text.as_str()));
     output::show(&table, json)?;
     Ok(report.runs.iter().all(|run| run.verdict.is_good()))
+}
+
+/// What cannot be written must be known before the minutes are spent, not after.
+fn look_at_files(invocation: &Invocation) -> Result<(), String> {
+    let Invocation { plan, json, service_times, .. } = invocation;
+    let picture = plan.timeline.as_deref().map(timeline::picture_of);
+    for (flag, path) in [
+        ("json", json.as_deref().filter(|path| path.as_os_str() != "-")),
+        ("timeline", plan.timeline.as_deref()),
+        ("timeline", picture.as_deref()),
+        ("service-times", service_times.as_deref()),
+    ] {
+        let Some(path) = path else { continue };
+        output::look(path).map_err(|error| format!("--{flag} {}: {error}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Reads the flags of a definition.
@@ -601,6 +619,17 @@ mod tests {
         ] {
             let message = parsed(line).map(|_| ()).expect_err(line);
             assert!(message.contains(words), "{line}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
+        // Nobody listens there, which would be told else.
+        for flag in ["json", "timeline", "service-times"] {
+            let line = format!("--server 127.0.0.1:1 --{flag} /no/such/folder/file");
+            let Ok(Command::Bench(invocation)) = parsed(&line) else { panic!("{line}") };
+            let words = carry_out(&invocation).expect_err("it cannot be written");
+            assert!(words.starts_with(&format!("--{flag} /no/such/folder/file: ")), "{words}");
         }
     }
 

@@ -38,9 +38,30 @@ pub(crate) fn show(table: &str, json: Option<(&Path, &str)>) -> Result<(), Strin
         let _ = io::stderr().write_all(table.as_bytes());
         return print(text);
     }
+    // A file that cannot be written takes nothing along of what is shown.
     let shown = print(table);
-    fs::write(path, text).map_err(|error| format!("--json {}: {error}", path.display()))?;
+    replace(path, text).map_err(|error| format!("--json {}: {error}", path.display()))?;
     shown
+}
+
+/// Finds out whether a file could be written, before the work is done whose results it is to have.
+/// The file that is there stays as it is.
+pub(crate) fn look(path: &Path) -> io::Result<()> {
+    if is_written_as_it_is(path) {
+        // Not opened: the reader of a pipe would take that end for the end of all.
+        return match fs::metadata(path)?.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => Ok(()),
+        };
+    }
+    NewFile::create(path, MODE_UMASK).map(drop)
+}
+
+/// Writes a file, in the place of the one that is there.
+pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
+    let mut file = NewFile::create(path, MODE_UMASK)?;
+    file.write_all(text.as_ref())?;
+    file.finish()
 }
 
 /// A file on its way. Dropped before [`NewFile::finish`], it was never there.
@@ -220,6 +241,21 @@ mod tests {
         fs::create_dir(folder.join("night.part")).expect("made");
         let told = NewFile::create(&folder.join("night"), MODE_OWNER).err().expect("no file");
         assert!(told.to_string().contains("remove it"), "{told}");
+        fs::remove_dir_all(folder).expect("ours");
+    }
+
+    #[test]
+    fn a_look_at_a_file_leaves_all_as_it_is() {
+        let folder = folder("look");
+        let path = folder.join("run.json");
+        look(&path).expect("it can be made");
+        assert_eq!(names(&folder), [""; 0]);
+        replace(&path, "{}").expect("it can be made");
+        look(&path).expect("it can be replaced");
+        assert_eq!(fs::read(&path).expect("it stays"), b"{}");
+        assert_eq!(names(&folder), ["run.json"]);
+        look(&folder).expect_err("a folder");
+        look(&folder.join("none/run.json")).expect_err("in no folder");
         fs::remove_dir_all(folder).expect("ours");
     }
 
