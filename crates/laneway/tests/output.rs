@@ -207,7 +207,7 @@ fn a_list_that_could_not_be_written_is_no_success() {
 #[test]
 fn a_report_that_could_not_be_written_is_no_success() {
     let server = Process::serve(&["-p", "-1", "-l", "127.0.0.1"]);
-    let load = "--keys 100 --keys-large 0 --p-large 0 --closed --warmup 0 --duration 0.01";
+    let load = "--keys 100 --value-bytes 10 --closed --warmup 0 --duration 0.01";
     for output in [&["--quiet", "--json", "-"][..], &[]] {
         let mut command = laneway(&["bench", "--server", server.places()[0]]);
         let told = ran(command.args(load.split(' ')).args(output).stdout(full()));
