@@ -61,8 +61,12 @@ fn status_of_start(mut child: Child) -> io::Result<u8> {
         return Ok(0);
     }
     let status = child.wait()?;
-    let signal = || 128 + status.signal().unwrap_or_default();
-    Ok(status.code().unwrap_or_else(signal) as u8)
+    match status.code() {
+        // By a signal that came while it set itself up, which is no failure of its own.
+        Some(0) => Err(io::Error::other("the server was told to stop before it served")),
+        Some(code) => Ok(code as u8),
+        None => Ok((128 + status.signal().unwrap_or_default()) as u8),
+    }
 }
 
 /// The process in the background serves: whoever waits for it may go, and its streams lead nowhere
@@ -233,4 +237,23 @@ pub fn memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_ended_before_it_served_is_no_success() {
+        let ended = |script: &str| {
+            let mut command = Command::new("sh");
+            let child = command.args(["-c", script]).stdout(Stdio::piped()).spawn();
+            status_of_start(child.expect("there is a shell")).map_err(|error| error.to_string())
+        };
+        assert_eq!(ended("printf ready"), Ok(0));
+        assert_eq!(ended("exit 71"), Ok(71));
+        assert_eq!(ended("kill -KILL $$"), Ok(128 + 9));
+        let words = ended("exit 0").expect_err("nobody serves");
+        assert!(words.contains("before it served"), "{words}");
+    }
 }
