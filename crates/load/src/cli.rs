@@ -2,6 +2,7 @@
 //! says how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
 
 use crate::arguments::{self, number, text};
+use crate::arrivals;
 use crate::beside::Beside;
 use crate::cpu;
 use crate::crowds::Crowds;
@@ -315,6 +316,8 @@ const DURATION_S: f64 = 10.0;
 const WARMUP_S: f64 = 1.0;
 /// How long replies are waited for after the window, where nothing else is asked for.
 const DRAIN_S: f64 = 5.0;
+/// Longest schedule, in bytes of memory.
+const SCHEDULE_BYTES_MAX: f64 = 32e9;
 /// Where half of the requests leave late, the other half says nothing either.
 const LATE_PERCENT_MAX: f64 = 50.0;
 
@@ -341,7 +344,30 @@ fn check_schedule(typed: &Typed) -> Result<(), String> {
             "--late-max {asked}: percent of the requests, 0 to {LATE_PERCENT_MAX}"
         ));
     }
-    Ok(())
+    // A closed loop has no schedule, and a trace has its own.
+    match typed.closed || typed.trace.is_some() || typed.service_times.is_some() {
+        true => Ok(()),
+        false => check_arrivals(&typed.rates, warmup_s + duration_s),
+    }
+}
+
+/// A schedule is drawn before the first byte leaves, and must not take the memory of the server
+/// that it measures.
+fn check_arrivals(rates: &[f64], seconds: f64) -> Result<(), String> {
+    let rate = rates.iter().copied().fold(0.0, f64::max);
+    let wanted = arrivals::bytes(rate, seconds);
+    let half = cpu::memory_available_bytes().map_or(f64::INFINITY, |bytes| bytes as f64 / 2.0);
+    let most = half.min(SCHEDULE_BYTES_MAX);
+    if wanted <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "--rate {rate} for {seconds} s, --warmup and --duration: the schedule is drawn beforehand \
+         and would take {:.1} GB of memory; at most {:.1} GB here (half of what is \
+         free, and never more than 32): make it shorter, and give --runs N for more",
+        wanted / 1e9,
+        most / 1e9
+    ))
 }
 
 /// The flags that say how many do it at once.
@@ -594,6 +620,8 @@ mod tests {
             ("--p-large-steps 1,200", "--p-large 200: a percentage"),
             ("--closed --p-large-steps 1", "--p-large-steps: a closed loop"),
             ("--duration 0", "--duration 0: seconds"),
+            ("--rate 1e8 --duration 86400", "the schedule is drawn beforehand and would take 1410"),
+            ("--rate 1e8 --warmup 86400", "--rate 100000000 for 86410 s, --warmup and --duration"),
             ("--trace /no/such/trace.csv", "--trace /no/such/trace.csv: "),
             ("--trace x --closed", "--trace: has a schedule"),
             ("--trace x --speed 0", "--speed 0: must be"),
