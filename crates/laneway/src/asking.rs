@@ -22,6 +22,8 @@ const TLS_ALERT: u8 = 21;
 pub enum Failure {
     /// It cannot be reached, or the connection ended.
     Connection(io::Error),
+    /// It has not answered for so long.
+    Silent(Duration),
     /// It has no such statistics.
     Unknown,
     /// It says something else.
@@ -41,6 +43,9 @@ impl Failure {
         match self {
             Failure::Connection(error) if is_silence(error) => {
                 format!("{place} does not answer within {} seconds", PATIENCE.as_secs())
+            }
+            Failure::Silent(waited) => {
+                format!("{place} does not answer within {} seconds", waited.as_secs())
             }
             Failure::Connection(error) if by_tls && error.kind() == io::ErrorKind::InvalidData => {
                 format!(
@@ -93,6 +98,8 @@ impl<S: Read + Write + Send> Stream for S {}
 /// A connection to a server.
 pub struct Server {
     stream: BufReader<Box<dyn Stream>>,
+    /// How many times [`PATIENCE`] may pass without an answer before it is given up.
+    silences_max: u32,
 }
 
 impl Server {
@@ -105,7 +112,7 @@ impl Server {
                 Err(error) => return Err(Failure::Login(path.clone(), error)),
             },
         };
-        let mut server = Server { stream: BufReader::new(stream(whom)?) };
+        let mut server = Server { stream: BufReader::new(stream(whom)?), silences_max: 1 };
         if let Some(login) = login {
             if !whom.tls.is_asked_for() {
                 // A port that encrypts is not shown a password in plain text.
@@ -114,6 +121,11 @@ impl Server {
             server.log_in(&login)?;
         }
         Ok(server)
+    }
+
+    /// From now on its answers are waited for so many times as long as usual, and stderr tells.
+    pub fn be_patient(&mut self, silences_max: u32) {
+        self.silences_max = silences_max;
     }
 
     /// Show `login`, which is `USER:PASSWORD`, to a server that asks for one (`serve -Y`).
@@ -174,7 +186,21 @@ impl Server {
 
     fn line(&mut self) -> Result<String, Failure> {
         let mut line = Vec::new();
-        self.stream.read_until(b'\n', &mut line)?;
+        let mut silences = 0;
+        // What has come of a line stays in it.
+        while let Err(error) = self.stream.read_until(b'\n', &mut line) {
+            if !is_silence(&error) {
+                return Err(error.into());
+            }
+            silences += 1;
+            let waited = PATIENCE * silences;
+            if self.silences_max <= silences {
+                return Err(Failure::Silent(waited));
+            }
+            let seconds = waited.as_secs();
+            // Who does not want to know may close it.
+            let _ = writeln!(io::stderr(), "laneway: no answer for {seconds} s; waiting on");
+        }
         if line.first() == Some(&TLS_ALERT) {
             return Err(Failure::Encrypts);
         }
@@ -235,5 +261,53 @@ impl Family {
     /// The number of this name; 0 where it is not told.
     pub fn number(&self, name: &str) -> f64 {
         self.text(name).and_then(|value| value.parse().ok()).unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// A stream on which these bytes arrive; nothing stands for a silence.
+    struct Script(VecDeque<&'static [u8]>);
+
+    impl Read for Script {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.0.pop_front() {
+                None => Ok(0),
+                Some(bytes) if bytes.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+                Some(bytes) => {
+                    into[..bytes.len()].copy_from_slice(bytes);
+                    Ok(bytes.len())
+                }
+            }
+        }
+    }
+
+    impl Write for Script {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn asked(silences_max: u32) -> Result<Family, Failure> {
+        let arrives: [&[u8]; 5] = [b"STAT a 1\r\nSTAT ", b"", b"", b"b 2\r", b"\nEND\r\n"];
+        let stream: Box<dyn Stream> = Box::new(Script(arrives.into()));
+        let mut server = Server { stream: BufReader::new(stream), silences_max: 1 };
+        server.be_patient(silences_max);
+        server.family("backup")
+    }
+
+    #[test]
+    fn a_server_that_is_silent_for_a_while_is_waited_for_and_loses_no_byte() {
+        let told = asked(3).expect("it answers in time");
+        assert_eq!((told.text("a"), told.text("b")), (Some("1"), Some("2")));
+        assert!(matches!(asked(2), Err(Failure::Silent(waited)) if waited == 2 * PATIENCE));
+        assert!(matches!(asked(1), Err(Failure::Silent(waited)) if waited == PATIENCE));
     }
 }

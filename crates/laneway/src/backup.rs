@@ -8,7 +8,7 @@ use laneway_tier::dump::Stream;
 use lexopt::ValueExt;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufReader, IsTerminal};
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -26,8 +26,8 @@ The copy is what the server held at the instant it began: every write that was
 answered before is in it, and none that was asked for afterwards.
 
 Until it is whole and durable the file is called NAME.part. Whoever ends this
-command ends the backup, and the file is removed. A file that is there already
-is never written over.
+command ends the backup, and the file is removed; so does a server that is not
+heard of for two minutes. A file that is there already is never written over.
 
 FILE is checked from its first byte to its last, with --check; no server need
 run. laneway load DIR --input FILE puts it into a new folder.
@@ -41,6 +41,9 @@ Exit status: 0 the copy is whole; 1 it is not, or not every item could be read;
 const TICK: Duration = Duration::from_millis(200);
 /// Ticks after which it is told again to who does not look at a terminal.
 const TICKS_TOLD: u32 = 50;
+/// Silences of ten seconds after which the server is given up, and its backup with it. One whose
+/// machine is halted for a snapshot or moved to another host goes on behind that.
+const SILENCES_MAX: u32 = 12;
 
 struct Words {
     whom: Whom,
@@ -73,10 +76,20 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(told) => {
-            eprintln!("laneway backup: {told}");
+            tell(&format!("laneway backup: {told}\n"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// To standard error. A terminal or a log that went away ends no backup, and changes no status.
+fn tell(text: &str) {
+    let _ = write!(io::stderr(), "{text}");
+}
+
+/// The result, to standard output. The status tells the same, also to who reads no line.
+fn tell_result(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// None where help is wanted.
@@ -98,7 +111,7 @@ fn check(path: &PathBuf) -> Result<bool, String> {
     let file = File::open(path).map_err(|error| told(&error))?;
     let mut stream = Stream::open(BufReader::new(file)).map_err(|error| told(&error))?;
     let items = stream.verify().map_err(|error| told(&error))?;
-    println!("{}: {items} items, whole and undamaged", path.display());
+    tell_result(&format!("{}: {items} items, whole and undamaged", path.display()));
     Ok(true)
 }
 
@@ -114,22 +127,25 @@ fn copy(words: &Words, name: &str) -> Result<bool, Failure> {
         "ERROR" => return Err(Failure::Refused("that it knows no backups".into())),
         line => return Err(Failure::Refused(line.to_owned())),
     }
-    let is_seen = std::io::stderr().is_terminal();
+    server.be_patient(SILENCES_MAX);
+    let is_seen = io::stderr().is_terminal();
     let mut ticks = 0;
     loop {
         let told = server.family("backup")?;
         if let Some(end) = end(name, &told) {
             if is_seen && ticks > 0 {
-                eprintln!();
+                tell("\n");
             }
             return Ok(end.unwrap_or_else(|why| {
-                eprintln!("laneway backup: {why}");
+                tell(&format!("laneway backup: {why}\n"));
                 false
             }));
         }
         match is_seen {
-            true => eprint!("\r{}", progress(&told)),
-            false if ticks % TICKS_TOLD == TICKS_TOLD - 1 => eprintln!("{}", progress(&told)),
+            true => tell(&format!("\r{}", progress(&told))),
+            false if ticks % TICKS_TOLD == TICKS_TOLD - 1 => {
+                tell(&format!("{}\n", progress(&told)));
+            }
             false => {}
         }
         ticks += 1;
@@ -167,13 +183,14 @@ fn end(name: &str, told: &Family) -> Option<Result<bool, String>> {
 fn is_all_of(name: &str, told: &Family) -> bool {
     let text = |name: &str| told.text(name).unwrap_or_default();
     let lost = told.number("backup_items_lost");
-    println!("{name}: {} items, {} bytes", text("backup_items"), text("backup_bytes"));
+    let (items, bytes) = (text("backup_items"), text("backup_bytes"));
     if lost > 0.0 {
-        eprintln!(
+        tell(&format!(
             "laneway backup: {lost} items are damaged in the server's folder and not in the copy; \
-             the server's log names them"
-        );
+             the server's log names them\n"
+        ));
     }
+    tell_result(&format!("{name}: {items} items, {bytes} bytes"));
     lost == 0.0
 }
 

@@ -4,8 +4,8 @@
 use crate::{STATUS_USAGE, flags};
 use clap::{Arg, Command};
 use clap_complete::Shell;
+use laneway_load::output::print;
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Each command with what it does.
@@ -89,8 +89,13 @@ pub fn man(args: &[OsString]) -> ExitCode {
 
 /// To standard output; who reads no further has what he wanted.
 fn told(text: &[u8]) -> ExitCode {
-    let _ = std::io::stdout().write_all(text);
-    ExitCode::SUCCESS
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("laneway: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The page of the binary. Of the commands `serve` alone has a page; the others have `--help`.

@@ -3,9 +3,12 @@
 //! loaded and let go again, devices opened and closed, nothing is attached and nothing changed.
 
 use crate::STATUS_USAGE;
+use laneway_load::output::unless_closed;
 use laneway_server::kernel::layers;
 use laneway_server::settings::look;
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -45,44 +48,63 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(STATUS_USAGE);
         }
     };
+    let mut out = Told::default();
     let mut missing = 0;
     if asked.kernel {
-        missing += kernel();
+        missing += kernel(&mut out);
     }
     if asked.rdma {
-        let lacking = rdma();
+        let lacking = rdma(&mut out);
         // Few machines have it, and only who asks for it wants it.
         missing += if asked.kernel { 0 } else { lacking };
+    }
+    if let Some(error) = out.failed {
+        eprintln!("laneway doctor: standard output: {error}");
+        return ExitCode::FAILURE;
     }
     if missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn kernel() -> usize {
+/// Standard output, line by line, as a look may take a while. Whoever reads no further than the
+/// first lines is told by the status all the same.
+#[derive(Default)]
+struct Told {
+    failed: Option<io::Error>,
+}
+
+impl Told {
+    fn line(&mut self, line: impl Display) {
+        let told = unless_closed(writeln!(io::stdout(), "{line}"));
+        self.failed = self.failed.take().or(told.err());
+    }
+}
+
+fn kernel(out: &mut Told) -> usize {
     let layers = layers();
     for layer in &layers {
-        println!("{layer}");
+        out.line(layer);
     }
     let missing = layers.iter().filter(|layer| layer.missing.is_some()).count();
-    match missing {
-        0 => println!("everything is there: laneway serve -U 11211 --kernel-lane lo --steer"),
-        _ => println!("{missing} missing; laneway serve works without, by sockets alone"),
-    }
+    out.line(match missing {
+        0 => "everything is there: laneway serve -U 11211 --kernel-lane lo --steer".to_owned(),
+        _ => format!("{missing} missing; laneway serve works without, by sockets alone"),
+    });
     missing
 }
 
-fn rdma() -> usize {
+fn rdma(out: &mut Told) -> usize {
     let needs = look();
     for need in &needs {
-        println!("{need}");
+        out.line(need);
     }
     // A machine with a card needs no device in software.
     let is_lacking =
         |name: &str| needs.iter().any(|need| need.name == name && need.missing.is_some());
     let lacking = ["libibverbs", "RDMA device", "RDMA port", "locked memory"];
     let lacking = lacking.into_iter().filter(|name| is_lacking(name)).count();
-    match lacking {
-        0 => println!("RDMA is there; laneway serve --rdma DEVICE"),
-        _ => println!("no RDMA; laneway serve works without, and --shm serves this host alike"),
-    }
+    out.line(match lacking {
+        0 => "RDMA is there; laneway serve --rdma DEVICE",
+        _ => "no RDMA; laneway serve works without, and --shm serves this host alike",
+    });
     lacking
 }

@@ -7,7 +7,7 @@ use nix::unistd::{
     Gid, User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, getgrouplist, setgid, setgroups,
     setsid, setuid,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
@@ -61,8 +61,12 @@ fn status_of_start(mut child: Child) -> io::Result<u8> {
         return Ok(0);
     }
     let status = child.wait()?;
-    let signal = || 128 + status.signal().unwrap_or_default();
-    Ok(status.code().unwrap_or_else(signal) as u8)
+    match status.code() {
+        // By a signal that came while it set itself up, which is no failure of its own.
+        Some(0) => Err(io::Error::other("the server was told to stop before it served")),
+        Some(code) => Ok(code as u8),
+        None => Ok((128 + status.signal().unwrap_or_default()) as u8),
+    }
 }
 
 /// The process in the background serves: whoever waits for it may go, and its streams lead nowhere
@@ -165,6 +169,8 @@ impl Drop for PidFile {
 /// others give up.
 pub struct StopSignal {
     starting: Arc<AtomicBool>,
+    /// SIGHUP has come.
+    hung_up: Arc<AtomicBool>,
 }
 
 impl StopSignal {
@@ -175,19 +181,25 @@ impl StopSignal {
         for signal in [SIGTERM, SIGINT, SIGUSR1] {
             flag::register_conditional_shutdown(signal, 0, starting.clone())?;
         }
-        flag::register(SIGHUP, Arc::default())?;
-        Ok(StopSignal { starting })
+        let hung_up = Arc::new(AtomicBool::new(false));
+        flag::register(SIGHUP, hung_up.clone())?;
+        Ok(StopSignal { starting, hung_up })
     }
 
     /// Call `stop` at the first one, from now on; a second one ends the process at once. Each
-    /// SIGHUP calls `reload`.
+    /// SIGHUP calls `reload`, one that has come before this too. Neither may take long, since the
+    /// next signal waits for it.
     pub fn calls(
         self,
         stop: impl Fn() + Send + 'static,
-        mut reload: impl FnMut() + Send + 'static,
+        reload: impl Fn() + Send + 'static,
     ) -> io::Result<()> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
         self.starting.store(false, Ordering::SeqCst); // pairs with the load of the crate's handler
+        // Pairs with the store of the crate's handler. One that comes just now may count twice.
+        if self.hung_up.load(Ordering::SeqCst) {
+            reload();
+        }
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let mut asked = false;
             for signal in signals.forever() {
@@ -207,13 +219,14 @@ impl StopSignal {
 }
 
 /// End without a word when nobody reads our output any more (`laneway stats | head`): for commands
-/// that only print. The standard library ignores SIGPIPE, so that `println!` panics instead.
+/// that only print. The standard library ignores SIGPIPE, so that `println!` panics instead. The
+/// status is that of a process which the signal has ended, for 0 would say that all was done.
 pub fn end_when_nobody_reads() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload_as_str().unwrap_or_default();
         if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
-            std::process::exit(0);
+            std::process::exit(128 + SIGPIPE);
         }
         usual(panic);
     }));
@@ -224,4 +237,23 @@ pub fn memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_ended_before_it_served_is_no_success() {
+        let ended = |script: &str| {
+            let mut command = Command::new("sh");
+            let child = command.args(["-c", script]).stdout(Stdio::piped()).spawn();
+            status_of_start(child.expect("there is a shell")).map_err(|error| error.to_string())
+        };
+        assert_eq!(ended("printf ready"), Ok(0));
+        assert_eq!(ended("exit 71"), Ok(71));
+        assert_eq!(ended("kill -KILL $$"), Ok(128 + 9));
+        let words = ended("exit 0").expect_err("nobody serves");
+        assert!(words.contains("before it served"), "{words}");
+    }
 }

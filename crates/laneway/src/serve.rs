@@ -12,6 +12,7 @@ use laneway_server::kernel::Kernel;
 use laneway_server::settings::{Binding, Idle, RespSettings, Settings, log_level};
 use laneway_server::stats::Question;
 use places::{Place, READ_ONLY, places, resp};
+use reload::Reloads;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -110,6 +111,7 @@ struct Prepared {
     server: Server,
     admin: Option<laneway_admin::Running>,
     watchdog: Option<Watchdog>,
+    reloads: Reloads,
     sandbox: sandbox::Begun,
     _pid_file: Option<PidFile>,
 }
@@ -141,7 +143,7 @@ fn serve(
         Ok(prepared) => prepared,
         Err((status, error)) => return fail(status, &error),
     };
-    let Prepared { server, admin, watchdog, sandbox, _pid_file } = prepared;
+    let Prepared { server, admin, watchdog, reloads, sandbox, _pid_file } = prepared;
     // Nobody has been served until here.
     if let Err(error) = sandbox.complete() {
         let _ = server.stop(); // what it would say is of less interest
@@ -154,6 +156,7 @@ fn serve(
     }
     server.open();
     tell_ready(&server);
+    reloads.begin();
     watchdog.iter().for_each(Watchdog::begin);
     until_stop(server, admin)
 }
@@ -186,12 +189,12 @@ fn prepare(
     auth::warn(flags, &server);
     tls::warn(&server);
     let shared = server.shared().clone();
-    let reload = reload::on_hup(typed, flags, &server);
-    signals.calls(move || shared.request_stop(), reload).map_err(unwatched)?;
+    let reloads = reload::prepare(typed, flags, &server).map_err(unwatched)?;
+    signals.calls(move || shared.request_stop(), reloads.asks()).map_err(unwatched)?;
     let admin = admin.map(|closed| admin::run(closed, &server)).transpose().map_err(setup)?;
     let watchdog = watchdog::prepare(&server)
         .map_err(|error| setup(format!("WATCHDOG_USEC: no thread can be made: {error}")))?;
-    Ok(Prepared { server, admin, watchdog, sandbox, _pid_file })
+    Ok(Prepared { server, admin, watchdog, reloads, sandbox, _pid_file })
 }
 
 /// Serve until somebody asks the server to stop, and stop it.

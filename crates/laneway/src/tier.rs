@@ -7,13 +7,15 @@ use self::progress::Progress;
 use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
+use laneway_load::output::{MODE_OWNER, NewFile, unless_closed};
+use laneway_tier::dump::Dumped;
+use laneway_tier::fsck::Findings;
 use laneway_tier::{Directory, DirectorySettings, Error, Item, dump};
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const FSCK: &str = "\
@@ -40,7 +42,8 @@ laneway dump: write every item of a folder of serve --data-dir as one stream
 
 Usage: laneway dump DIR [--output FILE]
 
-To standard output, or to FILE, which its owner alone may read.
+To standard output, or to FILE, which its owner alone may read. It is called
+FILE.part until it is whole and durable; a FILE that is there stays until then.
 ";
 
 const LOAD: &str = "\
@@ -61,7 +64,8 @@ No server may have DIR open. --pm PATH, --pm-backend, --ssd PATH, --pm-size,
 them.
 
 Exit status: 0 all is well; 1 damage was found, or an item could not be read;
-2 the command line makes no sense; 74 a medium refused, or there is no store.
+2 the command line makes no sense; 74 a medium or the output refused, or there is
+no store.
 ";
 
 /// The tools, and the beginning of what each says of itself.
@@ -69,7 +73,7 @@ const TOOLS: [(&str, &str); 4] = [("fsck", FSCK), ("scan", SCAN), ("dump", DUMP)
 
 /// Damage was found.
 const STATUS_DAMAGED: u8 = 1;
-/// A medium refused, or there is no store.
+/// A medium or the output refused, or there is no store.
 const STATUS_MEDIUM: u8 = 74;
 /// Keys read at once.
 const PAGE: usize = 256;
@@ -171,27 +175,44 @@ fn fsck(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     };
     progress.end();
     let findings = findings?;
+    // Whoever reads no further than the first lines is told by the status all the same.
+    let told = unless_closed(tell_findings(&mut io::stdout().lock(), &findings, asked.repair));
+    if findings.is_sound() || asked.repair {
+        return told.map(|()| ExitCode::SUCCESS).map_err(stdout_error);
+    }
+    if let Err(error) = told {
+        eprintln!("laneway fsck: {}", stdout_error(error));
+    }
+    Ok(ExitCode::from(STATUS_DAMAGED))
+}
+
+fn tell_findings(out: &mut impl Write, findings: &Findings, repair: bool) -> io::Result<()> {
     for problem in &findings.report.problems {
-        println!("problem: {problem}");
+        writeln!(out, "problem: {problem}")?;
     }
     for (key, why) in &findings.lost {
-        let fate = if asked.repair { "dropped" } else { "lost" };
-        println!("{fate}: {}: {why}", key.escape_ascii());
+        let fate = if repair { "dropped" } else { "lost" };
+        writeln!(out, "{fate}: {}: {why}", key.escape_ascii())?;
     }
-    println!("{} items can be read, {} cannot", findings.items, findings.lost.len());
-    if findings.is_sound() || asked.repair {
-        return Ok(ExitCode::SUCCESS);
+    writeln!(out, "{} items can be read, {} cannot", findings.items, findings.lost.len())?;
+    if findings.is_sound() || repair {
+        return out.flush();
     }
     if 0 < findings.refused {
-        println!(
+        writeln!(
+            out,
             "the device refuses to give {} of these, and may give them another time: look at it \
              first; a repair drops nothing meanwhile",
             findings.refused
-        );
+        )?;
     } else {
-        println!("laneway fsck --repair drops what is named above, and only that");
+        writeln!(out, "laneway fsck --repair drops what is named above, and only that")?;
     }
-    Ok(ExitCode::from(STATUS_DAMAGED))
+    out.flush()
+}
+
+fn stdout_error(source: io::Error) -> Error {
+    Error::Dump(format!("standard output: {source}"))
 }
 
 /// Opened for a tool: nothing moves by itself.
@@ -208,30 +229,36 @@ fn open(store: &DirectorySettings) -> Result<Directory, Error> {
 fn scan(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     let directory = open(store)?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let (mut from, mut left) = (asked.from.clone(), asked.limit.unwrap_or(usize::MAX));
     let mut damaged = false;
+    let told = list(&mut out, asked, &directory, &mut damaged).and_then(|()| out.flush());
+    unless_closed(told).map_err(stdout_error)?;
+    Ok(if damaged { ExitCode::from(STATUS_DAMAGED) } else { ExitCode::SUCCESS })
+}
+
+/// Writes the list. An item that cannot be read is told on stderr.
+fn list(
+    out: &mut impl Write,
+    asked: &Asked,
+    directory: &Directory,
+    damaged: &mut bool,
+) -> io::Result<()> {
+    let (mut from, mut left) = (asked.from.clone(), asked.limit.unwrap_or(usize::MAX));
     while left > 0 {
         let page = directory.scan(&from, asked.to.as_deref(), left.min(PAGE));
         let Some((last, _)) = page.last() else { break };
         from = [last, &[0][..]].concat();
         left -= page.len();
         for (key, item) in page {
-            let told = match item {
-                Ok(item) => tell(&mut out, &key, &item, asked.values),
+            match item {
+                Ok(item) => tell(out, &key, &item, asked.values)?,
                 Err(error) => {
-                    damaged = true;
+                    *damaged = true;
                     eprintln!("laneway scan: {error}");
-                    Ok(())
                 }
-            };
-            // Nobody reads on, as behind `head`.
-            if told.is_err() {
-                return Ok(ExitCode::SUCCESS);
             }
         }
     }
-    let _ = out.flush(); // as above
-    Ok(if damaged { ExitCode::from(STATUS_DAMAGED) } else { ExitCode::SUCCESS })
+    Ok(())
 }
 
 fn tell(out: &mut impl Write, key: &[u8], item: &Item, values: bool) -> io::Result<()> {
@@ -253,15 +280,7 @@ fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error>
     let directory = open(store)?;
     let dumped = match &asked.file {
         None => dump::dump(&directory, &mut BufWriter::new(io::stdout().lock()))?,
-        Some(path) => {
-            // Every value is in it: for its owner alone, as the folder's own files are.
-            let mut options = File::options();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let file = options.open(path).map_err(file_error)?;
-            let dumped = dump::dump(&directory, &mut BufWriter::new(&file))?;
-            file.sync_all().map_err(file_error)?;
-            dumped
-        }
+        Some(path) => dump_to(&directory, path)?,
     };
     for (key, why) in &dumped.lost.named {
         eprintln!("laneway dump: lost: {}: {why}", key.escape_ascii());
@@ -272,6 +291,16 @@ fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error>
     }
     eprintln!("laneway dump: {} items", dumped.items);
     Ok(ExitCode::from(if dumped.lost.items == 0 { 0 } else { STATUS_DAMAGED }))
+}
+
+fn dump_to(directory: &Directory, path: &Path) -> Result<Dumped, Error> {
+    let told = |error: io::Error| Error::Dump(format!("--output {}: {error}", path.display()));
+    // Every value is in it: for its owner alone, as the folder's own files are.
+    let mut out = BufWriter::new(NewFile::create(path, MODE_OWNER).map_err(told)?);
+    let dumped = dump::dump(directory, &mut out)?;
+    let file = out.into_inner().map_err(|error| told(error.into_error()))?;
+    file.finish().map_err(told)?;
+    Ok(dumped)
 }
 
 fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {

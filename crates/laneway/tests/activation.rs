@@ -204,6 +204,27 @@ fn flags_that_are_passed_over_refuse_nothing() {
     server.stop();
 }
 
+/// Whoever comes over RDMA may write, whatever the sockets say.
+#[test]
+fn rdma_is_refused_beside_a_socket_for_readers_and_where_no_address_is_named() {
+    const RDMA: [&str; 2] = ["--rdma", "no_such_device"];
+    let here = [&RDMA[..], &["-l", "127.0.0.1"]].concat();
+    for (names, flags, said, status) in [
+        ("readonly", &here[..], "handed over (LISTEN_FDS) is readonly; leave either out", 2),
+        ("resp+readonly", &RDMA, "handed over (LISTEN_FDS) is readonly; leave either out", 2),
+        ("a.socket", &RDMA, "say at which addresses its clients come by -l", 2),
+        // Here nothing is wrong but the device.
+        ("a.socket", &here, "see laneway doctor", 71),
+    ] {
+        let socket = OwnedFd::from(tcp().0);
+        let ended = Process::start(command(names, [socket], flags)).err();
+        let ended = ended.unwrap_or_else(|| panic!("{names} serves, but should say: {said}"));
+        let status = format!("exit status: {status}");
+        assert!(ended.contains(said) && ended.ends_with(&status), "{names} {flags:?}: {ended}");
+        assert!(!ended.contains("passed over"), "{names}: -l is not: {ended}");
+    }
+}
+
 #[test]
 fn what_is_handed_to_another_process_is_left_alone() {
     let (listener, place) = tcp();

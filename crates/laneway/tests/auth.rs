@@ -3,13 +3,14 @@
 
 mod rig;
 
+use nix::fcntl::OFlag;
 use rig::{BINARY, Process, ask};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an answer may take before the test says that the server hangs.
 const HANG: Duration = Duration::from_secs(60);
@@ -106,6 +107,30 @@ fn hup_reads_the_users_again_and_keeps_the_old_ones_where_the_file_is_wrong() {
     let log = server.said.clone() + &server.rest();
     assert!(log.contains("the 2 users before it stay"), "{log}");
     assert!(!log.contains("secret") && !log.contains("other"), "no password is logged: {log}");
+}
+
+#[test]
+fn a_reload_that_hangs_holds_up_no_stop() {
+    let users = UserFile::new("hung-users", "alice:secret\n");
+    let server = start(&["-Y", users.name()]);
+    std::fs::remove_file(&users.0).expect("it is ours");
+    let made = Command::new("mkfifo").arg(&users.0).status().expect("coreutils are there");
+    assert!(made.success());
+    server.signal("HUP");
+    // It can be opened so once the server reads it, and that read lasts as long as it is open.
+    let mut options = std::fs::File::options();
+    options.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let asked = Instant::now();
+    let writer = loop {
+        match options.open(&users.0) {
+            Ok(writer) => break writer,
+            Err(error) => assert!(asked.elapsed() < HANG, "nobody reads it: {error}"),
+        }
+        std::thread::yield_now();
+    };
+    server.signal("TERM");
+    assert_eq!(server.end().code(), Some(0));
+    drop(writer);
 }
 
 #[test]

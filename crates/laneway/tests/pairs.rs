@@ -8,8 +8,10 @@ use laneway_load::pairs::definition::{self, Definition};
 use laneway_load::pairs::server::{Places, Server};
 use laneway_load::pairs::{self, Options, Patience};
 use rig::BINARY;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -190,4 +192,52 @@ fn who_vanishes_or_never_comes_is_told_and_the_others_keep_their_results() {
     assert!(never.starts_with("never takes no part"), "{never}");
     assert!(round["of-spins"]["doubt"].as_str().is_some_and(|doubt| doubt.contains(gone)));
     std::fs::remove_dir_all(&folder).expect("ours");
+}
+
+/// Waits until a process is in this state.
+fn await_state(pid: u32, wanted: char) {
+    loop {
+        match state(pid) {
+            now if now == wanted => return,
+            'Z' => panic!("it has ended"),
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(sent.expect("kill exists").success());
+}
+
+#[test]
+fn a_client_that_was_halted_while_it_fills_a_server_goes_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = listener.local_addr().expect("bound").to_string();
+    let mut bench = Command::new(BINARY)
+        .args(["bench", "--server", &address, "--connections", "1", "--keys", "100"])
+        .args(["--value-bytes", "10"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built for this test");
+    let pid = bench.id();
+    let mut buffer = [0; 4096];
+    let (mut asks, _) = listener.accept().expect("it asks for the version");
+    assert!(asks.read(&mut buffer).expect("a question") > 0);
+    asks.write_all(b"VERSION 1.6.45\r\n").expect("it reads");
+    let (mut fills, _) = listener.accept().expect("it fills the server");
+    assert!(fills.read(&mut buffer).expect("a value") > 0);
+    // It waits for the replies.
+    await_state(pid, 'S');
+    signal(pid, "STOP");
+    await_state(pid, 'T');
+    signal(pid, "CONT");
+    await_state(pid, 'S');
+    drop(fills);
+    let mut said = String::new();
+    bench.stderr.take().expect("it was piped").read_to_string(&mut said).expect("words");
+    assert!(!bench.wait().expect("it ends").success());
+    assert!(said.contains("broke during the prefill"), "{said}");
 }

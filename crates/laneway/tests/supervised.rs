@@ -10,10 +10,10 @@ use rig::{BINARY, Process};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// How long a message may take before the test says that none comes.
 const HANG: Duration = Duration::from_secs(60);
@@ -68,6 +68,52 @@ fn a_service_manager_is_told_of_the_start_each_reload_and_the_stop() {
     process.signal("TERM");
     assert_eq!(manager.hears(), ["STOPPING=1"]);
     assert_eq!(process.end().code(), Some(0));
+}
+
+/// A process that ends with the test, however that ends.
+struct Started(Child);
+
+impl Started {
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(status.expect("kill exists").success());
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait()); // it has ended, unless the test failed
+    }
+}
+
+#[test]
+fn a_reload_that_is_asked_for_during_the_start_is_told_once_the_server_serves() {
+    let manager = Manager::new("notify-early");
+    let (pid_file, socket) = (manager.1.with_extension("pid"), manager.1.with_extension("sock"));
+    let made = Command::new("mkfifo").arg(&pid_file).status().expect("coreutils are there");
+    assert!(made.success());
+    let mut command = Command::new(BINARY);
+    command.arg("serve").arg("-P").arg(&pid_file).arg("-s").arg(&socket);
+    command.env("NOTIFY_SOCKET", &manager.1).stderr(Stdio::null());
+    let mut server = Started(command.spawn().expect("the binary was built for this test"));
+    let began = Instant::now();
+    while UnixStream::connect(&socket).is_err() {
+        assert!(began.elapsed() < HANG, "it never listens");
+        std::thread::yield_now();
+    }
+    // It gets no further than its pid until somebody reads that.
+    server.signal("HUP");
+    let pid = std::fs::read_to_string(&pid_file).expect("it writes its pid");
+    assert_eq!(pid.trim_end(), server.0.id().to_string());
+    assert_eq!(manager.hears(), ["READY=1"]);
+    assert_eq!(manager.hears(), ["RELOADING=1", "MONOTONIC_USEC"]);
+    assert_eq!(manager.hears(), ["READY=1"]);
+    server.signal("TERM");
+    assert_eq!(manager.hears(), ["STOPPING=1"]);
+    assert_eq!(server.0.wait().expect("it can be waited for").code(), Some(0));
+    // The server may have done so itself.
+    let _ = (std::fs::remove_file(&pid_file), std::fs::remove_file(&socket));
 }
 
 #[test]

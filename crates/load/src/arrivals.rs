@@ -18,6 +18,16 @@ pub struct Arrival {
     pub ask: Ask,
 }
 
+/// Arrivals that room is made for: as many as there are on average, and a few more.
+fn room(rate_per_s: f64, duration_s: f64) -> f64 {
+    rate_per_s * duration_s * 1.02 + 16.0
+}
+
+/// Bytes of memory that a schedule takes, on all threads together.
+pub fn bytes(rate_per_s: f64, duration_s: f64) -> f64 {
+    room(rate_per_s, duration_s) * size_of::<Arrival>() as f64
+}
+
 /// Draws the arrivals of `[0, duration_ns)` at a mean of `rate_per_s`, for one of the sender's
 /// threads: thread `stream` of a run has its own independent arrivals.
 pub fn poisson(
@@ -45,7 +55,7 @@ pub fn changing(
     let mut asks = Random::stream(seed, 2 * stream + 2);
     let mut draws = Draws::default();
     let mean_ns = 1e9 / rate_per_s;
-    let mut arrivals = Vec::with_capacity((duration_ns as f64 / mean_ns * 1.02) as usize + 16);
+    let mut arrivals = Vec::with_capacity(room(rate_per_s, duration_ns as f64 / 1e9) as usize);
     let mut due_ns = 0.0;
     loop {
         due_ns += gaps.exponential(mean_ns);

@@ -2,14 +2,17 @@
 //! says how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
 
 use crate::arguments::{self, number, text};
+use crate::arrivals;
 use crate::beside::Beside;
 use crate::cpu;
 use crate::crowds::Crowds;
 use crate::dialect::Dialect;
+use crate::output;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
 use crate::service;
+use crate::timeline;
 use crate::trace::replay::Trace;
 use crate::verdict::LATE_REFUSE;
 use crate::workload::keys::{KEY_BYTES, KeySizes};
@@ -18,7 +21,6 @@ use crate::workload::{Pattern, Sizes, Workload, WorkloadOptions};
 use laneway_tls::ClientFiles;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -170,6 +172,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn carry_out(invocation: &Invocation) -> Result<bool, String> {
+    look_at_files(invocation)?;
     if let Some(cpu) = invocation.cpu {
         cpu::pin(cpu)?;
     }
@@ -177,27 +180,28 @@ fn carry_out(invocation: &Invocation) -> Result<bool, String> {
         return service::measure(&invocation.plan, path);
     }
     let report = run(&invocation.plan)?;
-    let mut to_stdout = false;
-    if let Some(path) = &invocation.json {
-        let mut text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
-        text.push('\n');
-        to_stdout = path.as_os_str() == "-";
-        if to_stdout {
-            let _ = std::io::stdout().write_all(text.as_bytes());
-        } else {
-            std::fs::write(path, text)
-                .map_err(|error| format!("--json {}: {error}", path.display()))?;
-        }
-    }
-    if !invocation.quiet {
-        let table = table::render(&report);
-        let _ = if to_stdout {
-            std::io::stderr().write_all(table.as_bytes())
-        } else {
-            std::io::stdout().write_all(table.as_bytes())
-        };
-    }
+    let mut text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+    text.push('\n');
+    let table = if invocation.quiet { String::new() } else { table::render(&report) };
+    let json = invocation.json.as_deref().map(|path| (path, text.as_str()));
+    output::show(&table, json)?;
     Ok(report.runs.iter().all(|run| run.verdict.is_good()))
+}
+
+/// What cannot be written must be known before the minutes are spent, not after.
+fn look_at_files(invocation: &Invocation) -> Result<(), String> {
+    let Invocation { plan, json, service_times, .. } = invocation;
+    let picture = plan.timeline.as_deref().map(timeline::picture_of);
+    for (flag, path) in [
+        ("json", json.as_deref().filter(|path| path.as_os_str() != "-")),
+        ("timeline", plan.timeline.as_deref()),
+        ("timeline", picture.as_deref()),
+        ("service-times", service_times.as_deref()),
+    ] {
+        let Some(path) = path else { continue };
+        output::look(path).map_err(|error| format!("--{flag} {}: {error}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Reads the flags of a definition.
@@ -312,6 +316,8 @@ const DURATION_S: f64 = 10.0;
 const WARMUP_S: f64 = 1.0;
 /// How long replies are waited for after the window, where nothing else is asked for.
 const DRAIN_S: f64 = 5.0;
+/// Longest schedule, in bytes of memory.
+const SCHEDULE_BYTES_MAX: f64 = 32e9;
 /// Where half of the requests leave late, the other half says nothing either.
 const LATE_PERCENT_MAX: f64 = 50.0;
 
@@ -338,7 +344,30 @@ fn check_schedule(typed: &Typed) -> Result<(), String> {
             "--late-max {asked}: percent of the requests, 0 to {LATE_PERCENT_MAX}"
         ));
     }
-    Ok(())
+    // A closed loop has no schedule, and a trace has its own.
+    match typed.closed || typed.trace.is_some() || typed.service_times.is_some() {
+        true => Ok(()),
+        false => check_arrivals(&typed.rates, warmup_s + duration_s),
+    }
+}
+
+/// A schedule is drawn before the first byte leaves, and must not take the memory of the server
+/// that it measures.
+fn check_arrivals(rates: &[f64], seconds: f64) -> Result<(), String> {
+    let rate = rates.iter().copied().fold(0.0, f64::max);
+    let wanted = arrivals::bytes(rate, seconds);
+    let half = cpu::memory_available_bytes().map_or(f64::INFINITY, |bytes| bytes as f64 / 2.0);
+    let most = half.min(SCHEDULE_BYTES_MAX);
+    if wanted <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "--rate {rate} for {seconds} s, --warmup and --duration: the schedule is drawn beforehand \
+         and would take {:.1} GB of memory; at most {:.1} GB here (half of what is \
+         free, and never more than 32): make it shorter, and give --runs N for more",
+        wanted / 1e9,
+        most / 1e9
+    ))
 }
 
 /// The flags that say how many do it at once.
@@ -591,6 +620,8 @@ mod tests {
             ("--p-large-steps 1,200", "--p-large 200: a percentage"),
             ("--closed --p-large-steps 1", "--p-large-steps: a closed loop"),
             ("--duration 0", "--duration 0: seconds"),
+            ("--rate 1e8 --duration 86400", "the schedule is drawn beforehand and would take 1410"),
+            ("--rate 1e8 --warmup 86400", "--rate 100000000 for 86410 s, --warmup and --duration"),
             ("--trace /no/such/trace.csv", "--trace /no/such/trace.csv: "),
             ("--trace x --closed", "--trace: has a schedule"),
             ("--trace x --speed 0", "--speed 0: must be"),
@@ -616,6 +647,17 @@ mod tests {
         ] {
             let message = parsed(line).map(|_| ()).expect_err(line);
             assert!(message.contains(words), "{line}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
+        // Nobody listens there, which would be told else.
+        for flag in ["json", "timeline", "service-times"] {
+            let line = format!("--server 127.0.0.1:1 --{flag} /no/such/folder/file");
+            let Ok(Command::Bench(invocation)) = parsed(&line) else { panic!("{line}") };
+            let words = carry_out(&invocation).expect_err("it cannot be written");
+            assert!(words.starts_with(&format!("--{flag} /no/such/folder/file: ")), "{words}");
         }
     }
 

@@ -95,6 +95,13 @@ fn status_kib(text: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Memory of this machine that is free, or would be on demand; none where the kernel does not say.
+pub fn memory_available_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
 /// Keeps the calling thread on one CPU.
 pub fn pin(cpu: usize) -> Result<(), String> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

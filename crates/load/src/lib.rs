@@ -25,6 +25,7 @@ pub mod experiment;
 pub mod floor;
 pub mod laps;
 pub mod leftover;
+pub mod output;
 pub mod pairs;
 pub mod phases;
 pub mod plot;

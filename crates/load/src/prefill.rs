@@ -80,7 +80,7 @@ impl Filler {
             self.add(lines, context, index).map_err(broken)?;
         }
         while lines.in_flight() > 0 {
-            lines.poll(SILENCE_MAX, &mut ready).map_err(broken)?;
+            lines.wait(SILENCE_MAX, &mut ready).map_err(broken)?;
             if ready.is_empty() {
                 return Err(format!("no reply for {} s during the prefill", SILENCE_MAX.as_secs()));
             }

@@ -8,6 +8,7 @@
 //! flight each request has a wake-up and system calls of its own, so it is more than what a busy
 //! server spends. Units: bytes, nanoseconds, requests.
 
+use crate::output;
 use crate::random::Random;
 use crate::report::json::{Mode, Report};
 use crate::report::table::median;
@@ -76,7 +77,7 @@ pub fn measure(plan: &Plan, path: &Path) -> Result<bool, String> {
         let item_bytes = kind.item_bytes / kind.requests;
         let _ = writeln!(text, "{item_bytes} {} {}", nanos(&report)?, kind.requests);
     }
-    std::fs::write(path, text).map_err(failed)?;
+    output::replace(path, text).map_err(failed)?;
     Ok(good)
 }
 

@@ -10,6 +10,7 @@ use crate::admin;
 use crate::connection::Target;
 use crate::cpu;
 use crate::dialect::Dialect;
+use crate::output;
 use crate::plot::{self, Chart, Line, Log};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -146,16 +147,22 @@ pub fn settled(samples: &[Sample], steps: &[Step]) -> Vec<Settled> {
 /// Writes the samples to `path`, and their picture beside it under the same name with `svg` behind.
 pub fn write(path: &Path, samples: &[Sample], steps: &[Step]) -> Result<PathBuf, String> {
     let failed = |error: std::io::Error| format!("--timeline {}: {error}", path.display());
-    std::fs::write(path, csv(samples, steps)).map_err(failed)?;
-    let picture = path.with_extension("svg");
+    output::replace(path, csv(samples, steps)).map_err(failed)?;
+    let picture = picture_of(path);
     let chart = Chart {
         title: "Large workers while the share of large requests changes",
         x_label: "time (s)",
         y_label: "workers, percent",
         log: Log::Neither,
     };
-    std::fs::write(&picture, plot::svg(chart, &lines(samples, steps))?).map_err(failed)?;
+    let svg = plot::svg(chart, &lines(samples, steps))?;
+    output::replace(&picture, svg).map_err(failed)?;
     Ok(picture)
+}
+
+/// Where the picture of a timeline at `path` is.
+pub(crate) fn picture_of(path: &Path) -> PathBuf {
+    path.with_extension("svg")
 }
 
 fn large_percent(steps: &[Step], at_s: f64) -> f64 {

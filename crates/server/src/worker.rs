@@ -377,18 +377,23 @@ impl<T: Transport> Worker<T> {
                 let _ = shared.flush_at.compare_exchange(0, flush_at, Relaxed, Relaxed);
             }
         }
-        if core.shared.phase() != Phase::Running {
+        let is_running = core.shared.phase() == Phase::Running;
+        if is_running {
+            streams.kick_idle(core);
+        } else {
             core.shared.workers[core.id.index()].turns.add_owner(1);
-            return streams.end_idle(core);
+            streams.end_idle(core)?;
         }
-        streams.kick_idle(core);
         if now < self.housekeeping_nanos {
             return Ok(());
         }
         self.housekeeping_nanos = now + SLEEP_MAX.as_nanos() as u64;
-        core.shared.workers[core.id.index()].turns.add_owner(1);
-        streams.accept_again(core)?;
-        streams.begin_kicking(core);
+        if is_running {
+            core.shared.workers[core.id.index()].turns.add_owner(1);
+            streams.accept_again(core)?;
+            streams.begin_kicking(core);
+        }
+        // While it stops, too: it waits for every reply, be its client one that takes none.
         if let Some(udp) = udp {
             udp.expire(core.id, now);
         }

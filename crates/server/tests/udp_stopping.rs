@@ -3,8 +3,11 @@
 use laneway_vopr::rig;
 
 use laneway_policy::Form;
+use laneway_rdma::contract::{Posted, Requester as _};
+use laneway_rdma::faults::Faults;
 use laneway_server::shared::Phase;
 use laneway_transport::memory_datagram::DatagramFaults;
+use laneway_wire::udp::Header;
 use rig::peer::{Peer, count, set};
 use rig::{FORMS, Plan, Rig, hit, value};
 
@@ -92,6 +95,31 @@ fn who_vanishes_with_a_request_half_sent_holds_up_no_stop() {
             rig.turn();
         }
         assert!(rig.shared.is_drained(), "{workers} workers, {form}");
+    }
+}
+
+/// It alone could make room for its reply, and it is halted.
+#[test]
+fn a_client_in_memory_that_takes_no_reply_holds_up_no_stop() {
+    for (workers, form) in FORMS {
+        let plan = Plan { shm: Some(Faults::each(1, 0)), ..Plan::of(workers, form) };
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        rig.set(&client, "k", &value(1 << 20, 1));
+        client.finish();
+        let (mut halted, _, _server) = rig.enter();
+        let request = [&Header::whole(1).to_bytes()[..], b"get k\r\n"].concat();
+        assert_eq!(halted.post_request(0, &request), Posted::Done);
+        rig.turns(50);
+        rig.shared.enter_phase(Phase::Draining);
+        rig.turns(20);
+        assert!(!rig.shared.is_drained(), "{workers} workers, {form}: it is given time");
+        for _ in 0..40 {
+            rig.clock.advance(100_000_000);
+            rig.turn();
+        }
+        assert!(rig.shared.is_drained(), "{workers} workers, {form}");
+        assert_eq!(count(&rig, "replies_dropped"), 1, "{workers} workers, {form}");
     }
 }
 

@@ -195,6 +195,8 @@ pub struct Handover {
     pub clients: bool,
     /// One where operators look.
     pub admin: bool,
+    /// One whose clients may change nothing.
+    pub read_only: bool,
 }
 
 /// How every variable of ours begins.

@@ -48,9 +48,10 @@ pub fn expected() -> Handover {
     let names = sd_notify::listen_fds()
         .and_then(|sockets| if sockets.len() == 0 { Ok(Vec::new()) } else { names() })
         .unwrap_or_default();
-    let is_admin = |name: &String| meaning(name).is_ok_and(|meant| meant.is_admin);
-    let admin = names.iter().filter(|name| is_admin(name)).count();
-    Handover { clients: admin < names.len(), admin: admin > 0 }
+    let meant: Vec<Use> = names.iter().map(|name| meaning(name).unwrap_or_default()).collect();
+    let admin = meant.iter().filter(|one| one.is_admin).count();
+    let read_only = meant.iter().any(|one| one.read_only);
+    Handover { clients: admin < meant.len(), admin: admin > 0, read_only }
 }
 
 fn names() -> io::Result<Vec<String>> {
@@ -203,7 +204,8 @@ fn tell(listeners: &[Handed], settings: &mut Settings) {
 fn passed_over(flags: &Flags, taken: &Taken) -> Vec<&'static str> {
     let has_clients = !taken.listeners.is_empty();
     let given = [
-        ("listen (-l)", has_clients && !flags.listen.is_empty()),
+        // It says where RDMA's door is, whatever is handed over.
+        ("listen (-l)", has_clients && !flags.listen.is_empty() && flags.rdma.is_none()),
         ("port (-p)", has_clients && flags.port.is_some()),
         ("unix-socket (-s)", has_clients && flags.unix_socket.is_some()),
         ("unix-mask (-a)", has_clients && flags.unix_mask.is_some()),

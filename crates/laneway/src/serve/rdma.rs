@@ -4,6 +4,7 @@
 use super::places::resolve_places;
 use crate::flags::Flags;
 use laneway_server::settings::{DOOR_PORT, LANES_MAX, Place, RdmaSettings};
+use std::net::SocketAddr;
 
 /// Clients at a time where the flag is left out.
 const CLIENTS: usize = 64;
@@ -48,19 +49,33 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Option<RdmaSettings>, S
     if flags.rdma_port == Some(0) {
         return Err("--rdma-port 0: must be from 1 to 65535; leave it out for 18515".to_owned());
     }
-    let port = flags.rdma_port.unwrap_or(DOOR_PORT);
-    let places = resolve_places(flags, port)?.into_iter();
-    if places.clone().any(|place| place.read_only) {
-        return Err(
-            "--rdma: clients over RDMA may write, and one of -l is readonly:; leave either \
-                    out"
-            .to_owned(),
-        );
+    let addresses = addresses(flags, flags.rdma_port.unwrap_or(DOOR_PORT))?;
+    Ok(Some(RdmaSettings { place, addresses, clients_max }))
+}
+
+/// Where the door is: at the addresses of `-l`.
+fn addresses(flags: &Flags, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let places = resolve_places(flags, port)?;
+    let read_only = match () {
+        () if flags.handed.read_only => {
+            Some("a socket that was handed over (LISTEN_FDS) is readonly")
+        }
+        () if places.iter().any(|place| place.read_only) => Some("one of -l is readonly:"),
+        () => None,
+    };
+    if let Some(what) = read_only {
+        return Err(format!("--rdma: clients over RDMA may write, and {what}; leave either out"));
     }
-    let mut addresses: Vec<_> = places.map(|place| place.address).collect();
+    // The sockets say where the server is to be reached, and all interfaces may be far more.
+    if flags.handed.clients && flags.listen.is_empty() {
+        return Err("--rdma: sockets were handed over (LISTEN_FDS), and none is for RDMA; say at \
+                    which addresses its clients come by -l"
+            .to_owned());
+    }
+    let mut addresses: Vec<_> = places.into_iter().map(|place| place.address).collect();
     // Ports of -l are those of TCP.
     addresses.iter_mut().for_each(|address| address.set_port(port));
     addresses.sort_unstable();
     addresses.dedup();
-    Ok(Some(RdmaSettings { place, addresses, clients_max }))
+    Ok(addresses)
 }

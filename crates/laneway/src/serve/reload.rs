@@ -1,14 +1,61 @@
 //! SIGHUP: the file of `--config`, that of `-Y` and those of `-Z` are read again. What has changed
 //! is told, and what can change while the server runs does; the rest waits for the next start. A
 //! file that is wrong changes nothing. The service manager is told when it begins and when it has
-//! ended, however it came out.
+//! ended, however it came out; that says that the server serves, so a SIGHUP that comes before it
+//! does waits until then.
 
 use super::{MEMORY_BYTES, auth, checked, manager, places, slow, tls};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
 use laneway_server::settings::Sandbox;
 use std::ffi::OsString;
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
+use std::{io, thread};
+
+/// The thread that reads the files. It is not the one that hears signals: a file may keep its
+/// reader waiting (a file server that is gone, a name that nobody resolves), and a stop is heard
+/// all the same.
+pub struct Reloads {
+    /// Nothing is sent, apart from one word at the beginning.
+    begins: Sender<()>,
+    asks: SyncSender<()>,
+}
+
+/// Make the thread, for a server that was started with these words and flags; a sandbox lets none
+/// begin later.
+pub fn prepare(args: Vec<OsString>, flags: &Flags, server: &Server) -> io::Result<Reloads> {
+    Reloads::new(on_hup(args, flags, server))
+}
+
+impl Reloads {
+    fn new(mut again: impl FnMut() + Send + 'static) -> io::Result<Reloads> {
+        // Whoever asks again before it begins has it done once: it reads what stands there then.
+        let (asks, asked) = sync_channel(1);
+        let (begins, begun) = channel();
+        let builder = thread::Builder::new().name("reload".to_owned());
+        builder.spawn(move || {
+            // An error says that the server does not serve after all.
+            if begun.recv().is_ok() {
+                asked.iter().for_each(|()| again());
+            }
+        })?;
+        Ok(Reloads { begins, asks })
+    }
+
+    /// The server serves, and whoever waits for that was told so.
+    pub fn begin(&self) {
+        let _ = self.begins.send(()); // it waits for this word
+    }
+
+    /// What asks for it, without waiting.
+    pub fn asks(&self) -> impl Fn() + Send + use<> {
+        let asks = self.asks.clone();
+        move || {
+            let _ = asks.try_send(()); // it is asked for already, where there is no room
+        }
+    }
+}
 
 /// What can change while the server runs.
 pub trait Live {
@@ -21,7 +68,7 @@ pub trait Live {
 }
 
 /// What SIGHUP does to a server that was started with these words and flags.
-pub fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() + Send + use<> {
+fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() + Send + use<> {
     let shared = server.shared().clone();
     let users = shared.settings.auth.clone();
     let encrypted = shared.settings.tls.clone();
@@ -144,6 +191,23 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+
+    #[test]
+    fn what_is_asked_before_the_server_serves_is_done_once_and_not_before() {
+        for serves in [false, true] {
+            let (tells, told) = channel();
+            let again = move || tells.send(()).expect("the test listens");
+            let reloads = Reloads::new(again).expect("a thread can be made");
+            let ask = reloads.asks();
+            (0..3).for_each(|_| ask());
+            if serves {
+                reloads.begin();
+            }
+            drop((ask, reloads));
+            // The words end with the thread, which alone could send more.
+            assert_eq!(told.iter().count(), usize::from(serves));
+        }
+    }
 
     #[derive(Default)]
     struct Told(RefCell<Vec<String>>);

@@ -16,6 +16,7 @@ pub mod table;
 pub mod targets;
 
 use crate::arguments::{self, number, text};
+use crate::output;
 use crate::pairs::definition::{self, Definition};
 use crate::pairs::record::Record;
 use crate::pairs::statistics::judge_what_is_there;
@@ -94,6 +95,12 @@ fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
             other => return Err(other.unexpected().to_string()),
         }
     }
+    let files = [("json", flags.json.as_deref()), ("report", Some(flags.report.as_path()))];
+    for (flag, path) in files {
+        if path.is_some_and(|path| path.as_os_str() == "-") {
+            return Err(format!("--{flag} -: standard output has the table; name a file"));
+        }
+    }
     if flags.pairs == Some(0) {
         return Err("--pairs 0: must be at least 1".into());
     }
@@ -117,17 +124,20 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
     }
     // What cannot be written must be known before the minutes are spent, not after.
     for path in flags.json.iter().chain([&flags.report]) {
-        write(path, "")?;
+        output::look(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     println!("{id}: {}", definition.about);
     let collected = pairs::collect(&definition, &options)?;
     let failures = collected.failures.clone();
-    let record = finish(&id, definition, &options, collected, flags)?;
+    let record = judge(&id, definition, &options, collected);
     let results = Results { record: &record };
+    // A file that cannot be written takes nothing along of what is shown.
+    let written = write_results(&record, &options, flags);
     print!("\n{}", table::render(results));
     print!("\n{}", statistics::render(record.rounds.len(), &record.figures));
     // Last, as it is what remains in sight.
     print!("\n{}", neighbour::render(results).unwrap_or_default());
+    written?;
     println!("the page is {}", flags.report.display());
     verdict(results, &failures)
 }
@@ -143,30 +153,27 @@ fn verdict(results: Results<'_>, failures: &[String]) -> Result<(), String> {
     }
 }
 
-/// Judges, and writes what is to be written.
-fn finish(
-    id: &str,
-    mut definition: Definition,
-    options: &Options,
-    collected: Collected,
-    flags: &Flags,
-) -> Result<Record, String> {
+fn judge(id: &str, mut definition: Definition, options: &Options, collected: Collected) -> Record {
     let judged = judge_what_is_there(&definition.figures, &collected.rounds);
     definition.pairs = collected.rounds.len();
-    let record = Record::new(id, &definition, options, collected, judged);
-    if let Some(path) = &flags.json {
-        let json = serde_json::to_string_pretty(&record).map_err(|error| error.to_string())?;
-        write(path, &(json + "\n"))?;
-    }
-    write(&flags.report, &page::render(&record))?;
+    Record::new(id, &definition, options, collected, judged)
+}
+
+/// Writes what can be written; the error is the first one.
+fn write_results(record: &Record, options: &Options, flags: &Flags) -> Result<(), String> {
+    let page = write(&flags.report, &page::render(record));
+    let json = flags.json.as_deref().map_or(Ok(()), |path| -> Result<(), String> {
+        let json = serde_json::to_string_pretty(record).map_err(|error| error.to_string())?;
+        write(path, &(json + "\n"))
+    });
     if flags.record {
         println!("recorded in {}", record.append(&options.root)?);
     }
-    Ok(record)
+    page.and(json)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    output::replace(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The definition of a file, or one that is built in.
@@ -235,7 +242,7 @@ mod tests {
     #[test]
     fn the_page_has_a_place_where_none_is_named() {
         assert_eq!(parsed("--quick").expect("good").report, Path::new(PAGE));
-        let flags = parsed("--report here.html --json -").expect("good");
+        let flags = parsed("--report here.html --json all.json").expect("good");
         assert_eq!((flags.report, flags.quick), ("here.html".into(), false));
     }
 
@@ -258,6 +265,7 @@ mod tests {
     fn wrong_flags_are_told() {
         for (line, words) in [
             ("--peer valkey", "--peer valkey: NAME=HOST:PORT"),
+            ("--json -", "--json -: standard output has the table; name a file"),
             ("--pairs 0", "--pairs 0: must be"),
             ("--minutes -1", "--minutes -1: must be"),
             ("--minutes soon", "--minutes soon: not a number"),

@@ -269,6 +269,7 @@ pub fn render(results: Results<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::compare::example;
+    use crate::pairs::Doubt;
     use crate::pairs::record::Record;
 
     fn record(laneway: f64, memcached: Option<f64>) -> Record {
@@ -342,6 +343,26 @@ mod tests {
         let nobody = example::beside_a_neighbour(&[("laneway", None)]);
         assert!(said(&nobody).ends_with("could not be measured."), "{}", said(&nobody));
         assert!(picture(Results { record: &nobody }).is_none());
+    }
+
+    #[test]
+    fn a_run_that_does_not_count_is_no_figure_of_its_server() {
+        let mut record = record(80.0, Some(2_000.0));
+        let mut doubt = |name: &str| {
+            let why = "others had the client's CPU for 12 % of the time".to_owned();
+            let run = record.rounds[0].get_mut(name).expect("there");
+            *run = Doubt { why, measured: run.clone() }.kept();
+            record.clone()
+        };
+        let one = doubt("memcached @ noisy neighbour");
+        let words = said(&one);
+        assert!(words.contains("There is no figure of memcached; why stands below."), "{words}");
+        assert!(!words.contains("with memcached"), "{words}");
+        assert_eq!(rows(Results { record: &one }).len(), 3);
+        assert!(!is_unmeasured(Results { record: &one }));
+        let both = doubt("laneway @ noisy neighbour");
+        assert!(said(&both).ends_with("could not be measured."), "{}", said(&both));
+        assert!(is_unmeasured(Results { record: &both }));
     }
 
     #[test]

@@ -191,6 +191,7 @@ impl Loop<'_, '_, '_> {
     /// A closed loop's first requests.
     fn fill(&mut self) -> io::Result<()> {
         let Pace::Closed { depth, .. } = self.pace else { return Ok(()) };
+        self.clock.wait();
         let now_ns = self.clock.now_ns();
         for flow in 0..self.lines.flows.count() {
             for _ in 0..depth {
@@ -290,8 +291,8 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Instant;
 
-    #[test]
-    fn what_leaves_too_late_to_be_waited_for_is_lost_too() {
+    /// A socket that answers nothing, and how it is asked.
+    fn silent() -> (UdpSocket, Options) {
         let silent = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let port = silent.local_addr().expect("bound").port();
         let options = Options {
@@ -300,6 +301,35 @@ mod tests {
             large_sets: LargeSets::Udp,
             timeout: Duration::from_millis(50),
         };
+        (silent, options)
+    }
+
+    #[test]
+    fn a_closed_loop_asks_nothing_before_the_start() {
+        let (silent, options) = silent();
+        let workload = Workload::new(WorkloadOptions::default()).expect("valid");
+        let values = Values::new(1);
+        let context = Context { workload: &workload, values: &values, dialect: Dialect::Text };
+        let target = Target::Tcp("nowhere".into());
+        let random = || Random::stream(1, 1);
+        let lines = Lines::open(context, &options, &target, 2, random()).expect("sockets");
+        let mut recorder = Recorder::new(0..1_000_000);
+        let start = Instant::now() + Duration::from_millis(200);
+        let asked = std::thread::spawn(move || {
+            silent.recv(&mut [0; 2048]).expect("a request comes");
+            (Instant::now(), silent) // which stays open, or the others are refused
+        });
+        let pace = Pace::Closed { depth: 1, asks: random(), draws: Draws::default() };
+        lines
+            .run(pace, random(), Duration::ZERO, Clock::starting(start), &mut recorder, |_| {})
+            .expect("it runs to its end");
+        let (first, _silent) = asked.join().expect("no panic");
+        assert!(first >= start);
+    }
+
+    #[test]
+    fn what_leaves_too_late_to_be_waited_for_is_lost_too() {
+        let (_silent, options) = silent();
         let workload = WorkloadOptions::default();
         let workload = Workload::new(workload).expect("valid");
         let values = Values::new(1);

@@ -10,6 +10,7 @@ pub mod adapt;
 pub mod designs;
 
 use crate::arguments::{self, number, text};
+use crate::output;
 use crate::pairs::definition::{self, Definition};
 use crate::pairs::{self, Options, Round, builtin};
 use crate::plot::{self, Chart, Line, Log};
@@ -18,7 +19,6 @@ use designs::Sweep;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -221,8 +221,7 @@ pub fn main(experiment: Experiment, arguments: Vec<OsString>) -> ExitCode {
     let command = format!("bench {}", experiment.name());
     arguments::carry_out(&command, HELP, Flags::parse(arguments), |flags| {
         let table = carry_out(experiment, &flags)?;
-        let _ = std::io::stdout().write_all(table.as_bytes());
-        Ok(true)
+        output::print(table).map(|()| true)
     })
 }
 

@@ -58,7 +58,7 @@ impl<'a> Batches<'a> {
         }
         let mut ready = Vec::new();
         while self.connections.in_flight() > 0 {
-            self.connections.poll(SILENCE_MAX, &mut ready).map_err(broken)?;
+            self.connections.wait(SILENCE_MAX, &mut ready).map_err(broken)?;
             if ready.is_empty() {
                 return Err(format!("no reply for {} s", SILENCE_MAX.as_secs()));
             }

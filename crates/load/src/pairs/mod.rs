@@ -110,9 +110,10 @@ impl std::fmt::Display for Doubt {
 
 impl Doubt {
     /// What was measured, without the latencies and with the doubt beside the rest.
-    fn kept(self) -> Measured {
+    pub(crate) fn kept(self) -> Measured {
         let mut measured = self.measured;
-        for field in ["latency_us", "quiet", "distribution"] {
+        // Those of a run's parts, too: a comparison beside a noisy neighbour is made of them.
+        for field in ["latency_us", "quiet", "phases", "distribution"] {
             measured[field] = Measured::Null;
         }
         measured["doubt"] = self.why.into();

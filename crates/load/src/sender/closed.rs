@@ -35,6 +35,7 @@ impl ClosedLoop {
     ) -> io::Result<()> {
         let window_ns = recorder.window_ns();
         let give_up_ns = window_ns.end + self.drain.as_nanos() as u64;
+        clock.wait();
         for index in 0..connections.count() {
             for _ in 0..self.depth {
                 self.push(connections, recorder, index, clock.now_ns());

@@ -34,6 +34,13 @@ impl Clock {
     pub fn now_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
+
+    /// Spins until the start. What left before would be due at 0, and so would its end.
+    pub fn wait(&self) {
+        while Instant::now() < self.start {
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// The two ends of the measured window, told to whoever samples processor time.
@@ -52,6 +59,15 @@ pub struct Ready {
     pub index: usize,
     readable: bool,
     writable: bool,
+}
+
+/// How a look at the connections ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// Something was there, or the time was over.
+    Whole,
+    /// By a signal, such as the one by which a process goes on that was halted.
+    Interrupted,
 }
 
 /// The connections of one thread.
@@ -143,6 +159,17 @@ impl<'a> Connections<'a> {
 
     /// The connections with something to read or room to write; `timeout` zero returns at once.
     pub fn poll(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.look(timeout, ready).map(|_| ())
+    }
+
+    /// The same, but waits: there are none where all were silent for so long. A process that was
+    /// halted and goes on waits anew, for the replies that came meanwhile are still to be read.
+    pub fn wait(&mut self, silence_max: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
+        while self.look(silence_max, ready)? == Looked::Interrupted {}
+        Ok(())
+    }
+
+    fn look(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<Looked> {
         ready.clear();
         self.events.clear();
         let timeout = rustix::event::Timespec {
@@ -150,7 +177,8 @@ impl<'a> Connections<'a> {
             tv_nsec: timeout.subsec_nanos().into(),
         };
         match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Looked::Interrupted),
             Err(error) => return Err(error.into()),
         }
         for event in &self.events {
@@ -162,7 +190,7 @@ impl<'a> Connections<'a> {
                 readable: flags != epoll::EventFlags::OUT,
             });
         }
-        Ok(())
+        Ok(Looked::Whole)
     }
 
     /// Serves a ready connection: writes if there is room, reads once; appends what ended and

@@ -20,10 +20,10 @@ pub use flags::{HELP, Options, parse};
 pub use report::{Counted, Posts, Report, SCHEMA, Timed, Tried};
 
 use crate::arguments::carry_out;
+use crate::output;
 use crate::values::Values;
 use rig::Items;
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs with these arguments, `verbs` not among them.
@@ -66,18 +66,8 @@ pub fn run(options: &Options) -> Result<Report, String> {
 }
 
 fn show(options: &Options, report: &Report) -> Result<(), String> {
-    let table = table::render(report);
-    let Some(path) = &options.json else {
-        let _ = std::io::stdout().write_all(table.as_bytes());
-        return Ok(());
-    };
     let mut text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
     text.push('\n');
-    if path.as_os_str() == "-" {
-        let _ = std::io::stdout().write_all(text.as_bytes());
-        let _ = std::io::stderr().write_all(table.as_bytes());
-        return Ok(());
-    }
-    let _ = std::io::stdout().write_all(table.as_bytes());
-    std::fs::write(path, text).map_err(|error| format!("--json {}: {error}", path.display()))
+    let json = options.json.as_deref().map(|path| (path, text.as_str()));
+    output::show(&table::render(report), json)
 }

@@ -440,3 +440,32 @@ fn a_closed_loop_keeps_its_depth() {
     assert_eq!(counts.ended, state.gets as u64);
     assert_eq!(lines.in_flight(), 0);
 }
+
+#[test]
+fn a_closed_loop_asks_nothing_before_the_start() {
+    let bench = Bench::new(
+        WorkloadOptions {
+            keys: 10,
+            sizes: Sizes::Fixed { value_bytes: 10 },
+            get_share: 1.0,
+            ..WorkloadOptions::default()
+        },
+        Dialect::Text,
+    );
+    let (address, _) = serve(Fault::None);
+    bench.fill(&tcp(address.clone()));
+    let mut lines = Connections::open(bench.context(), &tcp(address), 2).unwrap();
+    let mut recorder = Recorder::new(0..50_000_000);
+    let mut closed = ClosedLoop {
+        depth: 1,
+        drain: DRAIN,
+        asks: Random::new(1),
+        draws: Draws::default(),
+        versions: Random::new(2),
+    };
+    let clock = Clock::starting(Instant::now() + Duration::from_millis(200));
+    closed.run(&mut lines, clock, &mut recorder, |_| {}).unwrap();
+    assert!(recorder.counts.ended >= 2);
+    // Before the start the clock stands, so that what was asked and answered took no time.
+    assert_eq!(recorder.latency_ns(None, None).count_at(1), 0);
+}

@@ -44,7 +44,7 @@ impl Session {
     pub(crate) fn break_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.is_broken = true;
-            transaction.bytes = Vec::new();
+            (transaction.bytes, transaction.charge) = (Vec::new(), None);
         }
     }
 
@@ -63,18 +63,19 @@ impl Session {
     /// Keep a request until `EXEC`.
     pub(crate) fn queue(&mut self, request: &[u8], store: &Arc<Store>, out: &mut Vec<u8>) {
         let Some(transaction) = &mut self.transaction else { return };
+        if transaction.is_broken {
+            return out.extend_from_slice(QUEUED); // it is kept nowhere, and counted nowhere
+        }
         let bytes = transaction.bytes.len() + request.len();
         let charge = transaction.charge.get_or_insert_with(|| store.charge());
         let fits = bytes <= TRANSACTION_BYTES_MAX
             && charge.grow_to(bytes.next_power_of_two() as u64).is_ok();
-        if !fits && !transaction.is_broken {
+        if !fits {
             self.break_transaction();
             return out.extend_from_slice(TOO_LONG);
         }
-        if !transaction.is_broken {
-            transaction.bytes.extend_from_slice(request);
-            transaction.requests += 1;
-        }
+        transaction.bytes.extend_from_slice(request);
+        transaction.requests += 1;
         out.extend_from_slice(QUEUED);
     }
 

@@ -286,6 +286,12 @@ impl<T: Transport> Core<T> {
         all.map(|store| store.stats().items).sum()
     }
 
+    /// Memory for items, of all NUMA domains.
+    fn memory_bytes(&self) -> u64 {
+        let all = std::iter::once(&self.shared.store).chain(self.shared.other_stores());
+        all.map(|store| store.stats().limit_bytes).sum()
+    }
+
     /// Whether a `FLUSHALL` with these options may be asked; else what is told.
     pub(crate) fn may_flush(&self, mut options: Args<'_>) -> Result<(), &'static [u8]> {
         let how = options.next();
@@ -325,7 +331,7 @@ impl<T: Transport> Core<T> {
             ("appendonly", "no".to_owned()),
             ("databases", "1".to_owned()),
             ("maxclients", settings.connections_max.to_string()),
-            ("maxmemory", self.shared.store.stats().limit_bytes.to_string()),
+            ("maxmemory", self.memory_bytes().to_string()),
             ("maxmemory-policy", policy.to_owned()),
             ("proto-max-bulk-len", laneway_wire::resp::BULK_BYTES_MAX.to_string()),
             ("save", String::new()),

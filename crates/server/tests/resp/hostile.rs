@@ -155,6 +155,30 @@ fn a_transaction_is_bounded() {
     assert_eq!(rig.shared.store.stats().unpublished_bytes, 0);
 }
 
+/// Whoever stays in a transaction that can only be refused has no memory of others' values.
+#[test]
+fn a_transaction_that_will_be_refused_holds_no_memory() {
+    let mut rig = Rig::new(&plan());
+    let client = rig.net.connect();
+    let set = request(&[b"SET", b"k", &value(600_000, 3)]);
+    for (refused, wanted) in [
+        (words("NOPE"), "-ERR unknown command"),
+        (words("GET a b"), "-ERR wrong number of arguments"),
+        (set.clone(), "-ERR the transaction is longer"),
+    ] {
+        rig.say_resp(&client, "MULTI");
+        assert_eq!(rig.ask_resp(&client, &set, 1), b"+QUEUED\r\n");
+        assert!(rig.shared.store.stats().unpublished_bytes >= 600_000, "what waits is counted");
+        let got = rig.ask_resp(&client, &refused, 1);
+        assert!(got.starts_with(wanted.as_bytes()), "{wanted}: {}", tail(&got));
+        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{wanted}: nothing waits");
+        assert_eq!(rig.ask_resp(&client, &set, 1), b"+QUEUED\r\n");
+        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{wanted}: nor does this");
+        assert!(rig.say_resp(&client, "EXEC").starts_with("-EXECABORT"), "{wanted}");
+    }
+    assert_eq!(rig.say_resp(&client, "EXISTS k"), ":0\r\n");
+}
+
 #[test]
 fn no_memory_is_said_in_the_words_of_redis_and_the_old_value_stays() {
     let plan = Plan { store_mode: true, memory_bytes: 8 << 20, ..plan() };

@@ -367,6 +367,22 @@ fn info_has_the_fields_that_clients_look_for() {
     }
 }
 
+/// Exporters divide the memory in use, which is that of all domains, by either.
+#[test]
+fn config_and_info_tell_the_memory_of_all_numa_domains() {
+    for domains in [1, 2] {
+        let plan = Plan { domains, ..Plan::of(4, laneway_policy::Form::TimeShare) };
+        let bytes = plan.memory_bytes.to_string();
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let text = rig.say_resp(&client, "INFO memory");
+        assert!(text.contains(&format!("\r\nmaxmemory:{bytes}\r\n")), "{domains}: {text}");
+        let text = rig.say_resp(&client, "CONFIG GET maxmemory").replace("\r\n", "|");
+        let wanted = format!("*2|$9|maxmemory|${}|{bytes}|", bytes.len());
+        assert_eq!(text, wanted, "{domains} domains");
+    }
+}
+
 #[test]
 fn a_transaction_is_executed_when_exec_comes() {
     check(&[

@@ -18,6 +18,7 @@ use crate::arguments::{self, number, text};
 use crate::cli;
 use crate::connection::Target;
 use crate::dialect::Dialect;
+use crate::output;
 use crate::pairs::Options;
 use crate::pairs::definition::ServerDefinition;
 use crate::pairs::server::{Places, Server};
@@ -28,7 +29,6 @@ use follow::{Epoch, Outcome, Phase};
 use laneway_policy::Design;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -226,10 +226,11 @@ fn carry_out(flags: &Flags) -> Result<bool, String> {
     for &design in &flags.designs {
         all.push(believable(flags, design, epoch_s, &places)?);
     }
-    let _ = std::io::stdout().write_all(show::table(&all).as_bytes());
+    let shown = output::print(show::table(&all));
     if let Some(folder) = &flags.out {
         show::write(folder, &all)?;
     }
+    shown?;
     Ok(all.iter().all(Followed::is_good))
 }
 
