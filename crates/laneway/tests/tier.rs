@@ -146,9 +146,10 @@ const TWICE: u64 = 2 * (32 << 20) / FILLING_BYTES as u64;
 fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
     let folder = Folder::new("when-full");
     let flags = ["--ssd-size", "32m", "-m", "8"];
-    let server = Server::start(&folder, &flags);
+    let mut server = Server::start(&folder, &flags);
     let refused = fill_twice(&mut server.connect()).expect("twice as much does not fit");
     assert!(text(&refused).contains("--ssd-size is needed"), "{}", text(&refused));
+    server.process.await_log("a write was refused: ");
     server.stop();
     let server = Server::start(&folder, &[&flags[..], &["--when-full", "evict"]].concat());
     let mut client = server.connect();

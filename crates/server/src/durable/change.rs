@@ -83,6 +83,7 @@ impl<S> Keeper<S> {
             }
             Err(error) => {
                 self.take_back(&key);
+                self.trouble.refused(&error, self.now_nanos);
                 task.fail(error.to_string());
             }
         }

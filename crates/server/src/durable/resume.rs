@@ -45,6 +45,7 @@ impl<S> Keeper<S> {
             Ok(()) => self.appended |= !is_planted(Bug::FlushUncommitted),
             Err(error) => {
                 bump(&self.durable.counts.refused);
+                self.trouble.refused(&error, self.now_nanos);
                 task.fail(error.to_string());
             }
         }
@@ -62,6 +63,7 @@ impl<S> Keeper<S> {
     /// A change of a task could not be kept.
     fn refuse(&mut self, task: &mut Task, key: &[u8], error: &laneway_tier::Error) {
         self.take_back(key);
+        self.trouble.refused(error, self.now_nanos);
         task.fail(error.to_string());
     }
 

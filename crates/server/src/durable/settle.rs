@@ -14,6 +14,7 @@ impl<S> Keeper<S> {
         }
         self.pending.retain(|_, pending| durable < pending.until);
         if let Err(error) = result {
+            self.trouble.commit_failed(&error, self.now_nanos);
             self.take_all_back(&error.to_string());
         }
         for task in std::mem::take(&mut self.settling) {
