@@ -92,8 +92,8 @@ flags! {
         .help("such clients at a time");
     Text kernel_lane: Option<String> = flag("kernel-lane", "list")
         .help("answer GETs for small items in the kernel, at these interfaces (such as eth0,lo), \
-               before any firewall of this host. This, --steer and --af-xdp need a build with --features \
-               kernel; see laneway doctor and docs/kernel.md");
+               before any firewall of this host. This, --steer and --af-xdp need a build with \
+               --features kernel; see laneway doctor and docs/kernel.md");
     Number kernel_lane_megabytes: Option<u64> = flag("kernel-lane-memory", "num")
         .unless("a quarter")
         .help("megabytes of -m for these items");
