@@ -43,7 +43,7 @@ const PRODUCT: [&str; 3] = ["crates", "Cargo.toml", "Cargo.lock"];
 /// README's rows: in words, the benchmark, and its figure.
 const ROWS: [(&str, &str, &str); 12] = [
     (
-        "as deployed, beside 20 GETs/s of 8 MB: small p99, of its own undisturbed",
+        "as deployed, beside 20 GETs/s of 8 MB: small p99, divided by its p99 without them",
         "noisy-8mb-deployed",
         "small p99, of its own undisturbed",
     ),
@@ -327,7 +327,7 @@ fn bound(one: &Judged, all: &[Judged]) -> String {
     let missed = match one.verdict(all) {
         Verdict::Met => "",
         Verdict::Missed => ", **missed**",
-        Verdict::Noise => ", no verdict: a rival beside itself strays further",
+        Verdict::Noise => ", no verdict: a rival against itself differs by more",
     };
     one.figure.bounds().map_or(String::new(), |bound| format!("{bound}{missed}"))
 }

@@ -191,7 +191,7 @@ pub fn json(snapshot: &WatchSnapshot) -> Result<String, serde_json::Error> {
             queue: tier.queue,
             faults: tier.faults,
             spills: tier.spills,
-            refused: tier.refused,
+            refused: tier.refused.total(),
             lost: tier.lost,
         }),
         cpu_seconds: cpu_us as f64 / 1e6,

@@ -16,10 +16,14 @@ Usage: laneway stats [--server HOST:PORT | --socket PATH] [FLAGS] [FAMILY]
 Families: lanes      threshold, roles, and what each worker did
           latency    per operation, small and large apart, in microseconds
           buckets    the same as counts by bucket, which only grow
+          large      requests that were slow or large lately, with their parts
           clients    who asks for how much
           kernel     what the programs in the kernel did
+          udp        datagrams, and what was bad or dropped, by its cause
           shm rdma   clients in memory and over RDMA: verbs, losses, what was bad
+          tls        handshakes, failures by cause, the certificate's end
           topology   ports and workers
+          tier       what --data-dir keeps: log, SSD, refused writes, scrubs
           backup     how the last backup stands (laneway backup)
           hotkeys    keys that everybody asks for: how hot, how large, where
           balance    how evenly the workers are loaded
@@ -59,7 +63,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Unknown) => eprintln!(
             "laneway stats: {family}: the server has no such statistics; laneway stats --help \
-             lists Laneway's"
+             lists those that a server of Laneway's has"
         ),
         Err(failure) => eprintln!("laneway stats: {}", failure.told(&whom)),
     }

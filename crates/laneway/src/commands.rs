@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 /// Each command with what it does.
 const COMMANDS: [(&str, &str); 16] = [
-    ("serve", "run the server (all of memcached's flags work; laneway serve --help)"),
+    ("serve", "run the server; takes memcached's flags (laneway serve --help)"),
     ("bench", "measure a server: laneway, memcached, redis (laneway bench --help)"),
     ("sim", "what every design does on any number of cores (laneway sim --help)"),
     ("doctor", "what this machine offers of the layers in the kernel, and what to do"),

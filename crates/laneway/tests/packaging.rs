@@ -3,7 +3,8 @@
 
 mod rig;
 
-use rig::watched::Watched;
+use laneway_certs::{Authority, Folder};
+use rig::watched::{Scrape, Watched};
 use rig::{BINARY, ask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -43,22 +44,41 @@ fn series(text: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
+/// What a server with a certificate tells; its admin endpoint is not encrypted.
+fn scrape_of_encrypted() -> Scrape {
+    let (folder, authority) = (Folder::new(), Authority::new("laneway's tests"));
+    let pair = authority.pair();
+    let (cert, key) = (folder.write("cert.pem", &pair.chain), folder.write("key.pem", &pair.key));
+    let cert = cert.to_str().expect("temp paths are text");
+    let key = key.to_str().expect("temp paths are text");
+    let server = Watched::start(&["--tls-cert", cert, "--tls-key", key]);
+    let scrape = server.scrape();
+    server.process.stop();
+    scrape
+}
+
 #[test]
 fn what_alerts_and_the_grafana_dashboard_ask_for_is_in_a_scrape() {
     let folder = std::env::temp_dir().join(format!("laneway-packaging-{}", std::process::id()));
     let data = folder.to_str().expect("temp paths are text");
+    let temporary = std::env::temp_dir();
+    let backups = temporary.to_str().expect("temp paths are text");
     let flags = ["--data-dir", data, "--pm-size", "64m", "--ssd-size", "64m", "-U", "-1"];
-    let server = Watched::start(&flags);
+    let server = Watched::start(&[&flags[..], &["--backup-dir", backups]].concat());
     let mut there: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     // Clients are told by address once there are any.
     ask(&mut server.client(), b"version\r\n", b"\r\n");
-    let scrape = server.scrape();
-    // A text may name a family.
-    there.extend(scrape.types.into_keys().map(|family| (family, BTreeSet::new())));
-    for series in scrape.samples.keys() {
-        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-        let keys = labels.split(',').filter_map(|label| label.split_once('=')).map(|(key, _)| key);
-        there.entry(name.to_owned()).or_default().extend(keys.map(str::to_owned));
+    for scrape in [server.scrape(), scrape_of_encrypted()] {
+        // A text may name a family.
+        for family in scrape.types.into_keys() {
+            there.entry(family).or_default();
+        }
+        for series in scrape.samples.keys() {
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+            let labels = labels.split(',').filter_map(|label| label.split_once('='));
+            let keys = labels.map(|(key, _)| key.to_owned());
+            there.entry(name.to_owned()).or_default().extend(keys);
+        }
     }
     for (file, least) in [(ALERTS, 10), (DASHBOARD, 20)] {
         let asked = series(&read(file).replace("\\\"", "\""));

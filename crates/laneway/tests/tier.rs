@@ -2,6 +2,7 @@
 
 mod rig;
 
+use rig::watched::Watched;
 use rig::{BINARY, Process, ask};
 use std::collections::BTreeMap;
 use std::fs;
@@ -146,10 +147,18 @@ const TWICE: u64 = 2 * (32 << 20) / FILLING_BYTES as u64;
 fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
     let folder = Folder::new("when-full");
     let flags = ["--ssd-size", "32m", "-m", "8"];
-    let server = Server::start(&folder, &flags);
-    let refused = fill_twice(&mut server.connect()).expect("twice as much does not fit");
+    let mut server = Watched::start(&[&["--data-dir", folder.path()][..], &SIZES, &flags].concat());
+    let mut client = server.client();
+    client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let refused = fill_twice(&mut client).expect("twice as much does not fit");
     assert!(text(&refused).contains("--ssd-size is needed"), "{}", text(&refused));
-    server.stop();
+    server.process.await_log("a write was refused: ");
+    let scrape = server.scrape();
+    for (cause, count) in [("full", 1), ("memory", 0), ("failed", 0)] {
+        let series = format!("laneway_tier_refused_writes_total{{cause=\"{cause}\"}}");
+        assert_eq!(scrape.value(&series), count, "{cause}");
+    }
+    server.process.stop();
     let server = Server::start(&folder, &[&flags[..], &["--when-full", "evict"]].concat());
     let mut client = server.connect();
     assert_eq!(fill_twice(&mut client), None);

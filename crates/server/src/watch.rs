@@ -8,7 +8,7 @@ use crate::clients::ClientWatch;
 use crate::counters::Totals;
 pub use crate::durable::backup::Ended;
 pub use crate::durable::scrub::Scrubbed;
-use crate::durable::shared::Durable;
+use crate::durable::shared::{Durable, Refused};
 use crate::execute::VERSION;
 use crate::kernel::Kernel;
 use crate::latency::{Latencies, Operation, row};
@@ -130,7 +130,7 @@ pub struct TierWatch {
     /// Large values written to the SSD.
     pub spills: u64,
     /// Writes refused, or taken back.
-    pub refused: u64,
+    pub refused: Refused,
     /// Reads of items that are damaged.
     pub lost: u64,
     /// What was dropped to make room on the SSD.
@@ -341,7 +341,7 @@ fn of_tier(durable: &Durable) -> TierWatch {
         faults: read(&counts.faults),
         fault_bytes: read(&counts.fault_bytes),
         spills: read(&counts.spills),
-        refused: read(&counts.refused),
+        refused: counts.refused.told(),
         lost: read(&counts.lost),
         evicted: durable.tier.evicted(),
         recovery_ms: durable.recovery.took_ms,

@@ -174,7 +174,8 @@ pub enum Error {
     /// A flush failed earlier: what is durable is unknown, so writes are refused until the store is
     /// opened again. Reads go on.
     Poisoned(String),
-    /// No room in persistent memory, and migration cannot make any.
+    /// No room in the log, or for the index where persistent memory holds that, and migration
+    /// cannot make any.
     PmFull,
     /// No room on the SSD.
     SsdFull {
@@ -229,8 +230,8 @@ impl fmt::Display for Error {
             }
             Error::PmFull => write!(
                 f,
-                "persistent memory is full and nothing in it can migrate: a larger --pm-size or \
-                 --ssd-size is needed"
+                "the log is full, or with --pm-index fair the index beside it, and nothing in it \
+                 can move to the SSD: a larger --pm-size or --ssd-size is needed"
             ),
             Error::SsdFull { blocks } => {
                 write!(f, "the SSD has no room for {blocks} blocks: a larger --ssd-size is needed")

@@ -30,6 +30,13 @@ const FILES: &[(&str, &str)] = &[
     ("docs/operating.md", "usr/share/doc/laneway/operating.md"),
     ("docs/security.md", "usr/share/doc/laneway/security.md"),
     ("docs/protocol.md", "usr/share/doc/laneway/protocol.md"),
+    ("docs/binary.md", "usr/share/doc/laneway/binary.md"),
+    ("docs/cluster.md", "usr/share/doc/laneway/cluster.md"),
+    ("docs/disk-format.md", "usr/share/doc/laneway/disk-format.md"),
+    ("docs/install.md", "usr/share/doc/laneway/install.md"),
+    ("docs/kernel.md", "usr/share/doc/laneway/kernel.md"),
+    ("docs/reliability.md", "usr/share/doc/laneway/reliability.md"),
+    ("docs/resp.md", "usr/share/doc/laneway/resp.md"),
     ("packaging/debian/conffiles", "DEBIAN/conffiles"),
 ];
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
@@ -170,6 +177,29 @@ fn libc(program: &[u8]) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_of_the_package_lead_to_documents_of_the_package() {
+        /// These are about how Laneway is measured, and are in the repository alone.
+        const LEFT_OUT: [&str; 2] = ["figures.md", "performance-log.md"];
+        let is_packed = |name: &str| {
+            let path = format!("docs/{name}");
+            FILES.iter().any(|(from, _)| **from == path)
+        };
+        let mut links = 0;
+        for (from, _) in FILES.iter().filter(|(from, _)| from.ends_with(".md")) {
+            let text = read(&process::root().join(from)).expect("it is part of the repository");
+            let text = String::from_utf8_lossy(&text).into_owned();
+            for link in text.split("](").skip(1) {
+                let name = link.split([')', '#']).next().unwrap_or_default();
+                if name.ends_with(".md") && !name.contains('/') && !LEFT_OUT.contains(&name) {
+                    links += 1;
+                    assert!(is_packed(name), "{from} leads to {name}, which is not packed");
+                }
+            }
+        }
+        assert!(links > 20, "{links} links were looked at");
+    }
 
     #[test]
     fn the_newest_c_library_that_is_named_is_the_one_needed() {

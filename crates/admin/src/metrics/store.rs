@@ -68,8 +68,18 @@ fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
     page.counter("tier_faults", help, tier.faults)?;
     page.counter_bytes("tier_fault", "Bytes of their values", tier.fault_bytes)?;
     page.counter("tier_spills", "Large values written to the SSD", tier.spills)?;
-    let help = "Writes that a medium refused, or that were taken back";
-    page.counter("tier_refused_writes", help, tier.refused)?;
+    let by = |cause: &'static str, count: u64| (vec![("cause", cause)], count as f64);
+    page.counters(
+        "tier_refused_writes",
+        "Writes that were refused or taken back, by cause: log or SSD is full, memory is short, a \
+         medium failed",
+        None,
+        [
+            by("full", tier.refused.full),
+            by("memory", tier.refused.memory),
+            by("failed", tier.refused.failed),
+        ],
+    )?;
     page.counter("tier_damaged_reads", "Reads of items that are damaged", tier.lost)?;
     let classes = [("small", tier.evicted.small), ("large", tier.evicted.large)];
     let by_class = |value: fn(&Dropped) -> u64| {

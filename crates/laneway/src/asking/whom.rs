@@ -6,7 +6,7 @@ use lexopt::{Arg, Error, Parser, ValueExt};
 use std::ffi::OsString;
 
 /// The paragraph of a command's `--help` that lists these flags.
-pub const HELP: &str = "\
+pub const HELP: &str = "  \
   --server HOST:PORT   the server                                  [127.0.0.1:11211]
   --socket PATH        a unix socket instead
   --login FILE         USER:PASSWORD in its first line, for a server that asks for
@@ -121,6 +121,12 @@ mod tests {
     fn read(line: &str) -> Result<Option<Whom>, Error> {
         let words = line.split_whitespace().map(OsString::from).collect();
         Whom::read(words, |other, _| Err(other.unexpected()))
+    }
+
+    #[test]
+    fn each_line_of_the_help_is_indented() {
+        assert!(HELP.lines().all(|line| line.starts_with("  ")), "{HELP}");
+        assert!(HELP.starts_with("  --server HOST:PORT   the server"), "{HELP}");
     }
 
     #[test]

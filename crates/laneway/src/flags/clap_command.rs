@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, Command, ValueHint};
 /// `laneway serve`, as clap's generators want it.
 pub fn command() -> Command {
     let mut command = Command::new("serve")
-        .about("run the server (all of memcached's flags work)")
+        .about("run the server; takes memcached's flags")
         .long_about(
             "A memcached-compatible server in which a small request never waits behind a large \
              one. It takes memcached's flags, and its own.",

@@ -134,6 +134,16 @@ const GRANTED: [&str; 8] = [
     "relaxed_privileges",
 ];
 
+/// `-o` keys of memcached's that have an effect here, too.
+const HONOURED: [&str; 6] = [
+    "idle_timeout",
+    "ssl_chain_cert",
+    "ssl_key",
+    "ssl_verify_mode",
+    "ssl_ca_cert",
+    "ssl_min_version",
+];
+
 /// `-o` keys of memcached's that tune it and have no effect here.
 const TUNING_KEYS: [&str; 31] = [
     "no_maxconns_fast",
@@ -182,7 +192,7 @@ const REQUIRING_KEYS: [(&str, &str); 4] = [
     ),
     (
         "drop_privileges",
-        "system calls are not restricted; use a sandbox of the service manager, and leave the key \
+        "write --sandbox on instead, which restricts system calls and files, and leave the key \
          out",
     ),
     (
@@ -266,13 +276,11 @@ impl Extended {
         } else if TUNING_KEYS.contains(&name) || name.starts_with("ext_") {
             self.warnings.push(format!("-o {key} has no effect: it tunes memcached's insides"));
         } else if !GRANTED.contains(&name) {
-            let known = ["idle_timeout", "ssl_chain_cert", "ssl_key"]
-                .into_iter()
-                .chain(GRANTED)
-                .chain(TUNING_KEYS);
+            let known = HONOURED.into_iter().chain(GRANTED).chain(TUNING_KEYS);
             return Err(Refused::unknown(format!(
-                "{key}: not a key of -o; {}honoured is idle_timeout=SECONDS",
-                meant(name, known.map(str::to_owned))
+                "{key}: not a key of -o; {}the keys with an effect are {}",
+                meant(name, known.map(str::to_owned)),
+                HONOURED.join(", ")
             )));
         }
         Ok(())

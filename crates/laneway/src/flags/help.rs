@@ -30,18 +30,20 @@ key or variable that is not known refuses the start.",
         "\
 memcached's flags that only tune it (-f -n -D -R -W -N) are reported on stderr and
 passed over, so that its start scripts go on working. Those that would restrict
-access or keep items, and are not supported (-e, -o drop_privileges and the like),
-refuse the start, as does a flag that is not known.",
+access or keep items, and are not supported (-e, -o ssl_ciphers and the like),
+refuse the start, as does a flag that is not known. -o drop_privileges is called
+--sandbox on here.",
     ),
     (
         "Signals and exit statuses",
         "\
 SIGTERM, SIGINT and SIGUSR1 finish what is under way and exit 0; a second one
-exits at once. SIGHUP reads the files of --config, -Y and -Z again: the memory
-limit, the verbosity, the users and the certificate change at once, the rest at
-the next start, and a file that is wrong changes nothing. Exit statuses: 1 a flag
-is not known or not supported, 2 a value makes no sense, 70 the process could not
-be set up, 71 it cannot listen or has no memory, 74 the data folder refused.",
+exits at once, with 128 and its number. SIGHUP reads the files of --config, -Y and
+-Z again: memory-limit, verbose, slow-ms, the users and the certificate change at
+once, the rest at the next start, and a file that is wrong changes nothing. Exit
+statuses: 1 a flag is not known or not supported, 2 a value makes no sense, 70 the
+process could not be set up, 71 it cannot listen or has no memory, 74 the data
+folder refused.",
     ),
     (
         "Examples",

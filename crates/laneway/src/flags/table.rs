@@ -27,7 +27,8 @@ flags! {
         .help("address to listen on, several separated by commas, each with or without :port; \
                readonly: before one refuses whatever changes something there, notls: see -Z");
     Path unix_socket: Option<OsString> = flag("unix-socket", "file").letter('s')
-        .help("unix socket to listen on (disables TCP)");
+        .help("unix socket to listen on, instead of the TCP port -p; --resp still listens at the \
+               addresses of -l");
     Octal unix_mask: Option<u32> = flag("unix-mask", "mask").letter('a').default("700")
         .help("permissions of the unix socket, in octal");
     Number connections: Option<usize> = flag("conn-limit", "num").letter('c').default("1024")
@@ -91,7 +92,8 @@ flags! {
         .help("such clients at a time");
     Text kernel_lane: Option<String> = flag("kernel-lane", "list")
         .help("answer GETs for small items in the kernel, at these interfaces (such as eth0,lo), \
-               before any firewall of this host; see laneway doctor and docs/kernel.md");
+               before any firewall of this host. This, --steer and --af-xdp need a build with \
+               --features kernel; see laneway doctor and docs/kernel.md");
     Number kernel_lane_megabytes: Option<u64> = flag("kernel-lane-memory", "num")
         .unless("a quarter")
         .help("megabytes of -m for these items");
@@ -128,8 +130,8 @@ flags! {
     Switch no_flush: bool = switch("disable-flush-all").letter('F')
         .help("refuse flush_all");
     Switch no_dump: bool = switch("disable-dumping").letter('X')
-        .help("refuse stats cachedump, stats hotkeys, lru_crawler metadump and mgdump, which tell \
-               keys");
+        .help("refuse stats cachedump, stats hotkeys, lru_crawler metadump and mgdump, and RESP's \
+               SCAN and RANDOMKEY, which tell keys");
 }
 
 "What outlives it (SplitKV, HotStorage'20; docs/operating.md)" {

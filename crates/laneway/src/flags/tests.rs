@@ -49,11 +49,16 @@ fn what_would_restrict_or_is_not_known_refuses_the_start_with_memcacheds_status(
         ("-e /f", "-e: /f: a restart from a memory file is not supported"),
         ("-B http", "-B: http: not a protocol of memcached's; write auto, ascii or binary"),
         ("-o ssl_ciphers=NULL", "-o: ssl_ciphers=NULL: of TLS there are ssl_chain_cert"),
-        ("-o drop_privileges", "-o: drop_privileges: "),
+        ("-o drop_privileges", "-o: drop_privileges: write --sandbox on instead"),
         ("-o ext_path=/f:1G", "-o: ext_path=/f:1G: extstore"),
         ("-o proxy_config=/f", "-o: proxy_config=/f: "),
         ("-o idle_timout=3", "-o: idle_timout=3: not a key of -o; did you mean idle_timeout?"),
-        ("-o modern,no_such_key", "-o: no_such_key: not a key of -o"),
+        (
+            "-o modern,no_such_key",
+            "-o: no_such_key: not a key of -o; the keys with an effect are idle_timeout, \
+             ssl_chain_cert, ssl_key, ssl_verify_mode, ssl_ca_cert, ssl_min_version",
+        ),
+        ("-o ssl_verify_mod=1", "-o: ssl_verify_mod=1: of TLS there are ssl_chain_cert"),
         ("-l 127.0.0.1, 10.0.0.1", "10.0.0.1: no flag stands before this word"),
         ("-y", "-y: not a flag of this server"),
         ("--nothing-like-it=7", "--nothing-like-it: 7: not a flag of this server"),

@@ -36,9 +36,8 @@ pub fn places(flags: &Flags) -> Result<Vec<Place>, String> {
     let port = match flags.port {
         None => PORT,
         Some(-1) => 0, // the kernel chooses
-        Some(port) => u16::try_from(port).map_err(|_| {
-            format!("-p {port}: must be from 1 to 65535, 0 for none, or -1 for any free port")
-        })?,
+        Some(port) => u16::try_from(port)
+            .map_err(|_| format!("-p {port}: must be from 1 to 65535, or -1 for any free port"))?,
     };
     if flags.port == Some(0) {
         return Err("-p 0 turns TCP off, and nothing else is left; listen on a unix socket with \

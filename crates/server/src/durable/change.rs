@@ -8,7 +8,7 @@ use super::state::{Keeper, Pending};
 use super::task::{Leaving, NO_MEMORY_STORING, Task};
 use laneway_store::{Got, ItemMeta as Seen, Pinned};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{ItemMeta, Result, Ticket, Tried};
+use laneway_tier::{Error, ItemMeta, Result, Ticket, Tried};
 use std::borrow::Cow;
 
 /// Marks in a record; above them stand milliseconds ([`ends::record_of`]).
@@ -71,7 +71,7 @@ impl<S> Keeper<S> {
             (Got::Miss, Change::Published { expires }) if !expires.is_over(now) => {
                 // Memory is so short that it was evicted at once.
                 task.fail(NO_MEMORY_STORING);
-                bump(&self.durable.counts.refused);
+                bump(&self.durable.counts.refused.memory);
                 return;
             }
             (Got::Miss, _) => self.put_deletion(task, &key),
@@ -83,6 +83,7 @@ impl<S> Keeper<S> {
             }
             Err(error) => {
                 self.take_back(&key);
+                self.count_refusal(&error);
                 task.fail(error.to_string());
             }
         }
@@ -188,9 +189,14 @@ impl<S> Keeper<S> {
         self.sequence
     }
 
+    /// Counts and logs that a change was refused.
+    pub(super) fn count_refusal(&mut self, error: &Error) {
+        self.durable.counts.refused.count(error);
+        self.trouble.refused(error, self.now_nanos);
+    }
+
     /// Lets memory forget what the tier did not take: it holds the item as it was.
     pub(super) fn take_back(&mut self, key: &[u8]) {
-        bump(&self.durable.counts.refused);
         if is_planted(Bug::TakeBackForgotten) {
             return;
         }

@@ -110,15 +110,11 @@ impl<S> Keeper<S> {
     }
 
     fn take_in(&mut self, fault: Fault, answer: Answer) -> Result<Next, String> {
-        let told = |error: Error| {
-            if matches!(error, Error::Lost { .. }) {
-                bump(&self.durable.counts.lost);
-            }
-            error.to_string()
-        };
         match answer {
             Answer::Item(item) => {
-                let Some(item) = item.map_err(told)? else { return Ok(Next::Over) };
+                let Some(item) = item.map_err(|error| self.unread(&error))? else {
+                    return Ok(Next::Over);
+                };
                 if self.learns(&fault, &item.meta) {
                     return Ok(Next::Over);
                 }
@@ -138,7 +134,8 @@ impl<S> Keeper<S> {
                 })
             }
             Answer::Open(reader) => {
-                let Some(reader) = reader.map_err(told)?.map(Arc::new) else {
+                let Some(reader) = reader.map_err(|error| self.unread(&error))?.map(Arc::new)
+                else {
                     // It has changed, or lies in the log after all.
                     let request = Request::Item(fault.key.clone());
                     return Ok(Next::Read(fault, request));
@@ -156,7 +153,7 @@ impl<S> Keeper<S> {
                 Ok(Next::Read(Fault { large, ..fault }, request))
             }
             Answer::Piece(piece) => {
-                let bytes = piece.map_err(told)?;
+                let bytes = piece.map_err(|error| self.unread(&error))?;
                 let Fault { key, share, large, .. } = fault;
                 let Some(Pieces { reader, draft, next }) = large else { return Ok(Next::Over) };
                 let meta = reader.meta();
@@ -164,6 +161,15 @@ impl<S> Keeper<S> {
                 self.copy(Filling { key, share, draft, bytes, done: 0, meta, rest })
             }
         }
+    }
+
+    /// Counts and logs that an item could not be read; what is said of it to who asked.
+    fn unread(&mut self, error: &Error) -> String {
+        if matches!(error, Error::Lost { .. }) {
+            bump(&self.durable.counts.lost);
+        }
+        self.trouble.unread(error, self.now_nanos);
+        error.to_string()
     }
 
     /// Copies one stretch of the value that has waited longest; returns whether there was one.

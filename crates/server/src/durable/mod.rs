@@ -20,8 +20,8 @@
 //! (an item comes into memory), [`resume`] (a change is kept), [`settle`] (a group is durable).
 //! Beside all of it [`copier`] makes the backups that are asked of [`backup`], and [`scrubber`]
 //! reads everything now and then and verifies it ([`scrub`] tells of that). [`hands`] wait for
-//! devices. [`state`] is what the keeper knows; [`capture`] is how it learns what a command
-//! changed.
+//! devices, and `trouble` has the log told where those fail. [`state`] is what the keeper knows;
+//! [`capture`] is how it learns what a command changed.
 //!
 //! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
 //! short, long values are copied by stretches, and between steps the workers may run.
@@ -53,6 +53,7 @@ pub mod settle;
 pub mod shared;
 pub mod state;
 pub mod task;
+mod trouble;
 mod turns;
 pub mod veil;
 pub mod walks;

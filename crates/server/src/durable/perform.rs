@@ -275,7 +275,7 @@ impl<S> Keeper<S> {
             fault_bytes: read(&counts.fault_bytes),
             spills: read(&counts.spills),
             set_aside: read(&counts.set_aside),
-            refused: read(&counts.refused),
+            refused: counts.refused.told().total(),
             expired: read(&counts.expired),
             lost: read(&counts.lost),
             queue: (self.durable.jobs.len() + self.turns.len()) as u64,

@@ -44,7 +44,7 @@ impl<S> Keeper<S> {
             // Where writes are acknowledged before they are durable, a commit is due for it too.
             Ok(()) => self.appended |= !is_planted(Bug::FlushUncommitted),
             Err(error) => {
-                bump(&self.durable.counts.refused);
+                self.count_refusal(&error);
                 task.fail(error.to_string());
             }
         }
@@ -62,6 +62,7 @@ impl<S> Keeper<S> {
     /// A change of a task could not be kept.
     fn refuse(&mut self, task: &mut Task, key: &[u8], error: &laneway_tier::Error) {
         self.take_back(key);
+        self.count_refusal(error);
         task.fail(error.to_string());
     }
 

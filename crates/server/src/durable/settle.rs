@@ -1,6 +1,7 @@
 //! Commits, and what waits for nothing else to be under way.
 
 use super::hands::Order;
+use super::shared::bump;
 use super::state::Keeper;
 use laneway_tier::{Position, Result};
 
@@ -14,6 +15,7 @@ impl<S> Keeper<S> {
         }
         self.pending.retain(|_, pending| durable < pending.until);
         if let Err(error) = result {
+            self.trouble.commit_failed(&error, self.now_nanos);
             self.take_all_back(&error.to_string());
         }
         for task in std::mem::take(&mut self.settling) {
@@ -31,7 +33,7 @@ impl<S> Keeper<S> {
             if has_several || task.has_changed_nothing() {
                 // It told of somebody else's change, or is to tell what is refused one by one.
                 for key in std::mem::take(&mut task.changed) {
-                    self.take_back(&key);
+                    self.lose(&key);
                 }
                 for hash in std::mem::take(&mut task.covers) {
                     self.durable.veil.uncover(hash);
@@ -44,11 +46,17 @@ impl<S> Keeper<S> {
                 continue;
             }
             for key in std::mem::take(&mut task.changed) {
-                self.take_back(&key);
+                self.lose(&key);
             }
             task.fail(why);
             self.answer(task);
         }
+    }
+
+    /// A change of this key may never be durable.
+    fn lose(&mut self, key: &[u8]) {
+        bump(&self.durable.counts.refused.failed);
+        self.take_back(key);
     }
 
     /// What tasks have changed that wait for something else: they are refused once they are done.
@@ -59,7 +67,7 @@ impl<S> Keeper<S> {
         let lost = waiting.filter(|task| Some(durable) < task.waits_for);
         let keys: Vec<Box<[u8]>> = lost.flat_map(|task| &task.changed).cloned().collect();
         for key in keys {
-            self.take_back(&key);
+            self.lose(&key);
         }
     }
 

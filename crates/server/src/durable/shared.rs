@@ -8,7 +8,7 @@ use crate::handoff::Job;
 use laneway_policy::{WorkerId, WorkerTarget};
 use laneway_store::Moment;
 use laneway_sync::ring::Ring;
-use laneway_tier::{Report, Tier};
+use laneway_tier::{Error, Report, Tier};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -58,12 +58,57 @@ pub struct Counts {
     pub spills: AtomicU64,
     /// Changes that waited until the log had room.
     pub set_aside: AtomicU64,
-    /// Writes that were refused or taken back because a medium refused.
-    pub refused: AtomicU64,
+    /// Writes that were refused or taken back.
+    pub refused: Refusals,
     /// Items dropped because they had expired.
     pub expired: AtomicU64,
     /// Reads of items that are damaged.
     pub lost: AtomicU64,
+}
+
+/// Writes that were refused or taken back, by what stood in their way.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    /// Log or SSD had no room.
+    pub full: AtomicU64,
+    /// Memory was so short that the item was evicted at once.
+    pub memory: AtomicU64,
+    /// A medium failed, then or earlier.
+    pub failed: AtomicU64,
+}
+
+impl Refusals {
+    /// Counts one that this error was the answer to.
+    pub fn count(&self, error: &Error) {
+        bump(match error {
+            Error::PmFull | Error::SsdFull { .. } => &self.full,
+            _ => &self.failed,
+        });
+    }
+
+    /// What was counted so far.
+    pub fn told(&self) -> Refused {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed); // statistics
+        Refused { full: read(&self.full), memory: read(&self.memory), failed: read(&self.failed) }
+    }
+}
+
+/// The same, at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// For want of room on log or SSD.
+    pub full: u64,
+    /// For want of memory.
+    pub memory: u64,
+    /// Since a medium failed.
+    pub failed: u64,
+}
+
+impl Refused {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.full + self.memory + self.failed
+    }
 }
 
 /// The shared part.
@@ -207,4 +252,20 @@ pub fn bump(count: &AtomicU64) {
 /// Count so many more.
 pub fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed); // statistics: nothing hangs on it
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_counts_by_what_stood_in_its_way() {
+        let refusals = Refusals::default();
+        refusals.count(&Error::PmFull);
+        refusals.count(&Error::SsdFull { blocks: 1 });
+        refusals.count(&Error::Poisoned("the log: no such device".into()));
+        bump(&refusals.memory);
+        assert_eq!(refusals.told(), Refused { full: 2, memory: 1, failed: 1 });
+        assert_eq!(refusals.told().total(), 4);
+    }
 }

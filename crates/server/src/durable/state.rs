@@ -8,6 +8,7 @@ use super::ends::Ends;
 use super::hands::{Done, Hands, Order};
 use super::shared::Durable;
 use super::task::{Fault, Filling, Line, Task};
+use super::trouble::Trouble;
 use super::turns::Turns;
 use super::veil::Veiled;
 use crate::counters::Counters;
@@ -102,6 +103,8 @@ pub struct Keeper<S> {
     pub(super) sweep: (Vec<u8>, u64),
     /// When a flush to come is next looked for.
     pub(super) flush_nanos: u64,
+    /// What the log was told of media that fail.
+    pub(super) trouble: Trouble,
     pub(super) done: Vec<Done>,
 }
 
@@ -153,6 +156,7 @@ impl<S> Keeper<S> {
             ends: Ends::default(),
             sweep: (Vec::new(), 0),
             flush_nanos: 0,
+            trouble: Trouble::default(),
             done: Vec::new(),
             shared,
         }
