@@ -578,3 +578,19 @@ fn the_time_of_what_is_answered_is_told_though_more_of_its_connection_is_under_w
     rig.until(&client, Vec::new(), |got| got.ends_with(b"END\r\n"));
     assert_eq!(sets_told(&rig), 1);
 }
+
+/// Short large values wait in memory for their commit. One that finds no room there is written by
+/// itself, at several times the cost.
+#[test]
+fn with_a_long_interval_a_commit_is_due_before_there_is_no_room_for_values_to_wait() {
+    let machine = Machine::new(LOG_BYTES, 64 << 20);
+    let hour = Duration::from_secs(3600);
+    let (mut rig, _kept) = started(&machine, Plan::of(2, Form::TimeShare), Some(hour));
+    let client = rig.net.connect();
+    for number in 0..2000 {
+        rig.set(&client, &format!("key{number}"), &value(number, 16_000));
+    }
+    let told = rig.ask(&client, b"stats tier\r\n", b"END\r\n");
+    let told = String::from_utf8_lossy(&told).into_owned();
+    assert!(told.contains("STAT large_written 0\r\n"), "{told}");
+}

@@ -120,6 +120,11 @@ impl Waiting {
         self.now.fetch_sub(bytes, Relaxed);
     }
 
+    /// Whether the half of the room is taken. A commit gives it back.
+    pub fn is_half_full(&self) -> bool {
+        WAITING_BYTES_MAX / 2 <= self.now.load(Relaxed)
+    }
+
     /// Bytes now, and the most so far.
     pub fn bytes(&self) -> (u64, u64) {
         (self.now.load(Relaxed), self.most.load(Relaxed))
@@ -139,7 +144,7 @@ mod tests {
             values += 1;
         }
         assert_eq!(values * WAITING_VALUE_BYTES_MAX as u64, WAITING_BYTES_MAX);
-        assert!(!waiting.take(1));
+        assert!(!waiting.take(1) && waiting.is_half_full());
         waiting.give(WAITING_VALUE_BYTES_MAX as u64);
         assert!(waiting.take(1));
         let now = WAITING_BYTES_MAX - WAITING_VALUE_BYTES_MAX as u64 + BLOCK_BYTES as u64;

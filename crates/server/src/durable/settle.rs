@@ -79,7 +79,10 @@ impl<S> Keeper<S> {
         let waiting = !self.held.is_empty() || !self.pending.is_empty();
         let due = match self.durable.waits {
             true => waiting,
-            false => self.appended && self.commit_nanos <= self.now_nanos,
+            false => {
+                let is_time = self.commit_nanos <= self.now_nanos;
+                self.appended && (is_time || self.durable.tier.is_commit_urgent())
+            }
         };
         if !due {
             return;
