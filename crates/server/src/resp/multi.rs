@@ -1,6 +1,7 @@
-//! `MULTI`, `EXEC`, `DISCARD`: requests are kept as they came, and served one after the other when
-//! `EXEC` comes, as if they came then. No other request of the connection comes between; those of
-//! other connections may, but where something is watched ([`super::watch`]).
+//! `MULTI`, `EXEC`, `DISCARD`: requests are kept as they came until `EXEC` comes. They are executed
+//! in one moment where that can be ([`super::watch`]). Otherwise they are served one after the
+//! other, as if they came then: no other request of the connection comes between, those of other
+//! connections may, and a connection that closes takes those with it that were not served yet.
 
 use crate::resp::state::{Front, Session, Transaction};
 use crate::resp::table::Command;

@@ -65,6 +65,11 @@ impl<'a> Iterator for Requests<'a> {
     }
 }
 
+/// Whether all of these requests can be part of what changes in one moment.
+pub fn are_tried(requests: &[u8]) -> bool {
+    Requests(requests).all(|(spec, _)| is_tried(spec))
+}
+
 /// The keys among a command's arguments.
 pub fn keys_of<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let (first, last, step) = spec.keys;

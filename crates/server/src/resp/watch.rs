@@ -1,5 +1,5 @@
-//! `WATCH`, `UNWATCH`, and the commands that change several keys in one moment: `EXEC` behind
-//! `WATCH`, `MSETNX`, `RENAME`, `RENAMENX`. They are tried out on copies ([`super::scratch`]); then
+//! `WATCH`, `UNWATCH`, and the commands that change several keys in one moment: `EXEC`, `MSETNX`,
+//! `RENAME`, `RENAMENX`. They are tried out on copies ([`super::scratch`]); then
 //! the buckets of all their keys are entered together, and if every item is still the one that was
 //! copied, the changes are made. So what is watched is compared in the same moment in which the
 //! transaction is executed, and nobody comes between.
@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::durable::shared::{KEEPER, KEY_HELD_BYTES};
 use crate::execute::redis::{Asking, Seen, TOO_MANY, Watched};
 use crate::handoff::{Spoken, WatchedRequests, Work};
-use crate::resp::multi::{ABORTED, NO_EXEC, put_nothing};
+use crate::resp::multi::{ABORTED, NO_EXEC, NOT_AT_ONCE, put_nothing};
 use crate::resp::one;
 use crate::resp::options::{self, Refusal};
 use crate::resp::scratch::{self, Change, KEYS_MAX, Keys, Requests, Scratch, told};
@@ -197,9 +197,7 @@ impl<T: Transport> Streams<T> {
     ) -> Step {
         match command {
             Command::Watch => self.resp_watch(core, connection, args),
-            Command::Exec if !connection.session().watched.is_empty() => {
-                return self.resp_exec(core, connection, bytes, arrived);
-            }
+            Command::Exec => return self.resp_exec(core, connection, bytes, arrived),
             _ => connection.session().transact(command, &mut self.out),
         }
         Step::Took(bytes)
@@ -236,7 +234,9 @@ impl<T: Transport> Streams<T> {
         self.out.extend_from_slice(OK);
     }
 
-    /// `EXEC` where something is watched, of so many bytes.
+    /// `EXEC`, of so many bytes. Where something is watched, it is executed in one moment or not at
+    /// all. Where nothing is, it is executed in one moment if it is small enough for that and no
+    /// item is kept durably, and request by request otherwise ([`super::multi`]).
     fn resp_exec(
         &mut self,
         core: &mut Core<T>,
@@ -245,6 +245,11 @@ impl<T: Transport> Streams<T> {
         arrived: u64,
     ) -> Step {
         let session = connection.session();
+        let is_watching = !session.watched.is_empty();
+        if !is_watching && core.keeps() {
+            session.transact(Command::Exec, &mut self.out);
+            return Step::Took(bytes);
+        }
         let Some(transaction) = session.transaction.take() else {
             self.out.extend_from_slice(NO_EXEC);
             return Step::Took(bytes);
@@ -254,38 +259,60 @@ impl<T: Transport> Streams<T> {
             self.out.extend_from_slice(ABORTED);
             return Step::Took(bytes);
         }
-        if transaction.requests > scratch::REQUESTS_MAX {
-            self.out.extend_from_slice(scratch::TOO_MUCH);
-            return Step::Took(bytes);
-        }
-        let spoken = core.spoken(connection);
-        if core.keeps() {
-            return self.resp_keep_exec(core, connection, (transaction, watched), bytes, arrived);
-        }
-        let start = self.out.len();
-        put_array_head(&mut self.out, transaction.requests as usize);
-        let asked = (&transaction.bytes[..], &watched[..]);
-        let mut turns = connection.session().turns;
-        let done = core.at_once(asked, (spoken, &mut turns), &mut self.out);
-        if !matches!(done, Ok(Tried::Done)) {
-            self.out.truncate(start);
-        }
-        let session = connection.session();
-        session.turns = turns;
+        let keeps = core.keeps();
+        let done = match scratch::REQUESTS_MAX < transaction.requests {
+            true => Err(scratch::TOO_MUCH.into()),
+            // Behind `WATCH` others were refused when they came.
+            false if !is_watching && !scratch::are_tried(&transaction.bytes) => {
+                Err(NOT_AT_ONCE.into())
+            }
+            false if keeps => {
+                let asked = (transaction, watched);
+                return self.resp_keep_exec(core, connection, asked, bytes, arrived);
+            }
+            false => self.exec_at_once(core, connection, &transaction, &watched),
+        };
         match done {
             Ok(Tried::Done) => {
                 for (spec, _) in Requests(&transaction.bytes) {
                     core.account(connection, one::operation(spec.command), 0, arrived);
                 }
             }
-            Ok(Tried::Changed) => put_nothing(&mut self.out, spoken.version),
+            Ok(Tried::Changed) => put_nothing(&mut self.out, core.spoken(connection).version),
             Ok(Tried::Again) => {
+                let session = connection.session();
                 (session.transaction, session.watched) = (Some(transaction), watched);
                 return Step::Stop(0, Stop::Quota);
             }
-            Err(words) => self.out.extend_from_slice(&words),
+            Err(words) if is_watching => self.out.extend_from_slice(&words),
+            Err(_) => {
+                let session = connection.session();
+                session.transaction = Some(transaction);
+                session.transact(Command::Exec, &mut self.out);
+                return Step::Took(bytes);
+            }
         }
         Step::Stop(bytes, Stop::Quota)
+    }
+
+    /// Tries a transaction; its replies are written if it is done.
+    fn exec_at_once(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        transaction: &Transaction,
+        watched: &[Watched],
+    ) -> Result<Tried, Refusal> {
+        let spoken = core.spoken(connection);
+        let start = self.out.len();
+        put_array_head(&mut self.out, transaction.requests as usize);
+        let mut turns = connection.session().turns;
+        let done = core.at_once((&transaction.bytes, watched), (spoken, &mut turns), &mut self.out);
+        if !matches!(done, Ok(Tried::Done)) {
+            self.out.truncate(start);
+        }
+        connection.session().turns = turns;
+        done
     }
 
     /// The same where items are kept durably.

@@ -89,6 +89,31 @@ fn an_item_that_ends_meanwhile_has_changed() {
     }
 }
 
+#[test]
+fn a_client_that_leaves_behind_exec_leaves_no_half_of_its_transaction() {
+    let mut executed = 0;
+    for plan in all_plans() {
+        let mut rig = Rig::new(&plan);
+        let [leaving, other] = [(); 2].map(|()| rig.net.connect());
+        let mut sent = words("MULTI");
+        for _ in 0..200 {
+            sent.extend(words("INCR a"));
+            sent.extend(words("INCR b"));
+        }
+        rig.send(&leaving, &sent);
+        rig.turns(100);
+        assert_eq!(leaving.send(&words("EXEC")), words("EXEC").len());
+        rig.turn();
+        leaving.reset();
+        rig.turns(100);
+        let told = ["GET a", "GET b"].map(|line| say(&mut rig, &other, line));
+        let all = ["$3|200|", "$3|200|"];
+        assert!(told == all || told == ["$-1|", "$-1|"], "{}: {told:?}", plan.what());
+        executed += u32::from(told == all);
+    }
+    assert!(executed > 0, "the client always left before its transaction was read");
+}
+
 struct Draws(u64);
 
 impl Draws {
