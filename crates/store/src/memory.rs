@@ -480,6 +480,7 @@ impl Memory {
 
     /// Change the limit, as far as address space was reserved.
     pub fn set_limit_bytes(&self, bytes: u64) {
+        let bytes = bytes.min(self.items.bytes() as u64);
         self.limit_bytes.store(bytes, Relaxed);
         self.pool.set_limit_bytes(bytes);
     }

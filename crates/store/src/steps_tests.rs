@@ -72,6 +72,13 @@ fn a_lower_limit_gives_free_chunks_back_and_bounds_drafts() {
 }
 
 #[test]
+fn the_memory_limit_goes_no_further_than_there_is_address_space() {
+    let store = cache(16);
+    store.set_memory_bytes(u64::MAX);
+    assert_eq!(store.limit_bytes(), store.memory.items.bytes() as u64);
+}
+
+#[test]
 fn what_was_flushed_moves_nowhere() {
     let store = cache(16);
     for number in 0..60_000 {

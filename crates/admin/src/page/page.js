@@ -273,7 +273,7 @@ async function ask() {
     state.at = Date.now();
     take(state);
     if (!paused) draw();
-    show(paused ? "paused" : state.ready ? "live" : "stopping", state.ready);
+    show(paused ? "paused" : state.ready ? "live" : "starting or stopping", state.ready);
   } catch (error) {
     show("no answer from the server", false);
   }

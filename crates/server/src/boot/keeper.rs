@@ -57,12 +57,12 @@ impl Opened {
     }
 
     /// No CAS id may come again: all were below the tier's sequence, but for those of writes that
-    /// were acknowledged and then lost.
+    /// clients saw and that were lost then, with a log or within an interval. What this start knows
+    /// of the last one's settings is nothing, so it always leaves room for them.
     pub(super) fn seq_after(&self) -> u64 {
         // 16 million writes of one partition of the index, whose ids are 64 apart.
         const LOST_MAX: u64 = 1 << 30;
-        let lost = if self.settings.interval.is_some() { LOST_MAX } else { 0 };
-        self.tier.sequence() + lost
+        self.tier.sequence() + LOST_MAX
     }
 }
 
