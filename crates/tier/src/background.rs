@@ -93,7 +93,7 @@ impl Shared {
             return Ok(true);
         }
         let checkpoint = match checkpoint {
-            Ok(false) if is_urgent => self.checkpoint_if_due(),
+            Ok(false) if is_urgent && self.may_have_room() => self.checkpoint_if_due(),
             done => done,
         };
         emptied?;
@@ -108,8 +108,14 @@ impl Shared {
         let spare = self.shape.segments * (100 - self.settings.migrate_percent) / 100;
         let is_tight = writer.log.free_slots() < spare / 2;
         let enough = self.settings.checkpoint_bytes / 8;
-        let was_refused =
-            writer.refused_bytes.is_some_and(|at| writer.behind_bytes() < at + enough);
+        let was_refused = writer.refused.is_some_and(|(at, _)| writer.behind_bytes() < at + enough);
         is_tight || was_refused
+    }
+
+    /// Whether the SSD may have room for a checkpoint: there was none refused, or blocks were freed
+    /// since. Each try holds up the writers and walks the index.
+    fn may_have_room(&self) -> bool {
+        let refused = self.writer().refused;
+        refused.is_none_or(|(_, free)| free < self.space.free_blocks())
     }
 }

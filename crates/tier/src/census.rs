@@ -219,7 +219,7 @@ mod tests {
     fn table(id: u64, start: u32) -> Table {
         let extent = Extent { start, blocks: 4 };
         let home = Home::log(64 * 1024);
-        Table { id, extent, bytes: 16384, sequence: 1, home, live: 0 }
+        Table { id, extent, bytes: 16384, sequence: 1, home, live: 0, is_damaged: false }
     }
 
     /// Counts these entries, of which the first of each key is replaced by the next.

@@ -78,7 +78,7 @@ impl Shared {
                     maintenance.eviction.want(blocks as u32);
                 }
                 let mut writer = self.writer();
-                writer.refused_bytes = Some(writer.behind_bytes());
+                writer.refused = Some((writer.behind_bytes(), self.space.free_blocks()));
                 return Err(error);
             }
         };
@@ -114,7 +114,7 @@ impl Shared {
         self.space.free(&before.body.extents);
         let mut writer = self.writer();
         writer.log.set_superblock(superblock.generation);
-        (writer.checkpointed_bytes, writer.refused_bytes) = (behind_bytes, None);
+        (writer.checkpointed_bytes, writer.refused) = (behind_bytes, None);
         drop(writer);
         self.counters.checkpoints.add(1);
         Ok(())
@@ -144,7 +144,12 @@ impl Shared {
     fn write_checkpoint(&self, head: &Head) -> Result<Pointer> {
         let mut entries = 0;
         self.index.walk(|_, _| entries += 1);
-        let mut writer = LargeWriter::new(self, entries * ENTRY_BYTES_GUESS, Owner::Tier)?;
+        // A guess refuses nothing: the writer takes more room when it needs more.
+        let writer = |guess| LargeWriter::new(self, entries * guess, Owner::Tier);
+        let mut writer = match writer(ENTRY_BYTES_GUESS) {
+            Err(Error::SsdFull { .. }) => writer(ENTRY_BYTES_GUESS / 4)?,
+            writer => writer?,
+        };
         let mut out = Vec::new();
         head.encode(&mut out);
         let (mut count, mut result) = (0, Ok(()));

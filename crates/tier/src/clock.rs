@@ -267,7 +267,15 @@ mod tests {
     fn table(id: u64, start: u32) -> Table {
         let extent = Extent { start, blocks: 1 };
         let home = Home::log(0);
-        Table { id, extent, bytes: BLOCK_BYTES as u32, sequence: 1, home, live: 100 }
+        Table {
+            id,
+            extent,
+            bytes: BLOCK_BYTES as u32,
+            sequence: 1,
+            home,
+            live: 100,
+            is_damaged: false,
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Compaction: making room among the sort tables, by merging the sparsest into new ones.
 //!
-//! A table of which a damaged record is left stays, since what can be read of it is served. What
-//! has expired is dropped as by migration ([`crate::migrate`]).
+//! A table with a damaged record stays while anything of it is current, since what can be read of
+//! it is served. It is not read again for this until the next start. What has expired is dropped as
+//! by migration ([`crate::migrate`]).
 
 use crate::disk::Barrier;
 use crate::index::Home;
@@ -21,7 +22,7 @@ impl Shared {
     /// Whether a quarter of what sort tables hold is no longer current.
     pub fn tables_are_sparse(&self) -> bool {
         let (mut live, mut bytes, mut empty) = (0, 0, false);
-        for table in self.accounts().tables.iter() {
+        for table in self.accounts().tables.iter().filter(|table| table.may_be_merged()) {
             live += table.live;
             bytes += u64::from(table.bytes);
             empty |= table.live == 0;
@@ -36,7 +37,8 @@ impl Shared {
         if !self.evicts() && self.drop_empty_tables(turn)? {
             return Ok(true);
         }
-        let mut tables = self.tables_that(|table| self.evicts() || table.live != 0);
+        let mut tables =
+            self.tables_that(|table| table.may_be_merged() && (self.evicts() || table.live != 0));
         tables.sort_by_key(|table| table.live * 1000 / u64::from(table.bytes.max(1)));
         let mut live = 0;
         let chosen = tables.iter().take_while(|table| {
@@ -64,9 +66,16 @@ impl Shared {
     fn merge(&self, _turn: &mut Maintenance, tables: Vec<Table>) -> Result<bool> {
         let (mut moving, mut emptied) = (Vec::new(), Vec::new());
         for table in tables {
+            if table.live == 0 {
+                emptied.push(table);
+                continue;
+            }
             let (mut current, mut is_whole) = (Vec::new(), true);
             // One that cannot be read stays; who asks for an item of it is told why.
-            let Ok(bytes) = read_table(&*self.ssd, &table) else { continue };
+            let Ok(bytes) = read_table(&*self.ssd, &table) else {
+                self.accounts().tables.leave_as_it_is(table.id);
+                continue;
+            };
             for_each_record(&bytes, &table, self.store_id, |found| match found {
                 Found::Record(home, record) => {
                     if self.index.weigh(record.key, record.sequence, home).is_some() {
@@ -78,6 +87,8 @@ impl Shared {
             if is_whole {
                 moving.append(&mut current);
                 emptied.push(table);
+            } else {
+                self.accounts().tables.leave_as_it_is(table.id);
             }
         }
         if emptied.is_empty() {

@@ -175,7 +175,7 @@ mod tests {
         let shape = Shape::of(8 * 64 * 1024, 64 * 1024).unwrap();
         let table = |id, start| {
             let (extent, home) = (Extent { start, blocks: 2 }, Home::log(64 * 1024));
-            Table { id, extent, bytes: 8192, sequence: 1, home, live: 0 }
+            Table { id, extent, bytes: 8192, sequence: 1, home, live: 0, is_damaged: false }
         };
         let [was, there, elsewhere] = [table(1, 40), table(2, 41), table(3, 44)];
         let entry = |sequence, table: &Table| {

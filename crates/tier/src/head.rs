@@ -70,7 +70,15 @@ impl Head {
             let extent = Extent { start: reader.u32()?, blocks: reader.u32()? };
             let (bytes, sequence) = (reader.u32()?, reader.u64()?);
             let home = Home::from_raw(reader.u64()?);
-            head.tables.push(Table { id, extent, bytes, sequence, home, live: 0 });
+            head.tables.push(Table {
+                id,
+                extent,
+                bytes,
+                sequence,
+                home,
+                live: 0,
+                is_damaged: false,
+            });
         }
         for _ in 0..dropped {
             let id = reader.u64()?;

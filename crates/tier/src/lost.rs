@@ -97,10 +97,33 @@ pub fn missing(path: &Path) -> Error {
 
 impl Shared {
     /// Has the log that was accepted known as the store's from now on, by both superblocks.
-    pub fn replace_lost_log(&self) -> Result<()> {
+    ///
+    /// The log's first record comes last. Until the SSD names a position in the new log, a start
+    /// without `--accept-lost-log` must go on being refused, and a log with a record of this store
+    /// in it would be taken for the store's own.
+    pub fn replace_lost_log(&self, report: &Report) -> Result<()> {
+        match self.checkpoint() {
+            // On a full SSD the older checkpoint makes room. Both are of the lost log, and this
+            // start has read the newest whole if nothing else is wrong.
+            Err(Error::SsdFull { .. }) if report.problems.len() == 1 => {
+                self.give_up_older_checkpoint();
+                self.checkpoint()?;
+            }
+            result => result?,
+        }
+        match self.checkpoint() {
+            // The newest superblock is enough. The older one gets there with the next checkpoint.
+            Err(Error::SsdFull { .. }) => {}
+            result => result?,
+        }
         self.append_note(Kind::Note, &[], &[])?;
-        self.commit(Barrier::Group)?;
-        self.checkpoint()?;
-        self.checkpoint()
+        self.commit(Barrier::Group)
+    }
+
+    /// Frees the body of the older checkpoint. If the power fails before the next superblock, the
+    /// newest checkpoint is the only one that is whole.
+    fn give_up_older_checkpoint(&self) {
+        let older = std::mem::take(&mut self.maintenance().checkpoints[1].body);
+        self.space.free(&older.extents);
     }
 }

@@ -508,7 +508,15 @@ impl Shared {
         let mut blocks = Blocks::zeroed(bytes.len());
         blocks.as_mut()[..bytes.len()].copy_from_slice(bytes);
         let home = Home::log(0); // until it is named
-        let table = Table { id: 0, extent, bytes: bytes.len() as u32, sequence: 0, home, live: 0 };
+        let table = Table {
+            id: 0,
+            extent,
+            bytes: bytes.len() as u32,
+            sequence: 0,
+            home,
+            live: 0,
+            is_damaged: false,
+        };
         doing("write a sort table", self.ssd.write_all(table.start(), blocks.as_slice()))?;
         self.counters.ssd_bytes.add(blocks.as_slice().len() as u64);
         Ok(table)

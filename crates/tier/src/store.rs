@@ -103,8 +103,8 @@ pub struct Writer {
     pub tabled_bytes: u64,
     /// `Writer::behind_bytes` at the last checkpoint.
     pub checkpointed_bytes: u64,
-    /// The same when there was last no room for one, since then.
-    pub refused_bytes: Option<u64>,
+    /// The same when there was last no room for one, since then, and how many blocks were free.
+    pub refused: Option<(u64, u64)>,
 }
 
 impl Writer {
@@ -127,7 +127,7 @@ impl Writer {
             failed: None,
             tabled_bytes: 0,
             checkpointed_bytes: 0,
-            refused_bytes: None,
+            refused: None,
         }
     }
 

@@ -36,9 +36,16 @@ pub struct Table {
     pub home: Home,
     /// Bytes of current records in it.
     pub live: u64,
+    /// It could not be read whole since the start.
+    pub is_damaged: bool,
 }
 
 impl Table {
+    /// Whether compaction can do something about it.
+    pub fn may_be_merged(&self) -> bool {
+        !self.is_damaged || self.live == 0
+    }
+
     /// Where it begins on the SSD.
     pub fn start(&self) -> u64 {
         u64::from(self.extent.start) * BLOCK_BYTES as u64
@@ -68,7 +75,8 @@ impl Table {
         let fits = u64::from(extent.start) + u64::from(extent.blocks) <= blocks
             && bytes as usize <= extent.blocks as usize * BLOCK_BYTES
             && 0 < extent.blocks;
-        fits.then_some(Table { id, extent, bytes, sequence, home, live: 0 })
+        let (live, is_damaged) = (0, false);
+        fits.then_some(Table { id, extent, bytes, sequence, home, live, is_damaged })
     }
 }
 
@@ -113,6 +121,13 @@ impl Tables {
     pub fn remove(&mut self, id: u64) -> Option<Table> {
         let start = self.iter().find(|table| table.id == id)?.start();
         self.by_start.remove(&start)
+    }
+
+    /// Notes that one cannot be read whole.
+    pub fn leave_as_it_is(&mut self, id: u64) {
+        if let Some(table) = self.by_start.values_mut().find(|table| table.id == id) {
+            table.is_damaged = true;
+        }
     }
 
     /// All of them.

@@ -45,7 +45,7 @@ impl Tier {
         }
         let (shared, report) = recover(media, settings, Purpose::Use { new_id }, progress)?;
         if report.log_is_new {
-            shared.replace_lost_log()?;
+            shared.replace_lost_log(&report)?;
         }
         shared.keep_own_room(&shared.maintenance());
         let shared = Arc::new(shared);
@@ -237,6 +237,12 @@ impl Tier {
     /// Why writes are refused; `None` while they are not.
     pub fn refuses_writes(&self) -> Option<Error> {
         self.shared.writer().check().err()
+    }
+
+    /// Whether short large values that wait for their commit take half of the memory that there is
+    /// for them. Without room there each is written by itself, which costs several times as much.
+    pub fn is_commit_urgent(&self) -> bool {
+        self.shared.waiting.is_half_full()
     }
 
     /// Tells the time: what migration meets from now on that has expired by then is dropped, and

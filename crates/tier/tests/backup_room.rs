@@ -3,14 +3,12 @@
 
 mod common;
 
-use common::{Kind, Machine, PM_BYTES, settings, value};
+use common::{Counting, Kind, Machine, PM_BYTES, settings, value};
 use laneway_tier::backup::{Backup, Bounds, Step};
-use laneway_tier::disk::sim::{Faults, SimDisk};
-use laneway_tier::disk::{Barrier, Disk};
+use laneway_tier::disk::sim::Faults;
 use laneway_tier::dump::Stream;
 use laneway_tier::pm::wal::WalRegion;
 use laneway_tier::{BLOCK_BYTES, ItemMeta, Media, Settings, Tier};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -115,28 +113,6 @@ fn room_among_sort_tables_comes_before_a_backup() {
     assert!(told.contains("no room left"), "{told}");
     for n in (0..120).step_by(3) {
         assert_eq!(tier.get(small(n).as_bytes()).unwrap().unwrap().value, value(n, 400));
-    }
-}
-
-/// Counts reads.
-struct Counting(Arc<SimDisk>, Arc<AtomicU64>);
-
-impl Disk for Counting {
-    fn bytes(&self) -> u64 {
-        self.0.bytes()
-    }
-
-    fn read_some(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.1.fetch_add(1, Relaxed);
-        self.0.read_some(at, into)
-    }
-
-    fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize> {
-        self.0.write_some(at, from)
-    }
-
-    fn sync(&self, why: Barrier) -> io::Result<()> {
-        self.0.sync(why)
     }
 }
 

@@ -176,6 +176,92 @@ fn a_lost_log_is_gone_on_without_and_does_not_come_back() {
     }
 }
 
+/// Fills the SSD to the last block, so that there is no room for a checkpoint.
+fn fill(tier: &Tier) {
+    let mut number = 1000u64;
+    for bytes in [60_000, 8000, 4096] {
+        while tier.put(&number.to_be_bytes(), &value(number, bytes), ItemMeta::default()).is_ok() {
+            number += 1;
+        }
+    }
+    assert!(matches!(tier.checkpoint(), Err(Error::SsdFull { .. })), "it is full");
+}
+
+#[test]
+fn on_a_full_ssd_a_lost_log_is_gone_on_without_or_refused_as_before() {
+    let mut accepted = 0;
+    for (kind, gone) in KINDS.into_iter().flat_map(|kind| [0, 150, 280].map(|gone| (kind, gone))) {
+        let (lost, ssd) = images(kind, 7, |tier| {
+            put(tier, 0..300);
+            while tier.migrate().unwrap() {}
+            fill(tier);
+            (1000..1002u64).for_each(|n| assert!(tier.delete(&n.to_be_bytes()).unwrap()));
+            put(tier, 301..303); // blocks are free once another group vouches for the deletions
+            (0..2).for_each(|_| tier.checkpoint().unwrap());
+            // The newest checkpoint is shorter than the older one.
+            (0..gone).for_each(|n: u64| assert!(tier.delete(&n.to_be_bytes()).unwrap()));
+            tier.checkpoint().unwrap();
+            fill(tier);
+        });
+        let there = machine(kind, &vec![0; PM_BYTES], &ssd);
+        let is_accepted = match there.open(accepting()) {
+            Ok((tier, report)) => {
+                assert!(report.log_is_new, "{kind:?}: {report:?}");
+                let kept = (gone..300).filter(|&number| is_read(&tier, number)).count() as u64;
+                assert!(kept + 100 > 300 - gone, "{kind:?}: {kept}: what the SSD had is there");
+                true
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::SsdFull { .. }), "{kind:?}: {error}");
+                false
+            }
+        };
+        let (log, ssd) = there.images();
+        assert_eq!(machine(kind, &log, &ssd).open(settings()).is_ok(), is_accepted, "{kind:?}");
+        assert_eq!(machine(kind, &lost, &ssd).open(settings()).is_err(), is_accepted, "{kind:?}");
+        accepted += u32::from(is_accepted);
+    }
+    assert!(accepted > 0, "the older checkpoint never made room");
+}
+
+#[test]
+fn power_that_fails_while_a_lost_log_is_accepted_leaves_a_store_that_is_accepted_again() {
+    for kind in KINDS {
+        let (lost, ssd) = images(kind, 7, |tier| {
+            put(tier, 0..300);
+            while tier.migrate().unwrap() {}
+            tier.checkpoint().unwrap();
+        });
+        let mut accepted_again = 0;
+        for fails_at in 1.. {
+            let (blank, ssd) = (vec![0; PM_BYTES], ssd.clone());
+            let first = Machine::of(kind, &Faults::default(), fails_at, blank, ssd);
+            let is_accepted = first.open(accepting()).is_ok();
+            for seed in 0..4 {
+                let second = first.crashed(seed, &Faults::default(), u64::MAX);
+                let (log, ssd) = second.images();
+                let with_own = machine(kind, &log, &ssd).open(settings());
+                // Whichever log the SSD is taken to be with, it is one of them.
+                let with_lost = machine(kind, &lost, &ssd).open(settings());
+                assert!(
+                    with_own.is_err() || with_lost.is_err(),
+                    "{kind:?}: power failed at event {fails_at}, seed {seed}: both logs fit"
+                );
+                if with_own.is_err() {
+                    let (tier, _) = machine(kind, &log, &ssd).open(accepting()).unwrap();
+                    let kept = (0..300).filter(|&number| is_read(&tier, number)).count();
+                    assert!(kept > 200, "{kind:?}: event {fails_at}, seed {seed}: {kept} items");
+                    accepted_again += 1;
+                }
+            }
+            if is_accepted {
+                break;
+            }
+        }
+        assert!(accepted_again > 0, "{kind:?}: power failed before the end");
+    }
+}
+
 #[test]
 fn a_store_whose_making_was_interrupted_anywhere_is_made_again() {
     for kind in [Kind::Pm, Kind::Wal, Kind::PmFair] {

@@ -2,11 +2,14 @@
 #![allow(dead_code)] // each test file uses its part
 
 use laneway_tier::disk::sim::{Faults, Power, SimDisk};
+use laneway_tier::disk::{Barrier, Disk};
 use laneway_tier::pm::Region;
 use laneway_tier::pm::sim::SimRegion;
 use laneway_tier::pm::wal::WalRegion;
 use laneway_tier::{Durability, Media, MigrateBy, Report, Result, Settings, Tier, WhenFull};
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub const SEGMENT_BYTES: u32 = 16 << 10;
 pub const PM_BYTES: usize = 10 * SEGMENT_BYTES as usize;
@@ -46,6 +49,28 @@ pub struct Machine {
     kind: Kind,
     log: Log,
     pub ssd: Arc<SimDisk>,
+}
+
+/// Counts reads.
+pub struct Counting(pub Arc<SimDisk>, pub Arc<AtomicU64>);
+
+impl Disk for Counting {
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn read_some(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.1.fetch_add(1, Relaxed);
+        self.0.read_some(at, into)
+    }
+
+    fn write_some(&self, at: u64, from: &[u8]) -> io::Result<usize> {
+        self.0.write_some(at, from)
+    }
+
+    fn sync(&self, why: Barrier) -> io::Result<()> {
+        self.0.sync(why)
+    }
 }
 
 impl Machine {
