@@ -235,7 +235,11 @@ impl Backup {
     /// saved before something else did.
     fn record_of(&self, held: &Held, read: Option<Vec<u8>>) -> Result<Vec<u8>> {
         let Entry { home, record_bytes, sequence, .. } = held.entry;
-        let is_it = |bytes: &Vec<u8>| verified(bytes, &held.key, sequence).is_some();
+        // What says that an item was evicted has the item's key and sequence, and is none.
+        let is_it = |bytes: &Vec<u8>| {
+            let record = verified(bytes, &held.key, sequence);
+            record.is_some_and(|record| record.kind != Kind::Delete)
+        };
         if let Some(bytes) = read.filter(is_it) {
             return Ok(bytes);
         }
