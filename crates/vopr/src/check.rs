@@ -193,10 +193,17 @@ fn leave(
     }
 }
 
+/// An item that a loss brings back. What is written from now on has an id above all that were told.
+/// Its own is older, and if nobody was told it, it is only known to be above the floor of its time.
+fn back(item: Option<Item>, (then, now): (u64, u64)) -> State {
+    let floor = if item.is_some_and(|item| item.cas == 0) { then } else { now };
+    State { item, floor, ..NOTHING }
+}
+
 /// What may be there after damage that was told.
 fn anything(now: &BTreeSet<State>, ever: &BTreeSet<Option<Item>>) -> BTreeSet<State> {
     let floor = now.iter().map(|state| state.floor).max().unwrap_or(0);
-    let before = ever.iter().map(|item| State { item: *item, floor, ..NOTHING });
+    let before = ever.iter().map(|item| back(*item, (0, floor)));
     now.iter().copied().chain(before).collect()
 }
 
@@ -208,8 +215,11 @@ fn lost(
     left: &BTreeSet<Option<Item>>,
 ) -> BTreeSet<State> {
     let floor = now.iter().map(|state| state.floor).max().unwrap_or(0);
-    let settled = |state: &State| State { effects: 0, floor, ..*state };
-    let left = left.iter().map(|item| State { item: *item, floor, ..NOTHING });
+    let settled = |state: &State| {
+        let State { floor, .. } = back(state.item, (state.floor, floor));
+        State { effects: 0, floor, ..*state }
+    };
+    let left = left.iter().map(|item| back(*item, (0, floor)));
     match loss {
         Loss::All => BTreeSet::from([NOTHING]),
         Loss::Back(ms) => {
