@@ -276,7 +276,7 @@ mod tests {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             match self.0.pop_front() {
                 None => Ok(0),
-                Some(bytes) if bytes.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+                Some([]) => Err(io::ErrorKind::WouldBlock.into()),
                 Some(bytes) => {
                     into[..bytes.len()].copy_from_slice(bytes);
                     Ok(bytes.len())

@@ -1,5 +1,5 @@
-//! The runner of `cargo xtask bench` on servers of this very binary: one that spins is stopped
-//! while others are measured, and hears what it is told all the same.
+//! The runner of `cargo xtask bench` on servers of this very binary: each is stopped while others
+//! are measured, and hears what it is told all the same.
 
 mod rig;
 
@@ -15,29 +15,27 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Two servers, of which one is said to spin. (That it does would tell nothing more, and cost the
-/// tests beside this one a CPU.)
+/// Two servers.
 const TWO: &str = r#"
 about = "two servers"
 load = "--closed --depth 1 --connections 1 --keys 16 --value-bytes 10 --duration 0.1 --drain 120"
 [[server]]
-name = "spins"
-spins = true
+name = "first"
 command = "{laneway} serve -s {socket} -m 64 -t 1"
 [[server]]
-name = "sleeps"
+name = "second"
 command = "{laneway} serve -l 127.0.0.1 -p {port} -U 0 -m 64 -t 1"
 [[run]]
-name = "of-spins"
-server = "spins"
+name = "of-first"
+server = "first"
 [[run]]
-name = "of-sleeps"
-server = "sleeps"
+name = "of-second"
+server = "second"
 [[figure]]
 name = "answered"
 value = "/requests/answered_per_s"
-of = "of-spins"
-over = "of-sleeps"
+of = "of-first"
+over = "of-second"
 "#;
 
 /// A client that notes, whenever it is called, whose run it is and how all servers are that it has
@@ -82,32 +80,32 @@ fn is_there(pid: u32) -> bool {
 }
 
 #[test]
-fn who_spins_is_stopped_but_for_what_it_is_needed_for_and_ends_well_all_the_same() {
+fn who_is_not_needed_is_stopped_and_ends_well_all_the_same() {
     let _alone = alone();
     let (definition, options) = two();
     let places = Places::unpinned(&options, 64).expect("a folder");
     let start = |at: usize| Server::start(&definition.servers[at], &places).expect("it starts");
-    let (spins, sleeps) = (start(0), start(1));
-    let pid = spins.pid().expect("it is ours");
+    let (first, second) = (start(0), start(1));
+    let pid = first.pid().expect("it is ours");
     for _ in 0..3 {
-        let awake = spins.while_awake(|| spins.version().map(|_| state(pid)));
+        let awake = first.while_awake(|| first.version().map(|_| state(pid)));
         assert_ne!(awake.expect("it answers"), 'T');
         assert_eq!(state(pid), 'T');
-        let other = sleeps.pid().expect("it is ours");
-        let awake = sleeps.while_awake(|| sleeps.version().map(|_| state(other)));
-        assert!(awake.expect("it answers") != 'T' && state(other) != 'T');
+        let other = second.pid().expect("it is ours");
+        let awake = second.while_awake(|| second.version().map(|_| state(other)));
+        assert!(awake.expect("it answers") != 'T' && state(other) == 'T');
     }
-    let failed: Result<(), String> = spins.while_awake(|| Err("the run broke".into()));
+    let failed: Result<(), String> = first.while_awake(|| Err("the run broke".into()));
     assert_eq!((failed, state(pid)), (Err("the run broke".into()), 'T'));
-    let Target::Unix(socket) = spins.target.clone() else { panic!("it has a socket") };
+    let Target::Unix(socket) = first.target.clone() else { panic!("it has a socket") };
     assert!(socket.exists());
-    drop(spins);
+    drop(first);
     assert!(!is_there(pid) && !socket.exists(), "who is killed tidies nothing up");
-    assert_ne!(state(sleeps.pid().expect("it is ours")), 'T');
+    assert_eq!(state(second.pid().expect("it is ours")), 'T');
 }
 
 #[test]
-fn in_a_comparison_who_spins_is_awake_for_its_own_runs_only() {
+fn in_a_comparison_each_server_is_awake_for_its_own_runs_only() {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if cpus < 2 {
         // Not `eprintln`: the runner of tests keeps what a test that passes prints.
@@ -133,12 +131,11 @@ fn in_a_comparison_who_spins_is_awake_for_its_own_runs_only() {
         .lines()
         .map(|line| line.split(' ').collect::<Vec<_>>().try_into().expect("three words"))
         .collect();
-    let spins = rows[0][0];
     for [own, each, state] in &rows {
-        assert_eq!(*state == "T", *each == spins && *own != spins, "{seen}");
+        assert_eq!(*state == "T", each != own, "{seen}");
     }
     let stopped = rows.iter().filter(|[_, _, state]| *state == "T").count();
-    assert_eq!((rows.len(), stopped), (1 + 2 + 2 + 2, 2), "filled, then measured: {seen}");
+    assert_eq!((rows.len(), stopped), (1 + 2 + 2 + 2, 3), "filled, then measured: {seen}");
     for [_, each, _] in &rows {
         assert!(!is_there(each.parse().expect("a number")), "{each} was to be ended");
     }
@@ -186,11 +183,11 @@ fn who_vanishes_or_never_comes_is_told_and_the_others_keep_their_results() {
     let collected = pairs::collect(&definition, &options).expect("one of them is there");
     let round = &collected.rounds[0];
     let answered = |run: &str| round[run].pointer("/requests/answered_per_s").is_some();
-    assert_eq!([answered("of-spins"), answered("of-sleeps")], [false, true], "{round:?}");
+    assert_eq!([answered("of-first"), answered("of-second")], [false, true], "{round:?}");
     let [gone, never] = collected.failures.as_slice() else { panic!("{:?}", collected.failures) };
-    assert!(gone.starts_with("spins has ended by itself (signal: 9"), "{gone}");
+    assert!(gone.starts_with("first has ended by itself (signal: 9"), "{gone}");
     assert!(never.starts_with("never takes no part"), "{never}");
-    assert!(round["of-spins"]["doubt"].as_str().is_some_and(|doubt| doubt.contains(gone)));
+    assert!(round["of-first"]["doubt"].as_str().is_some_and(|doubt| doubt.contains(gone)));
     std::fs::remove_dir_all(&folder).expect("ours");
 }
 
