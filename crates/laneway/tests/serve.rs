@@ -110,8 +110,9 @@ fn output_that_nobody_reads_is_no_panic() {
         drop(reader);
         let output = Command::new(BINARY).args(command).stdout(writer).output().expect("it runs");
         let told = String::from_utf8_lossy(&output.stderr);
-        // As a program that SIGPIPE ends.
-        assert_eq!((output.status.code(), &*told), (Some(141), ""), "{command:?}");
+        // As a program that SIGPIPE ends, or that does not mind.
+        assert!(matches!(output.status.code(), Some(0 | 141)), "{command:?}: {:?}", output.status);
+        assert_eq!(told, "", "{command:?}");
     }
 }
 
