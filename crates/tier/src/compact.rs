@@ -66,14 +66,14 @@ impl Shared {
     fn merge(&self, _turn: &mut Maintenance, tables: Vec<Table>) -> Result<bool> {
         let (mut moving, mut emptied) = (Vec::new(), Vec::new());
         for table in tables {
-            if table.live == 0 {
-                emptied.push(table);
-                continue;
-            }
             let (mut current, mut is_whole) = (Vec::new(), true);
-            // One that cannot be read stays; who asks for an item of it is told why.
+            // One that cannot be read stays while anything of it is current; who asks for an item
+            // of it is told why.
             let Ok(bytes) = read_table(&*self.ssd, &table) else {
-                self.accounts().tables.leave_as_it_is(table.id);
+                match table.live {
+                    0 => emptied.push(table),
+                    _ => self.accounts().tables.leave_as_it_is(table.id),
+                }
                 continue;
             };
             for_each_record(&bytes, &table, self.store_id, |found| match found {
@@ -84,7 +84,7 @@ impl Shared {
                 }
                 Found::Damaged(..) => is_whole = false,
             });
-            if is_whole {
+            if is_whole || table.live == 0 {
                 moving.append(&mut current);
                 emptied.push(table);
             } else {
