@@ -120,7 +120,7 @@ impl Waiting {
         self.now.fetch_sub(bytes, Relaxed);
     }
 
-    /// Whether the half of the room is taken. A commit gives it back.
+    /// Whether half of the room is taken. A commit gives it back.
     pub fn is_half_full(&self) -> bool {
         WAITING_BYTES_MAX / 2 <= self.now.load(Relaxed)
     }

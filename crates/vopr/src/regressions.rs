@@ -231,6 +231,20 @@ pub const ALL: &[Regression] = &[
         bug: "CutOverwritten",
     },
     Regression {
+        name: "a backup holds an empty item in the place of one that was evicted",
+        seed: 5269,
+        sets: &[
+            ("kept", 2),
+            ("backups", 1),
+            ("evicts", 1),
+            ("ssd-mb", 1),
+            ("disk-faults", 1),
+            ("hostile", 0),
+            ("datagram-clients", 0),
+        ],
+        bug: "DeletionCopied",
+    },
+    Regression {
         name: "a pass over the media leaves a flipped bit out",
         seed: 1,
         sets: &[("kept", 1), ("scrubs", 1), ("keys", 24), ("disk-faults", 0), ("rot", 0)],

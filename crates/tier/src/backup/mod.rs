@@ -23,6 +23,7 @@ use crate::store::Shared;
 use crate::types::{Error, ItemMeta, Result, doing};
 use crate::value::Large;
 use crc32c::{crc32c, crc32c_append};
+use laneway_sync::planted::{Bug, is_planted};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -238,7 +239,9 @@ impl Backup {
         // What says that an item was evicted has the item's key and sequence, and is none.
         let is_it = |bytes: &Vec<u8>| {
             let record = verified(bytes, &held.key, sequence);
-            record.is_some_and(|record| record.kind != Kind::Delete)
+            record.is_some_and(|record| {
+                record.kind != Kind::Delete || is_planted(Bug::DeletionCopied)
+            })
         };
         if let Some(bytes) = read.filter(is_it) {
             return Ok(bytes);
