@@ -187,7 +187,7 @@ impl Server {
     fn line(&mut self) -> Result<String, Failure> {
         let mut line = Vec::new();
         let mut silences = 0;
-        // What has come of a line stays in it.
+        // The buffer keeps what has come of a line.
         while let Err(error) = self.stream.read_until(b'\n', &mut line) {
             if !is_silence(&error) {
                 return Err(error.into());
@@ -198,7 +198,7 @@ impl Server {
                 return Err(Failure::Silent(waited));
             }
             let seconds = waited.as_secs();
-            // Who does not want to know may close it.
+            // A user may have closed standard error.
             let _ = writeln!(io::stderr(), "laneway: no answer for {seconds} s; waiting on");
         }
         if line.first() == Some(&TLS_ALERT) {

@@ -197,7 +197,7 @@ fn a_list_that_could_not_be_written_is_no_success() {
         let told = ran(laneway(&words).stdout(full()));
         assert_eq!(told.status.code(), Some(1), "{words:?}");
     }
-    // Who reads no further is told of damage that was met all the same.
+    // The status tells a reader that has gone of the damage that was met.
     assert!(ran(laneway(&["scan", &data]).stdout(unread())).status.success());
     damage(&data, &[0]);
     let told = ran(laneway(&["scan", &data]).stdout(unread()));

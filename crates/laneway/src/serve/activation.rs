@@ -42,8 +42,8 @@ struct Use {
     tls: Option<bool>,
 }
 
-/// Which kinds of sockets this process was handed, without taking them yet: flags that name
-/// listeners of those kinds mean nothing then. [`take`] says what is wrong with them.
+/// Tells which kinds of sockets this process was handed, and takes none of them yet. Flags that
+/// name listeners of those kinds mean nothing then. [`take`] says what is wrong with them.
 pub fn expected() -> Handover {
     let names = sd_notify::listen_fds()
         .and_then(|sockets| if sockets.len() == 0 { Ok(Vec::new()) } else { names() })

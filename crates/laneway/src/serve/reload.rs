@@ -48,7 +48,7 @@ impl Reloads {
         let _ = self.begins.send(()); // it waits for this word
     }
 
-    /// What asks for it, without waiting.
+    /// Returns a function that asks for a reload. It does not wait.
     pub fn asks(&self) -> impl Fn() + Send + use<> {
         let asks = self.asks.clone();
         move || {

@@ -67,7 +67,7 @@ fn tell_until_end(words: &Receiver<()>, mut looks: Looks, turns: impl Fn() -> Ve
     }
 }
 
-/// What the thread does after a look.
+/// The thread's finding after a look; it says what the thread does next.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     /// The manager is to be told that the server is well.

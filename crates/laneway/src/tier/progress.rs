@@ -30,7 +30,7 @@ impl Progress {
     pub fn hear(&mut self, stage: Stage, done: u64, total: u64) {
         if let Some(line) = self.line(stage, done, total, Instant::now()) {
             let (front, end) = if self.is_terminal { (OVER, "") } else { ("", "\n") };
-            // Who does not want to know may close it.
+            // A user may have closed standard error.
             let _ = write!(stderr(), "{front}laneway fsck: {line}{end}");
         }
     }

@@ -409,29 +409,26 @@ fn large_requests_with_connections_of_their_own_leave_the_others_to_small_ones()
     assert_eq!(recorder.counts.no_idle_connection, 2 + 3);
 }
 
+fn small_gets() -> Bench {
+    let sizes = Sizes::Fixed { value_bytes: 10 };
+    let gets = WorkloadOptions { keys: 10, sizes, get_share: 1.0, ..WorkloadOptions::default() };
+    Bench::new(gets, Dialect::Text)
+}
+
+fn closed_loop(depth: usize) -> ClosedLoop {
+    let (asks, versions) = (Random::new(1), Random::new(2));
+    ClosedLoop { depth, drain: DRAIN, asks, draws: Draws::default(), versions }
+}
+
 #[test]
 fn a_closed_loop_keeps_its_depth() {
     // The server reads and answers nothing before 3 × 5 GETs have come: they do come without a
     // reply, and no more.
-    let bench = Bench::new(
-        WorkloadOptions {
-            keys: 10,
-            sizes: Sizes::Fixed { value_bytes: 10 },
-            get_share: 1.0,
-            ..WorkloadOptions::default()
-        },
-        Dialect::Text,
-    );
+    let bench = small_gets();
     let (address, shared) = serve(Fault::ReadsAhead { each: 5, connections: 3 });
     let mut lines = Connections::open(bench.context(), &tcp(address), 3).unwrap();
     let mut recorder = Recorder::new(0..50_000_000);
-    let mut closed = ClosedLoop {
-        depth: 5,
-        drain: DRAIN,
-        asks: Random::new(1),
-        draws: Draws::default(),
-        versions: Random::new(2),
-    };
+    let mut closed = closed_loop(5);
     closed.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     let counts = &recorder.counts;
     let state = shared.state.lock().unwrap();
@@ -443,26 +440,12 @@ fn a_closed_loop_keeps_its_depth() {
 
 #[test]
 fn a_closed_loop_asks_nothing_before_the_start() {
-    let bench = Bench::new(
-        WorkloadOptions {
-            keys: 10,
-            sizes: Sizes::Fixed { value_bytes: 10 },
-            get_share: 1.0,
-            ..WorkloadOptions::default()
-        },
-        Dialect::Text,
-    );
+    let bench = small_gets();
     let (address, _) = serve(Fault::None);
     bench.fill(&tcp(address.clone()));
     let mut lines = Connections::open(bench.context(), &tcp(address), 2).unwrap();
     let mut recorder = Recorder::new(0..50_000_000);
-    let mut closed = ClosedLoop {
-        depth: 1,
-        drain: DRAIN,
-        asks: Random::new(1),
-        draws: Draws::default(),
-        versions: Random::new(2),
-    };
+    let mut closed = closed_loop(1);
     let clock = Clock::starting(Instant::now() + Duration::from_millis(200));
     closed.run(&mut lines, clock, &mut recorder, |_| {}).unwrap();
     assert!(recorder.counts.ended >= 2);
