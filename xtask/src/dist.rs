@@ -1,7 +1,7 @@
 //! What is given away: the binary of profile `dist`, and all that goes with it, in one folder.
 
 use crate::outcome::{Failure, Outcome, passed};
-use crate::package::{deb, kubernetes};
+use crate::package::{deb, kubernetes, sbom};
 use crate::process;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ usage: cargo xtask dist
 
 target/laneway-VERSION-ARCHITECTURE has the stripped binary (profile `dist`), man pages,
 completions, a Debian package, the manifests of Kubernetes with the dashboard and the alert rules as
-resources, and SHA256SUMS. Takes many minutes; `cargo xtask package` checks the parts without it.";
+resources, the bill of materials (laneway.cdx.json, CycloneDX) and SHA256SUMS. Takes many minutes; `cargo xtask package` checks the parts without it.";
 
 /// The binary's size that is aimed at, without optional features.
 const GOAL_BYTES: u64 = 8_000_000;
@@ -68,6 +68,7 @@ fn fill(binary: &Path, folder: &Path) -> Result<(), String> {
     for (name, text) in kubernetes::manifests()? {
         deb::put(folder, &format!("kubernetes/{name}"), text.as_bytes(), 0o644)?;
     }
+    deb::put(folder, "laneway.cdx.json", sbom::text()?.as_bytes(), 0o644)?;
     if process::find_program("dpkg-deb").is_some() {
         let scratch = process::scratch_dir("dist")?;
         let package = deb::build(binary, &scratch, deb::Packing::Small)?;

@@ -1,7 +1,7 @@
 //! The HTTP of the endpoint: who may connect, for how long, and how many at a time. What is
 //! answered is in [`crate::routes`].
 
-use crate::Watch;
+use crate::Place;
 use crate::connections::Connections;
 use crate::routes;
 use hyper::server::conn::http1;
@@ -22,7 +22,7 @@ const HEADERS_BYTES_MAX: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Answer until told to stop, or until who would tell is gone.
-pub async fn serve(listener: TcpListener, watch: Watch, stopped: oneshot::Receiver<()>) {
+pub async fn serve(listener: TcpListener, watch: Place, stopped: oneshot::Receiver<()>) {
     // To whom only this host can connect, only this host's names are.
     let private = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let listener = match tokio::net::TcpListener::from_std(listener) {
@@ -34,7 +34,7 @@ pub async fn serve(listener: TcpListener, watch: Watch, stopped: oneshot::Receiv
     let _ = stopped.await;
 }
 
-async fn accept(listener: tokio::net::TcpListener, watch: Watch, private: bool) {
+async fn accept(listener: tokio::net::TcpListener, watch: Place, private: bool) {
     let connections = Connections::default();
     loop {
         match listener.accept().await {
@@ -54,7 +54,7 @@ async fn accept(listener: tokio::net::TcpListener, watch: Watch, private: bool) 
 
 async fn answer(
     stream: TcpStream,
-    watch: Watch,
+    watch: Place,
     connections: Connections,
     number: u64,
     private: bool,
@@ -62,7 +62,7 @@ async fn answer(
     let service = service_fn(|request| {
         connections.asks(number);
         let response = match !private || routes::is_for_this_host(request.headers()) {
-            true => routes::answer(request.method(), request.uri().path(), &watch),
+            true => routes::answer(request.method(), request.uri().path(), watch.get()),
             false => routes::misdirected(),
         };
         std::future::ready(Ok::<_, Infallible>(response))

@@ -27,6 +27,8 @@ const JSON: &str = "application/json";
 /// The form that `/metrics` has.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+const STARTING: &str = "not ready: the server is starting; its log says how far it is\n";
+const CLOSED: &str = "not ready: the server is starting or stopping and takes no connections\n";
 const PATHS: &str = "there is /, /metrics, /healthz, /readyz and /api/state\n";
 
 /// Whether a request names this host as one that only it can connect to is named: by an address, or
@@ -48,32 +50,34 @@ pub fn misdirected() -> Response<Full<Bytes>> {
     respond(StatusCode::MISDIRECTED_REQUEST, TEXT, why)
 }
 
-/// The answer to a request for this path.
-pub fn answer(method: &Method, path: &str, watch: &Watch) -> Response<Full<Bytes>> {
+/// The answer to a request for this path; without a watch the server is not there yet.
+pub fn answer(method: &Method, path: &str, watch: Option<&Watch>) -> Response<Full<Bytes>> {
     if method != Method::GET && method != Method::HEAD {
         let why = format!("{method}: this endpoint only tells; ask with GET\n");
         let mut refused = respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, why);
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
-    match path {
-        "/" => page(),
-        "/metrics" => match metrics::text(watch()) {
+    match (path, watch) {
+        ("/healthz", _) => respond(StatusCode::OK, TEXT, "ok\n"),
+        ("/" | "/metrics" | "/api/state" | "/readyz", None) => not_ready(STARTING),
+        ("/", Some(_)) => page(),
+        ("/metrics", Some(watch)) => match metrics::text(watch()) {
             Ok(text) => respond(StatusCode::OK, OPEN_METRICS, text),
             Err(error) => failed(&error),
         },
-        "/api/state" => match state::json(&watch()) {
+        ("/api/state", Some(watch)) => match state::json(&watch()) {
             Ok(text) => respond(StatusCode::OK, JSON, text),
             Err(error) => failed(&error),
         },
-        "/healthz" => respond(StatusCode::OK, TEXT, "ok\n"),
-        "/readyz" if watch().ready => respond(StatusCode::OK, TEXT, "ready\n"),
-        "/readyz" => {
-            let why = "not ready: the server is starting or stopping and takes no connections\n";
-            respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, why)
-        }
+        ("/readyz", Some(watch)) if watch().ready => respond(StatusCode::OK, TEXT, "ready\n"),
+        ("/readyz", Some(_)) => not_ready(CLOSED),
         _ => respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is here; {PATHS}")),
     }
+}
+
+fn not_ready(why: &'static str) -> Response<Full<Bytes>> {
+    respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, why)
 }
 
 fn page() -> Response<Full<Bytes>> {

@@ -179,6 +179,8 @@ fn prepare(
     keep_to_limits(flags, &mut settings, taken.admin.is_some());
     let (user, sandbox) = confine(flags, &mut settings).map_err(setup)?;
     let admin = admin::listen(admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
+    // It answers while a folder is opened, which may take minutes.
+    let admin = admin.map(admin::start).transpose().map_err(setup)?;
     let opened = durable.map(tier::open).transpose().map_err(|error| (STATUS_DATA, error))?;
     let server = Server::prepare(settings, opened, taken.listeners);
     let server = server.map_err(|error| (STATUS_LISTEN, error.to_string()))?;
@@ -191,7 +193,7 @@ fn prepare(
     let shared = server.shared().clone();
     let reloads = reload::prepare(typed, flags, &server).map_err(unwatched)?;
     signals.calls(move || shared.request_stop(), reloads.asks()).map_err(unwatched)?;
-    let admin = admin.map(|closed| admin::run(closed, &server)).transpose().map_err(setup)?;
+    let admin = admin.map(|starting| admin::tell_of(starting, &server));
     let watchdog = watchdog::prepare(&server)
         .map_err(|error| setup(format!("WATCHDOG_USEC: no thread can be made: {error}")))?;
     Ok(Prepared { server, admin, watchdog, reloads, sandbox, _pid_file })

@@ -230,7 +230,7 @@ fn the_file_of_config_is_read_again_without_looking_names_up() {
     folder.write("laneway.toml", "listen = [\"no-such-name.invalid\"]\nmemory-limit = 64\n");
     server.signal("HUP");
     server.await_log("everything in the file stays as it was");
-    let why = "SIGHUP: -l no-such-name.invalid: the sandbox (--sandbox on) lets this server look \
+    let why = "SIGHUP: -l no-such-name.invalid: the sandbox (--sandbox) lets this server look \
                no name up";
     assert!(server.said.contains(why), "{}", server.said);
     server.stop();

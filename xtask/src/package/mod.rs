@@ -8,6 +8,7 @@ mod debian;
 mod guide;
 mod image;
 pub mod kubernetes;
+pub mod sbom;
 mod unit;
 mod user;
 
@@ -21,7 +22,7 @@ Check what a release is made of, each part by running it.
 
 usage: cargo xtask package [--only PART] [--server PROGRAM]
 
-  --only PART        deb, image, unit or kubernetes
+  --only PART        deb, image, unit, kubernetes or sbom
   --server PROGRAM   package this build of Laneway instead of the release build
 
 deb         the Debian package is built, installed into a clean Debian root (mmdebstrap, as root),
@@ -32,6 +33,7 @@ unit        systemd-analyze finds no mistake in the unit and its socket and at m
             exposure, the watchdog is on, and systemd-sysusers takes its user
 kubernetes  the manifests are whole, their parts fit each other, the server takes their flags and
             answers the paths of their probes
+sbom        the bill of materials (CycloneDX) names each package that is built in, with its checksum
 
 `cargo xtask dist` builds the release itself, which takes minutes more and is not part of CI.";
 
@@ -42,6 +44,7 @@ struct Part {
 
 const PARTS: &[Part] = &[
     Part { name: "unit", run: |_| unit::check() },
+    Part { name: "sbom", run: |_| sbom::check() },
     Part { name: "kubernetes", run: kubernetes::check },
     Part { name: "image", run: image::check },
     Part { name: "deb", run: debian_package },
@@ -63,8 +66,8 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
         return Err(Failure::Usage(format!("--only: one of {}", names.join(", "))));
     }
-    // The unit is judged without it, so that its check needs no build.
-    let binary = match parts.iter().any(|part| part.name != "unit") {
+    // These are judged without it, so that their check needs no build.
+    let binary = match parts.iter().any(|part| !["unit", "sbom"].contains(&part.name)) {
         true => Executable::named_or_laneway(server.as_deref())?.path().to_path_buf(),
         false => PathBuf::new(),
     };

@@ -32,7 +32,7 @@ memcached's flags that only tune it (-f -n -D -R -W -N) are reported on stderr a
 passed over, so that its start scripts go on working. Those that would restrict
 access or keep items, and are not supported (-e, -o ssl_ciphers and the like),
 refuse the start, as does a flag that is not known. -o drop_privileges is called
---sandbox on here.",
+--sandbox on here, and is the default where the kernel has it.",
     ),
     (
         "Signals and exit statuses",

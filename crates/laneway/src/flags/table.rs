@@ -313,12 +313,13 @@ flags! {
         .help("allow the shutdown command");
     Number drain_milliseconds: Option<u64> = flag("drain-ms", "ms").default("5000")
         .help("how long a stop lets requests finish");
-    Text sandbox: Option<String> = flag("sandbox", "name").default("off")
+    Text sandbox: Option<String> = flag("sandbox", "name").default("auto")
         .help("what it may do to the machine once it serves, whoever has taken it over; what needs \
                more (--kernel-lane, --steer, --af-xdp, --rdma) goes without (docs/security.md)")
         .choices(&[
+            ("auto", "as on, where the kernel has it"),
             ("on", "it reaches the files that its flags name, and makes the system calls that \
-                    serving takes, and no others (Landlock, seccomp)"),
+                    serving takes, and no others (Landlock, seccomp); no start without"),
             ("log", "the kernel logs system calls that would be refused"),
             ("off", "what its user may do"),
         ]);

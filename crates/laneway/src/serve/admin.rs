@@ -45,11 +45,15 @@ pub fn listen(
     Ok(Some(closed))
 }
 
-/// Tell of this server from now on.
-pub fn run(closed: admin::Closed, server: &Server) -> Result<admin::Running, String> {
+/// Answer from now on that this process lives.
+pub fn start(closed: admin::Closed) -> Result<admin::Starting, String> {
     let address = closed.address();
-    let running = closed.run(Arc::new(server.watch()));
-    let running = running.map_err(|error| format!("--admin {address}: {error}"))?;
+    let starting = closed.start().map_err(|error| format!("--admin {address}: {error}"))?;
     log::info!("dashboard and metrics on http://{address}/");
-    Ok(running)
+    Ok(starting)
+}
+
+/// Tell of this server from now on.
+pub fn tell_of(starting: admin::Starting, server: &Server) -> admin::Running {
+    starting.tell_of(Arc::new(server.watch()))
 }

@@ -151,7 +151,7 @@ fn reload(args: &[OsString], running: &mut Flags, looks_up: bool, live: &impl Li
 /// Why a place that may be sound is refused.
 fn in_sandbox(flag: &str, place: &str) -> String {
     format!(
-        "{flag} {place}: the sandbox (--sandbox on) lets this server look no name up, and this one \
+        "{flag} {place}: the sandbox (--sandbox) lets this server look no name up, and this one \
          was not there when it started; write a number, or start the server anew"
     )
 }

@@ -3,7 +3,8 @@
 //! begins (a thread has what the one has that made it); a seccomp filter leaves it the system calls
 //! that serving takes, for all of its threads, from before the first client is served.
 //!
-//! What needs more than that is served without: see [`unfit`].
+//! It is on unless a flag says otherwise. What needs more than that is served without: see
+//! [`unfit`]; so is who did not ask for it on a kernel that has none.
 
 mod calls;
 mod files;
@@ -12,51 +13,75 @@ use crate::flags::Flags;
 use laneway_server::settings::{Sandbox, Settings};
 use std::path::PathBuf;
 
-/// What the flag says; left out it is off.
+/// What the flag says; left out there is one if there can be.
 pub fn setting(flags: &Flags) -> Result<Sandbox, String> {
     match flags.sandbox.as_deref() {
-        None | Some("off") => Ok(Sandbox::Off),
+        None | Some("auto" | "on") => Ok(Sandbox::On),
+        Some("off") => Ok(Sandbox::Off),
         Some("log") => Ok(Sandbox::Log),
-        Some("on") => Ok(Sandbox::On),
-        Some(other) => {
-            Err(format!("--sandbox {other}: must be on, log or off; leave the flag out for off"))
-        }
+        Some(other) => Err(format!("--sandbox {other}: must be auto, on, log or off")),
     }
 }
 
 /// One that is half built: files are guarded, system calls are not yet.
-pub struct Begun(Sandbox);
+pub struct Begun {
+    sandbox: Sandbox,
+    /// A start without it is refused.
+    is_asked_for: bool,
+}
 
 /// Guard the files, before any thread is made. What cannot be guarded is told, and `settings` have
 /// what holds.
 pub fn begin(flags: &Flags, settings: &mut Settings) -> Result<Begun, String> {
+    let is_asked_for = !matches!(flags.sandbox.as_deref(), None | Some("auto"));
     if settings.sandbox != Sandbox::Off
         && let Some(why) = unfit(settings)
     {
-        log::warn!("--sandbox {}: there is none, since {why}", settings.sandbox.name());
-        settings.sandbox = Sandbox::Off;
+        goes_without(settings, why, is_asked_for);
     }
     if settings.sandbox == Sandbox::On {
         let rules = files::rules(flags, ports_file());
-        files::guard(&rules).map_err(|why| {
-            format!("--sandbox on: {why}; --sandbox log tells what a sandbox would refuse")
-        })?;
+        match files::guard(&rules) {
+            Ok(()) => {}
+            Err(why) if is_asked_for => {
+                return Err(format!(
+                    "--sandbox on: {why}; --sandbox log tells what a sandbox would refuse"
+                ));
+            }
+            Err(why) => goes_without(settings, &why, is_asked_for),
+        }
     }
-    Ok(Begun(settings.sandbox))
+    Ok(Begun { sandbox: settings.sandbox, is_asked_for })
+}
+
+/// There is no sandbox.
+fn goes_without(settings: &mut Settings, why: &str, is_asked_for: bool) {
+    let name = settings.sandbox.name();
+    match is_asked_for {
+        true => log::warn!("--sandbox {name}: there is none, since {why}"),
+        false => log::info!("in no sandbox, since {why}"),
+    }
+    settings.sandbox = Sandbox::Off;
 }
 
 impl Begun {
     /// Guard the system calls, once everything is there that serves.
     pub fn complete(self) -> Result<(), String> {
-        if self.0 == Sandbox::Off {
+        let Begun { sandbox, is_asked_for } = self;
+        if sandbox == Sandbox::Off {
             return Ok(());
         }
-        let name = self.0.name();
-        calls::guard(self.0, std::env::var_os("NOTIFY_SOCKET").is_some())
-            .map_err(|why| format!("--sandbox {name}: {why}; leave it out, or say off"))?;
+        if let Err(why) = calls::guard(sandbox, std::env::var_os("NOTIFY_SOCKET").is_some()) {
+            let name = sandbox.name();
+            if is_asked_for {
+                return Err(format!("--sandbox {name}: {why}; leave it out, or say off"));
+            }
+            log::warn!("half a sandbox: files are refused, and system calls are not: {why}");
+            return Ok(());
+        }
         log::info!(
             "{}",
-            match self.0 {
+            match sandbox {
                 Sandbox::On =>
                     "in a sandbox: files and system calls that it does not need are refused",
                 _ => "system calls that a sandbox would refuse are logged by the kernel",
@@ -110,5 +135,34 @@ mod tests {
             assert_eq!(settings.sandbox, Sandbox::On, "{line}");
             assert_eq!(unfit(&settings).is_none(), is_fit, "{line}");
         }
+    }
+
+    #[test]
+    fn there_is_one_unless_the_flag_says_otherwise() {
+        for (line, wanted) in [
+            ("", Some(Sandbox::On)),
+            ("--sandbox auto", Some(Sandbox::On)),
+            ("--sandbox on", Some(Sandbox::On)),
+            ("--sandbox log", Some(Sandbox::Log)),
+            ("--sandbox off", Some(Sandbox::Off)),
+            ("--sandbox maybe", None),
+        ] {
+            let Ok(Asked::Serve(flags)) =
+                flags::read(line.split_whitespace().map(OsString::from), [])
+            else {
+                panic!("{line}")
+            };
+            assert_eq!(setting(&flags).ok(), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn who_did_not_ask_for_one_is_served_without() {
+        let line = ["-U", "5000", "--kernel-lane", "lo"].map(OsString::from);
+        let Ok(Asked::Serve(flags)) = flags::read(line, []) else { panic!("{line:?}") };
+        let mut settings = super::super::settings(&flags).expect("they are sound");
+        let begun = begin(&flags, &mut settings).expect("nobody asked for it");
+        assert_eq!((begun.sandbox, settings.sandbox), (Sandbox::Off, Sandbox::Off));
+        assert_eq!(begun.complete(), Ok(()));
     }
 }

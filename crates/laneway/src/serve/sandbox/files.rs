@@ -51,6 +51,8 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
         ("/dev/null".into(), Reach::Write),
         ("/dev/urandom".into(), Reach::Read),
     ];
+    // What a panic says of where it was.
+    rules.extend(std::env::current_exe().ok().map(|program| (program, Reach::Read)));
     let ssl = &flags.extended.ssl;
     let theirs = [&ssl.chain_cert, &ssl.key, &ssl.ca_cert].into_iter().flatten().map(OsStr::new);
     let own =
