@@ -2,7 +2,7 @@
 //! limits, lock memory, write its pid; and how signals end it.
 
 use nix::sys::mman::{MlockAllFlags, mlockall};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::{
     Gid, User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, getgrouplist, setgid, setgroups,
     setsid, setuid,
@@ -141,10 +141,51 @@ pub fn allow_core_dumps() -> Result<(), String> {
     setrlimit(Resource::RLIMIT_CORE, hard, hard).map_err(|error| format!("-r: {error}"))
 }
 
-/// Keep all memory resident (`-k`). A refusal is a warning, as it is for memcached.
-pub fn lock_memory() -> Result<(), String> {
-    mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
+/// Number of the right to lock memory beyond the limit (capabilities(7)).
+const CAP_IPC_LOCK: u32 = 14;
+
+/// Keep all memory resident (`-k`), each page from when it is touched on: what the store reserves
+/// and does not use is address space alone. `changes_user`: the process gives its rights up later
+/// (`-u`). A refusal is a warning, as it is for memcached.
+pub fn lock_memory(changes_user: bool) -> Result<(), String> {
+    let limit_bytes = raise_memory_lock();
+    if !may_lock(limit_bytes, changes_user, may_lock_beyond_limit()) {
+        return Err(format!(
+            "-k: memory is not locked: the limit is {} KiB, and behind it all further memory would \
+             be refused; raise it by ulimit -l unlimited (LimitMEMLOCK=infinity)",
+            limit_bytes >> 10
+        ));
+    }
+    let later = MlockAllFlags::MCL_FUTURE | MlockAllFlags::from_bits_retain(libc::MCL_ONFAULT);
+    mlockall(MlockAllFlags::MCL_CURRENT)
+        .and_then(|()| mlockall(later))
         .map_err(|error| format!("-k: memory cannot be locked: {error}; raise it by ulimit -l"))
+}
+
+/// Raises the limit on locked memory as far as may be, and tells it. A limit that root has raised
+/// stays where root becomes another user.
+fn raise_memory_lock() -> rlim_t {
+    let limits = || getrlimit(Resource::RLIMIT_MEMLOCK).unwrap_or((0, 0));
+    let (_, hard) = limits();
+    if setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY).is_err() {
+        // It may be as high as that already.
+        let _ = setrlimit(Resource::RLIMIT_MEMLOCK, hard, hard);
+    }
+    limits().0
+}
+
+/// Whether all memory can be locked for good. Where a limit holds, what is mapped behind it is
+/// refused: the store's memory, a thread's stack.
+fn may_lock(limit_bytes: rlim_t, changes_user: bool, has_right: bool) -> bool {
+    limit_bytes == RLIM_INFINITY || (has_right && !changes_user)
+}
+
+/// Whether this process has that right now.
+fn may_lock_beyond_limit() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let rights = rights.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    rights.is_some_and(|rights| rights & (1 << CAP_IPC_LOCK) != 0)
 }
 
 /// A pid file, removed when the server ends.
@@ -242,6 +283,21 @@ pub fn memory_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_locked_only_where_later_memory_is_not_refused_for_it() {
+        const MIB: rlim_t = 1 << 20;
+        for (limit_bytes, changes_user, has_right, locks) in [
+            (RLIM_INFINITY, false, false, true),
+            (RLIM_INFINITY, true, false, true),
+            (64 * MIB, false, true, true),
+            (64 * MIB, true, true, false),
+            (64 * MIB, false, false, false),
+        ] {
+            let found = may_lock(limit_bytes, changes_user, has_right);
+            assert_eq!(found, locks, "{limit_bytes} {changes_user} {has_right}");
+        }
+    }
 
     #[test]
     fn a_start_that_ended_before_it_served_is_no_success() {

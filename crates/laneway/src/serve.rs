@@ -178,6 +178,11 @@ fn prepare(
     let signals = StopSignal::watch().map_err(unwatched)?;
     keep_to_limits(flags, &mut settings, taken.admin.is_some());
     let (user, sandbox) = confine(flags, &mut settings).map_err(setup)?;
+    if flags.lock_memory
+        && let Err(error) = process::lock_memory(user.is_some())
+    {
+        log::warn!("{error}");
+    }
     let admin = admin::listen(admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
     let opened = durable.map(tier::open).transpose().map_err(|error| (STATUS_DATA, error))?;
     let server = Server::prepare(settings, opened, taken.listeners);
@@ -244,11 +249,6 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
         let asked = settings.connections_max;
         log::warn!("-c {asked}: only {fit} descriptors are allowed; see ulimit -n");
         settings.connections_max = fit;
-    }
-    if flags.lock_memory
-        && let Err(error) = process::lock_memory()
-    {
-        log::warn!("{error}");
     }
     if let Some(machine) = process::memory_bytes()
         && machine < settings.memory_bytes

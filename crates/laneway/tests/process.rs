@@ -1,0 +1,63 @@
+//! What a server asks of its process before it serves: memory that stays resident, another user.
+
+mod rig;
+
+use rig::{BINARY, Process, ask};
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
+
+/// `laneway serve` with these flags, after a shell has set these limits.
+fn limited(limits: &str, flags: &[&str]) -> Process {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{limits} exec \"$0\" serve \"$@\""), BINARY]);
+    shell.args(HERE).args(flags);
+    Process::start(shell).unwrap_or_else(|said| panic!("{limits} {flags:?}: {said}"))
+}
+
+/// A number of what the kernel tells of the process, in KiB where it is of memory.
+fn status(server: &Process, field: &str) -> u64 {
+    let path = format!("/proc/{}/status", server.child.id());
+    let text = fs::read_to_string(path).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let word = line.and_then(|line| line.split_whitespace().next());
+    word.and_then(|word| word.parse().ok()).expect("Linux tells it")
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").expect("Linux has it").uid() == 0
+}
+
+/// Past the capture of the tests' output, or nobody would see it.
+fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: process: {why}");
+}
+
+#[test]
+fn memory_that_is_locked_is_what_is_used_and_not_what_is_reserved() {
+    let server = limited("", &["-k", "-m", "64", "-t", "1"]);
+    if server.said.contains("-k: memory") {
+        return skip("memory cannot be locked here");
+    }
+    // The store's address space is a gigabyte at least.
+    assert!(status(&server, "VmLck") > 1 << 20, "new memory is locked");
+    assert!(status(&server, "VmRSS") < 256 << 10, "{} KiB", status(&server, "VmRSS"));
+    let mut client = TcpStream::connect(server.places()[0]).expect("it listens");
+    assert_eq!(ask(&mut client, b"set k 0 0 1\r\nv\r\n", b"\r\n"), b"STORED\r\n");
+    server.stop();
+}
+
+#[test]
+fn a_limit_on_locked_memory_refuses_no_start() {
+    // Root raises it; the user that it becomes has what root had, or else nothing is locked.
+    let as_user: &[&str] = if is_root() { &["-u", "nobody"] } else { &[] };
+    let flags = [&["-k", "-m", "64", "-t", "1"], as_user].concat();
+    let server = limited("ulimit -l 64;", &flags);
+    let is_locked = status(&server, "VmLck") > 0;
+    assert_ne!(is_locked, server.said.contains("-k: memory is not locked"), "{}", server.said);
+    server.stop();
+}
