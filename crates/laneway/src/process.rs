@@ -13,7 +13,9 @@ use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::lchown;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,6 +112,22 @@ pub fn find_user(name: &str) -> Result<Option<NextUser>, String> {
 }
 
 impl NextUser {
+    /// Give it the files of sockets that root has made: whoever may open one is said by the owner
+    /// and the mode. A refusal is a warning, since clients of other kinds may be there.
+    pub fn take_over(&self, sockets: &[PathBuf]) {
+        let (uid, gid) = (self.user.uid.as_raw(), self.user.gid.as_raw());
+        for path in sockets {
+            // Whatever has been put there in the meantime, what it links to is not given away.
+            if let Err(error) = lchown(path, Some(uid), Some(gid)) {
+                log::warn!(
+                    "-u {}: {} stays root's, and that user may not be able to open it: {error}",
+                    self.user.name,
+                    path.display()
+                );
+            }
+        }
+    }
+
     /// Become it.
     pub fn become_it(self) -> Result<(), String> {
         let NextUser { user, groups } = self;

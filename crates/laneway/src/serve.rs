@@ -185,9 +185,11 @@ fn prepare(
     }
     let admin = admin::listen(admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
     let opened = durable.map(tier::open).transpose().map_err(|error| (STATUS_DATA, error))?;
+    let sockets = socket_files(&settings);
     let server = Server::prepare(settings, opened, taken.listeners);
     let server = server.map_err(|error| (STATUS_LISTEN, error.to_string()))?;
     if let Some(user) = user {
+        user.take_over(&sockets);
         user.become_it().map_err(setup)?;
     }
     let _pid_file = pid_file(flags);
@@ -224,6 +226,12 @@ fn confine(
 ) -> Result<(Option<NextUser>, sandbox::Begun), String> {
     let user = flags.user.as_deref().map(process::find_user).transpose()?;
     Ok((user.flatten(), sandbox::begin(flags, settings)?))
+}
+
+/// The files of unix sockets that the server makes.
+fn socket_files(settings: &Settings) -> Vec<PathBuf> {
+    let own = settings.unix.iter().map(|(path, _)| path);
+    own.chain(settings.shm.iter().map(|shm| &shm.path)).cloned().collect()
 }
 
 /// The file of `-P`, which goes with what is returned.

@@ -2,11 +2,12 @@
 
 mod rig;
 
+use laneway_certs::Folder;
 use rig::{BINARY, Process, ask};
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
@@ -59,5 +60,26 @@ fn a_limit_on_locked_memory_refuses_no_start() {
     let server = limited("ulimit -l 64;", &flags);
     let is_locked = status(&server, "VmLck") > 0;
     assert_ne!(is_locked, server.said.contains("-k: memory is not locked"), "{}", server.said);
+    server.stop();
+}
+
+#[test]
+fn sockets_are_those_of_the_user_that_root_becomes() {
+    if !is_root() {
+        return skip("root alone can become another user");
+    }
+    let folder = Folder::new();
+    let path = |name: &str| folder.path().join(name);
+    let [socket, door] = [path("socket"), path("door")];
+    let [unix, shm] = [&socket, &door].map(|path| path.to_str().expect("text"));
+    let flags = ["-u", "nobody", "-s", unix, "-a", "770", "--shm", shm];
+    let server = Process::serve(&flags);
+    let (user, group) = (status(&server, "Uid"), status(&server, "Gid"));
+    assert!(user != 0 && group != 0);
+    for (path, mode) in [(&socket, 0o770), (&door, 0o700)] {
+        let file = fs::metadata(path).expect("it listens");
+        let told = (u64::from(file.uid()), u64::from(file.gid()), file.permissions().mode());
+        assert_eq!((told.0, told.1, told.2 & 0o777), (user, group, mode), "{}", path.display());
+    }
     server.stop();
 }
