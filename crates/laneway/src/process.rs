@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Descriptors beside those of connections: listeners, epoll sets, eventfds, standard streams.
+/// Descriptors beside those that are asked for: listeners, files, standard streams.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// In the environment of a process that `-d` started: it is the one in the background.
@@ -137,17 +137,17 @@ impl NextUser {
     }
 }
 
-/// Allow as many descriptors as connections need. Returns how many connections fit.
-pub fn raise_descriptors(connections: usize) -> usize {
-    let wanted = connections as u64 + DESCRIPTORS_BESIDE;
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return connections };
+/// Allow so many descriptors, and some beside. Returns how many of them there may be.
+pub fn raise_descriptors(asked: usize) -> usize {
+    let wanted = asked as u64 + DESCRIPTORS_BESIDE;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return asked };
     if soft >= wanted {
-        return connections;
+        return asked;
     }
     if setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).is_ok()
         || setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() && hard >= wanted
     {
-        return connections;
+        return asked;
     }
     let now = getrlimit(Resource::RLIMIT_NOFILE).map_or(soft, |(soft, _)| soft);
     now.saturating_sub(DESCRIPTORS_BESIDE) as usize

@@ -240,17 +240,31 @@ fn pid_file(flags: &Flags) -> Option<PidFile> {
     written.inspect_err(|error| log::error!("-P: the pid file cannot be written: {error}")).ok()
 }
 
+/// Descriptors of a worker: its epoll set, what wakes it, and its timer.
+const WORKER_DESCRIPTORS: usize = 3;
+
+/// Descriptors that are taken whoever comes: those of workers with their queues of datagrams, of
+/// which each has two sockets, and those of the admin endpoint.
+fn descriptors(settings: &Settings, has_admin: bool) -> usize {
+    let udp = settings.udp.as_ref();
+    let queues = udp.map_or(0, |udp| [udp.port, udp.port_base].iter().flatten().count());
+    let admin = if has_admin { admin::DESCRIPTORS } else { 0 };
+    settings.workers * (WORKER_DESCRIPTORS + 2 * queues) + admin
+}
+
 /// Ask the machine for what the settings need; say what it does not have.
 fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
+    let own = descriptors(settings, has_admin || flags.admin.is_some());
     let wanted = settings.connections_max
+        + own
         + settings.tls.as_ref().map_or(0, |_| tls::DESCRIPTORS)
-        + if has_admin || flags.admin.is_some() { admin::DESCRIPTORS } else { 0 }
         + shm::descriptors(settings.shm.as_ref(), settings.workers)
         + rdma::descriptors(settings.rdma.as_ref());
     let fit = process::raise_descriptors(wanted);
     if let Some(shm) = settings.shm.as_mut().filter(|_| fit < wanted) {
-        shm::keep_to(shm, settings.workers, fit);
+        shm::keep_to(shm, settings.workers, fit.saturating_sub(own));
     }
+    let fit = fit.saturating_sub(own);
     let fit = fit.saturating_sub(shm::descriptors(settings.shm.as_ref(), settings.workers));
     let fit = fit.saturating_sub(rdma::descriptors(settings.rdma.as_ref()));
     if fit < settings.connections_max {

@@ -1,4 +1,5 @@
-//! What a server asks of its process before it serves: memory that stays resident, another user.
+//! What a server asks of its process before it serves: descriptors, memory that stays resident,
+//! another user.
 
 mod rig;
 
@@ -9,7 +10,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
+use std::time::Duration;
 
+/// How long an answer may take before the test says that the server hangs.
+const HANG: Duration = Duration::from_secs(60);
 const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
 
 /// `laneway serve` with these flags, after a shell has set these limits.
@@ -82,4 +86,27 @@ fn sockets_are_those_of_the_user_that_root_becomes() {
         assert_eq!((told.0, told.1, told.2 & 0o777), (user, group, mode), "{}", path.display());
     }
     server.stop();
+}
+
+#[test]
+fn as_many_connections_as_are_promised_are_served_beside_what_workers_take() {
+    // Forty workers take 120 descriptors. A soft limit is raised, and who may raise no hard one
+    // tells what it leaves.
+    for (limits, asked) in [("ulimit -S -n 200;", 100), ("ulimit -n 300;", 400)] {
+        let server = limited(limits, &["-t", "40", "-c", &asked.to_string()]);
+        let left = server.said.split(&format!("-c {asked}: only ")).nth(1);
+        let left = left.and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok());
+        let promised = left.unwrap_or(asked);
+        assert!(promised > 50, "{}", server.said);
+        let mut clients = Vec::new();
+        for _ in 0..promised {
+            let mut client = TcpStream::connect(server.places()[0]).expect("it listens");
+            client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+            let said = ask(&mut client, b"mn\r\n", b"\r\n");
+            assert_eq!(said, b"MN\r\n", "{limits} beside {} of {promised}", clients.len());
+            clients.push(client);
+        }
+        drop(clients);
+        server.stop();
+    }
 }
