@@ -2,6 +2,7 @@
 //! limits, lock memory, write its pid; and how signals end it.
 
 use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::{
     Gid, User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, getgrouplist, setgid, setgroups,
@@ -157,6 +158,11 @@ pub fn raise_descriptors(asked: usize) -> usize {
 pub fn allow_core_dumps() -> Result<(), String> {
     let (_, hard) = getrlimit(Resource::RLIMIT_CORE).map_err(|error| format!("-r: {error}"))?;
     setrlimit(Resource::RLIMIT_CORE, hard, hard).map_err(|error| format!("-r: {error}"))
+}
+
+/// The same for a process that has become another user, of which the kernel would write none.
+pub fn allow_core_dumps_again() -> Result<(), String> {
+    set_dumpable(true).map_err(|error| format!("-r: {error}"))
 }
 
 /// Number of the right to lock memory beyond the limit (capabilities(7)).

@@ -191,6 +191,9 @@ fn prepare(
     if let Some(user) = user {
         user.take_over(&sockets);
         user.become_it().map_err(setup)?;
+        if flags.core_dumps {
+            process::allow_core_dumps_again().map_err(setup)?;
+        }
     }
     let _pid_file = pid_file(flags);
     auth::warn(flags, &server);

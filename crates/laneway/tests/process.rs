@@ -89,6 +89,18 @@ fn sockets_are_those_of_the_user_that_root_becomes() {
 }
 
 #[test]
+fn a_core_can_be_dumped_of_the_user_that_root_becomes() {
+    if !is_root() {
+        return skip("root alone can become another user");
+    }
+    let server = limited("", &["-u", "nobody", "-r", "-t", "1"]);
+    // Where the kernel writes no core, what it tells of the process is root's.
+    let file = fs::metadata(format!("/proc/{}/status", server.child.id())).expect("it runs");
+    assert_eq!(u64::from(file.uid()), status(&server, "Uid"));
+    server.stop();
+}
+
+#[test]
 fn as_many_connections_as_are_promised_are_served_beside_what_workers_take() {
     // Forty workers take 120 descriptors. A soft limit is raised, and who may raise no hard one
     // tells what it leaves.
