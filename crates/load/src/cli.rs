@@ -680,6 +680,15 @@ mod tests {
     }
 
     #[test]
+    fn the_warm_up_is_no_part_of_what_is_measured() {
+        let Ok(Command::Bench(invocation)) = parsed("--warmup 2 --duration 3") else { panic!() };
+        let start = std::time::Instant::now();
+        let window = invocation.plan.window(start);
+        let seconds = [window.start, window.end].map(|at| (at - start).as_secs());
+        assert_eq!(seconds, [2, 5]);
+    }
+
+    #[test]
     fn the_help_names_every_flag() {
         const NAMES_OF_FLAGS: &str = "\
             server socket dialect keys keys-large p-large s-large value-bytes get-share zipf \
