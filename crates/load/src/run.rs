@@ -199,7 +199,7 @@ fn one_run(
         Some(_) => None,
     };
     let sampler = match &plan.timeline {
-        Some(_) => Some(Sampler::start(&plan.target, plan.warmup)?),
+        Some(_) => Some(Sampler::start(&plan.target)?),
         None => None,
     };
     let watch = (!plan.steps.is_empty()).then(|| Watch::start(plan.server_pid));
@@ -214,7 +214,7 @@ fn one_run(
     let busy = leftover.map(|leftover| leftover.finish(plan.window(start)));
     commanded.and(stormed)?;
     if let (Some(sampler), Some(path)) = (sampler, &plan.timeline) {
-        write_timeline(plan, path, &sampler.finish())?;
+        write_timeline(plan, path, &sampler.finish(plan.window(start).start))?;
     }
     let counts = &recorder.counts;
     let server = match (plan.server_pid, own_account_before) {
