@@ -60,7 +60,7 @@ fn memory_that_is_locked_is_what_is_used_and_not_what_is_reserved() {
 fn a_limit_on_locked_memory_refuses_no_start() {
     // Root raises it; the user that it becomes has what root had, or else nothing is locked.
     let as_user: &[&str] = if is_root() { &["-u", "nobody"] } else { &[] };
-    let flags = [&["-k", "-m", "64", "-t", "1"], as_user].concat();
+    let flags = [&["-k", "-m", "64", "-t", "1"][..], as_user].concat();
     let server = limited("ulimit -l 64;", &flags);
     let is_locked = status(&server, "VmLck") > 0;
     assert_ne!(is_locked, server.said.contains("-k: memory"), "{}", server.said);
