@@ -149,6 +149,8 @@ fn serve(
         let _ = server.stop(); // what it would say is of less interest
         return fail(STATUS_SETUP, &error);
     }
+    // Whoever is told that it serves reads the file of ports next.
+    tell_ports(&server);
     if flags.daemon
         && let Err(error) = process::tell_ready(verbose)
     {
@@ -286,13 +288,16 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
     }
 }
 
-/// Tell whoever waits for it that the server serves: the log's reader, the file of ports, the
-/// service manager.
-fn tell_ready(server: &Server) {
-    announce(server);
+/// Write the file of ports, where one is asked for.
+fn tell_ports(server: &Server) {
     if let Some(Err(error)) = ports::path().map(|path| ports::write(&path, server)) {
         log::error!("{}: the ports cannot be written: {error}", ports::VARIABLE);
     }
+}
+
+/// Tell whoever waits for it that the server serves: the log's reader, the service manager.
+fn tell_ready(server: &Server) {
+    announce(server);
     manager::ready();
 }
 
