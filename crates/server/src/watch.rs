@@ -302,8 +302,8 @@ impl<S> Shared<S> {
     }
 }
 
-/// A count, or the most that was told of it, if that is more: who takes a counter that falls for one
-/// that began anew would count everything once more.
+/// A count, or the most that was told of it, if that is more: who takes a counter that falls for
+/// one that began anew would count everything once more.
 fn never_less(told: &AtomicU64, now: u64) -> u64 {
     now.max(told.fetch_max(now, Relaxed)) // statistics
 }

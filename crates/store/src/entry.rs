@@ -211,8 +211,8 @@ impl<'s> Entry<'s> {
         self.publish_in(draft, seq, self.store.flush_now())
     }
 
-    /// Make the draft, which is what is kept elsewhere under this sequence, the key's item: it comes
-    /// back to memory and does not count as stored again.
+    /// Make the draft, which is what is kept elsewhere under this sequence, the key's item: it
+    /// comes back to memory and does not count as stored again.
     pub fn bring_back<S: Deref<Target = Store>>(&mut self, draft: Draft<S>, seq: u64) {
         self.link(draft, seq, self.store.flush_now(), None);
     }
