@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 fn compile_all() -> Result<(), String> {
     let clang = compiler().ok_or(
         "the feature `kernel` compiles BPF programs and needs clang 14 or newer \
-         (Debian: apt-get install clang-14), or LANEWAY_CLANG=/path/to/clang",
+         (Debian: apt-get install clang), or LANEWAY_CLANG=/path/to/clang",
     )?;
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     for (object, source, flags) in OBJECTS {

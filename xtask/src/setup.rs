@@ -33,7 +33,7 @@ const NEEDS: &[Need] = &[
     },
     Need { what: "python3 with venv", package: "python3-venv", is_there: python_with_venv },
     Need { what: "a C++ compiler", package: "g++", is_there: || program("c++") || program("g++") },
-    Need { what: "clang for BPF programs", package: "clang-14", is_there: clang },
+    Need { what: "clang for BPF programs", package: "clang", is_there: clang },
     Need { what: "ip", package: "iproute2", is_there: || program("ip") },
     Need { what: "valgrind", package: "valgrind", is_there: || program("valgrind") },
     Need { what: "chrt and taskset", package: "util-linux", is_there: || program("chrt") },

@@ -11,6 +11,7 @@
 //! changes the server.
 #![forbid(unsafe_code)]
 
+mod causes;
 mod connections;
 mod http;
 mod metrics;

@@ -2,6 +2,7 @@
 //! takes the difference of two answers; it may ask as often as it likes, and beside others.
 //! docs/operating.md has the fields.
 
+use crate::causes::causes;
 use laneway_policy::Role;
 use laneway_server::clients::ClientWatch;
 use laneway_server::latency::Part;
@@ -9,6 +10,7 @@ use laneway_server::latency::buckets;
 use laneway_server::latency::histogram::Reading;
 use laneway_server::watch::{WatchSnapshot, WorkerWatch};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// The form of the answer; it changes when a field goes or means something else.
 const FORM: u32 = 1;
@@ -34,7 +36,8 @@ struct State<'a> {
     memory: Memory,
     connections: Connections,
     clients: Vec<Client<'a>>,
-    errors: Errors,
+    /// By cause.
+    errors: BTreeMap<&'static str, u64>,
     tier: Option<Tier>,
     cpu_seconds: f64,
 }
@@ -111,16 +114,6 @@ struct Client<'a> {
 }
 
 #[derive(Serialize)]
-struct Errors {
-    malformed_request: u64,
-    item_too_large: u64,
-    out_of_memory: u64,
-    too_many_connections: u64,
-    no_descriptors: u64,
-    idle_timeout: u64,
-}
-
-#[derive(Serialize)]
 struct Tier {
     requests: u64,
     queue: u64,
@@ -178,14 +171,7 @@ pub fn json(snapshot: &WatchSnapshot) -> Result<String, serde_json::Error> {
             opened: connections.total,
         },
         clients: snapshot.clients.iter().map(client).collect(),
-        errors: Errors {
-            malformed_request: totals.malformed,
-            item_too_large: totals.store_too_large,
-            out_of_memory: totals.store_no_memory,
-            too_many_connections: connections.rejected,
-            no_descriptors: connections.paused,
-            idle_timeout: connections.idle_kicked,
-        },
+        errors: causes(snapshot).into(),
         tier: snapshot.tier.as_ref().map(|tier| Tier {
             requests: tier.requests,
             queue: tier.queue,

@@ -12,7 +12,7 @@ pub struct Error {
 /// What to do about a build without the programs.
 #[cfg(not(feature = "kernel"))]
 pub(crate) const REBUILD: &str = "built without the feature `kernel`; build with `cargo build \
-     --release --features kernel`, which needs clang (Debian: apt-get install clang-14)";
+     --release --features kernel`, which needs clang (Debian: apt-get install clang)";
 
 impl Error {
     /// What was asked for, and why it cannot be.

@@ -14,6 +14,8 @@ use whom::{Place, Whom};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A version is shorter; what is longer is no memcached's answer.
 const VERSION_BYTES_MAX: u64 = 512;
+/// What a refusal begins with.
+const ERRORS: [&str; 3] = ["ERROR ", "CLIENT_ERROR ", "SERVER_ERROR "];
 /// What an answer begins with where plain text reaches a port that encrypts (RFC 8446, 5.1).
 const TLS_ALERT: u8 = 21;
 
@@ -58,7 +60,8 @@ impl Failure {
             }
             Failure::Connection(error) if is_end(error) => format!(
                 "{place} closed the connection instead of an answer; if it speaks TLS, \
-                 --tls-ca FILE names who signed its certificate"
+                 --tls-ca FILE names who signed its certificate; one that serves the binary \
+                 protocol alone (-B binary, -S) cannot be asked"
             ),
             Failure::Connection(error) => {
                 format!("{place} cannot be asked: {error}; is a server running there?")
@@ -148,7 +151,8 @@ impl Server {
             match line.as_str() {
                 "END" | "RESET" | "OK" => return Ok(()),
                 "ERROR" => return Err(Failure::Unknown),
-                line if line.contains("ERROR") && !line.starts_with("STAT ") => {
+                // Not wherever the word stands: it may be in a key that is told.
+                line if ERRORS.iter().any(|word| line.starts_with(word)) => {
                     return Err(Failure::Refused(line.to_owned()));
                 }
                 line => each(line.strip_prefix("STAT ").unwrap_or(line)),
@@ -293,6 +297,25 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_key_that_has_the_word_error_in_it_is_no_refusal() {
+        let listed = |arrives: &'static [u8]| {
+            let stream: Box<dyn Stream> = Box::new(Script([arrives].into()));
+            let mut server = Server { stream: BufReader::new(stream), silences_max: 1 };
+            let mut lines = Vec::new();
+            let told = server.each_line("cachedump 5 0", |line| lines.push(line.to_owned()));
+            told.map(|()| lines)
+        };
+        let all = listed(b"ITEM ERROR [3 b; 0 s]\r\nITEM log:SERVER_ERROR [3 b; 0 s]\r\nEND\r\n");
+        assert_eq!(all.expect("nothing is refused").len(), 2);
+        for refusal in [&b"CLIENT_ERROR no\r\n"[..], b"SERVER_ERROR no\r\n", b"ERROR no\r\n"] {
+            assert!(
+                matches!(listed(refusal), Err(Failure::Refused(words)) if words.ends_with("no"))
+            );
+        }
+        assert!(matches!(listed(b"ERROR\r\n"), Err(Failure::Unknown)));
     }
 
     fn asked(silences_max: u32) -> Result<Family, Failure> {

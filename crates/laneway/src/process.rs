@@ -2,7 +2,8 @@
 //! limits, lock memory, write its pid; and how signals end it.
 
 use nix::sys::mman::{MlockAllFlags, mlockall};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::prctl::set_dumpable;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::{
     Gid, User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, getgrouplist, setgid, setgroups,
     setsid, setuid,
@@ -13,12 +14,14 @@ use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::lchown;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Descriptors beside those of connections: listeners, epoll sets, eventfds, standard streams.
+/// Descriptors beside those that are asked for: listeners, files, standard streams.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// In the environment of a process that `-d` started: it is the one in the background.
@@ -110,6 +113,22 @@ pub fn find_user(name: &str) -> Result<Option<NextUser>, String> {
 }
 
 impl NextUser {
+    /// Give it the files of sockets that root has made: whoever may open one is said by the owner
+    /// and the mode. A refusal is a warning, since clients of other kinds may be there.
+    pub fn take_over(&self, sockets: &[PathBuf]) {
+        let (uid, gid) = (self.user.uid.as_raw(), self.user.gid.as_raw());
+        for path in sockets {
+            // Whatever has been put there in the meantime, what it links to is not given away.
+            if let Err(error) = lchown(path, Some(uid), Some(gid)) {
+                log::warn!(
+                    "-u {}: {} stays root's, and that user may not be able to open it: {error}",
+                    self.user.name,
+                    path.display()
+                );
+            }
+        }
+    }
+
     /// Become it.
     pub fn become_it(self) -> Result<(), String> {
         let NextUser { user, groups } = self;
@@ -119,17 +138,17 @@ impl NextUser {
     }
 }
 
-/// Allow as many descriptors as connections need. Returns how many connections fit.
-pub fn raise_descriptors(connections: usize) -> usize {
-    let wanted = connections as u64 + DESCRIPTORS_BESIDE;
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return connections };
+/// Allow so many descriptors, and some beside. Returns how many of them there may be.
+pub fn raise_descriptors(asked: usize) -> usize {
+    let wanted = asked as u64 + DESCRIPTORS_BESIDE;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return asked };
     if soft >= wanted {
-        return connections;
+        return asked;
     }
     if setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).is_ok()
         || setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() && hard >= wanted
     {
-        return connections;
+        return asked;
     }
     let now = getrlimit(Resource::RLIMIT_NOFILE).map_or(soft, |(soft, _)| soft);
     now.saturating_sub(DESCRIPTORS_BESIDE) as usize
@@ -141,10 +160,56 @@ pub fn allow_core_dumps() -> Result<(), String> {
     setrlimit(Resource::RLIMIT_CORE, hard, hard).map_err(|error| format!("-r: {error}"))
 }
 
-/// Keep all memory resident (`-k`). A refusal is a warning, as it is for memcached.
-pub fn lock_memory() -> Result<(), String> {
-    mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
+/// The same for a process that has become another user, of which the kernel would write none.
+pub fn allow_core_dumps_again() -> Result<(), String> {
+    set_dumpable(true).map_err(|error| format!("-r: {error}"))
+}
+
+/// Number of the right to lock memory beyond the limit (capabilities(7)).
+const CAP_IPC_LOCK: u32 = 14;
+
+/// Keep all memory resident (`-k`), each page from when it is touched on: what the store reserves
+/// and does not use is address space alone. `changes_user`: the process gives its rights up later
+/// (`-u`). A refusal is a warning, as it is for memcached.
+pub fn lock_memory(changes_user: bool) -> Result<(), String> {
+    let limit_bytes = raise_memory_lock();
+    if !may_lock(limit_bytes, changes_user, may_lock_beyond_limit()) {
+        return Err(format!(
+            "-k: memory is not locked: the limit is {} KiB, and behind it all further memory would \
+             be refused; raise it by ulimit -l unlimited (LimitMEMLOCK=infinity)",
+            limit_bytes >> 10
+        ));
+    }
+    let later = MlockAllFlags::MCL_FUTURE | MlockAllFlags::from_bits_retain(libc::MCL_ONFAULT);
+    mlockall(MlockAllFlags::MCL_CURRENT)
+        .and_then(|()| mlockall(later))
         .map_err(|error| format!("-k: memory cannot be locked: {error}; raise it by ulimit -l"))
+}
+
+/// Raises the limit on locked memory as far as may be, and tells it. A limit that root has raised
+/// stays where root becomes another user.
+fn raise_memory_lock() -> rlim_t {
+    let limits = || getrlimit(Resource::RLIMIT_MEMLOCK).unwrap_or((0, 0));
+    let (_, hard) = limits();
+    if setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY).is_err() {
+        // It may be as high as that already.
+        let _ = setrlimit(Resource::RLIMIT_MEMLOCK, hard, hard);
+    }
+    limits().0
+}
+
+/// Whether all memory can be locked for good. Where a limit holds, what is mapped behind it is
+/// refused: the store's memory, a thread's stack.
+fn may_lock(limit_bytes: rlim_t, changes_user: bool, has_right: bool) -> bool {
+    limit_bytes == RLIM_INFINITY || (has_right && !changes_user)
+}
+
+/// Whether this process has that right now.
+fn may_lock_beyond_limit() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let rights = rights.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    rights.is_some_and(|rights| rights & (1 << CAP_IPC_LOCK) != 0)
 }
 
 /// A pid file, removed when the server ends.
@@ -242,6 +307,21 @@ pub fn memory_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_locked_only_where_later_memory_is_not_refused_for_it() {
+        const MIB: rlim_t = 1 << 20;
+        for (limit_bytes, changes_user, has_right, locks) in [
+            (RLIM_INFINITY, false, false, true),
+            (RLIM_INFINITY, true, false, true),
+            (64 * MIB, false, true, true),
+            (64 * MIB, true, true, false),
+            (64 * MIB, false, false, false),
+        ] {
+            let found = may_lock(limit_bytes, changes_user, has_right);
+            assert_eq!(found, locks, "{limit_bytes} {changes_user} {has_right}");
+        }
+    }
 
     #[test]
     fn a_start_that_ended_before_it_served_is_no_success() {

@@ -149,6 +149,8 @@ fn serve(
         let _ = server.stop(); // what it would say is of less interest
         return fail(STATUS_SETUP, &error);
     }
+    // Whoever is told that it serves reads the file of ports next.
+    tell_ports(&server);
     if flags.daemon
         && let Err(error) = process::tell_ready(verbose)
     {
@@ -178,14 +180,24 @@ fn prepare(
     let signals = StopSignal::watch().map_err(unwatched)?;
     keep_to_limits(flags, &mut settings, taken.admin.is_some());
     let (user, sandbox) = confine(flags, &mut settings).map_err(setup)?;
+    if flags.lock_memory
+        && let Err(error) = process::lock_memory(user.is_some())
+    {
+        log::warn!("{error}");
+    }
     let admin = admin::listen(admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
     // It answers while a folder is opened, which may take minutes.
     let admin = admin.map(admin::start).transpose().map_err(setup)?;
     let opened = durable.map(tier::open).transpose().map_err(|error| (STATUS_DATA, error))?;
+    let sockets = socket_files(&settings);
     let server = Server::prepare(settings, opened, taken.listeners);
     let server = server.map_err(|error| (STATUS_LISTEN, error.to_string()))?;
     if let Some(user) = user {
+        user.take_over(&sockets);
         user.become_it().map_err(setup)?;
+        if flags.core_dumps {
+            process::allow_core_dumps_again().map_err(setup)?;
+        }
     }
     let _pid_file = pid_file(flags);
     auth::warn(flags, &server);
@@ -223,34 +235,49 @@ fn confine(
     Ok((user.flatten(), sandbox::begin(flags, settings)?))
 }
 
+/// The files of unix sockets that the server makes.
+fn socket_files(settings: &Settings) -> Vec<PathBuf> {
+    let own = settings.unix.iter().map(|(path, _)| path);
+    own.chain(settings.shm.iter().map(|shm| &shm.path)).cloned().collect()
+}
+
 /// The file of `-P`, which goes with what is returned.
 fn pid_file(flags: &Flags) -> Option<PidFile> {
     let written = PidFile::write(flags.pid_file.as_ref()?);
     written.inspect_err(|error| log::error!("-P: the pid file cannot be written: {error}")).ok()
 }
 
+/// Descriptors of a worker: its epoll set, what wakes it, and its timer.
+const WORKER_DESCRIPTORS: usize = 3;
+
+/// Descriptors that are taken whoever comes: those of workers with their queues of datagrams, of
+/// which each has two sockets, and those of the admin endpoint.
+fn descriptors(settings: &Settings, has_admin: bool) -> usize {
+    let udp = settings.udp.as_ref();
+    let queues = udp.map_or(0, |udp| [udp.port, udp.port_base].iter().flatten().count());
+    let admin = if has_admin { admin::DESCRIPTORS } else { 0 };
+    settings.workers * (WORKER_DESCRIPTORS + 2 * queues) + admin
+}
+
 /// Ask the machine for what the settings need; say what it does not have.
 fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
+    let own = descriptors(settings, has_admin || flags.admin.is_some());
     let wanted = settings.connections_max
+        + own
         + settings.tls.as_ref().map_or(0, |_| tls::DESCRIPTORS)
-        + if has_admin || flags.admin.is_some() { admin::DESCRIPTORS } else { 0 }
         + shm::descriptors(settings.shm.as_ref(), settings.workers)
         + rdma::descriptors(settings.rdma.as_ref());
     let fit = process::raise_descriptors(wanted);
     if let Some(shm) = settings.shm.as_mut().filter(|_| fit < wanted) {
-        shm::keep_to(shm, settings.workers, fit);
+        shm::keep_to(shm, settings.workers, fit.saturating_sub(own));
     }
+    let fit = fit.saturating_sub(own);
     let fit = fit.saturating_sub(shm::descriptors(settings.shm.as_ref(), settings.workers));
     let fit = fit.saturating_sub(rdma::descriptors(settings.rdma.as_ref()));
     if fit < settings.connections_max {
         let asked = settings.connections_max;
         log::warn!("-c {asked}: only {fit} descriptors are allowed; see ulimit -n");
         settings.connections_max = fit;
-    }
-    if flags.lock_memory
-        && let Err(error) = process::lock_memory()
-    {
-        log::warn!("{error}");
     }
     if let Some(machine) = process::memory_bytes()
         && machine < settings.memory_bytes
@@ -263,13 +290,16 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
     }
 }
 
-/// Tell whoever waits for it that the server serves: the log's reader, the file of ports, the
-/// service manager.
-fn tell_ready(server: &Server) {
-    announce(server);
+/// Write the file of ports, where one is asked for.
+fn tell_ports(server: &Server) {
     if let Some(Err(error)) = ports::path().map(|path| ports::write(&path, server)) {
         log::error!("{}: the ports cannot be written: {error}", ports::VARIABLE);
     }
+}
+
+/// Tell whoever waits for it that the server serves: the log's reader, the service manager.
+fn tell_ready(server: &Server) {
+    announce(server);
     manager::ready();
 }
 

@@ -61,7 +61,7 @@ A store that is made here takes --pm-index, too.
 const HELP_OF_ALL: &str = "
 No server may have DIR open. --pm PATH, --pm-backend, --ssd PATH, --pm-size,
 --ssd-size and --accept-lost-log are as laneway serve has them, if it was given
-them.
+them; --data-dir DIR is DIR.
 
 Exit status: 0 all is well; 1 damage was found, or an item could not be read;
 2 the command line makes no sense; 74 a medium or the output refused, or there is
@@ -157,6 +157,12 @@ fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
             }
             (_, arg) => return Err(arg.unexpected().to_string()),
         }
+    }
+    // As the server has it; of two folders one would be passed over.
+    if let Some(folder) = asked.media.data_dir.take()
+        && asked.folder.replace(folder).is_some()
+    {
+        return Err("--data-dir: the folder stands there already; name one".into());
     }
     Ok(asked)
 }

@@ -6,6 +6,7 @@ mod rig;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rig::watched::Watched;
 use rig::{BINARY, Process, ask, read_to};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
@@ -109,6 +110,28 @@ fn metrics_and_stats_agree_under_load_and_with_what_clients_did() {
     ask(&mut server.client(), b"stats reset\r\n", b"RESET\r\n");
     server.scrape().grew_from(&after);
     assert!(after.value("laneway_process_resident_memory_bytes") > LARGE as u64);
+}
+
+#[test]
+fn every_cause_of_an_error_is_told_by_all_that_tells_of_errors() {
+    let server = Watched::start(&["-t", "1"]);
+    let scrape = server.scrape();
+    let causes: BTreeSet<&str> = scrape
+        .samples
+        .keys()
+        .filter_map(|series| {
+            series.strip_prefix("laneway_errors_total{cause=\"")?.strip_suffix("\"}")
+        })
+        .collect();
+    assert!(causes.len() >= 12, "{causes:?}");
+    let state: serde_json::Value =
+        serde_json::from_str(&server.get("/api/state").1).expect("it is JSON");
+    let told = state["errors"].as_object().expect("it tells of errors");
+    assert_eq!(told.keys().map(String::as_str).collect::<BTreeSet<_>>(), causes);
+    let page = server.get("/").1;
+    for cause in causes {
+        assert!(page.contains(&format!("{cause}: \"")), "the dashboard has no row for {cause}");
+    }
 }
 
 #[test]

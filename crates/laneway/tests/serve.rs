@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -208,7 +208,12 @@ fn in_the_background_a_start_that_fails_is_told_by_status_and_one_that_serves_by
     let started = start(&pid_file);
     let told = String::from_utf8_lossy(&started.stderr).into_owned();
     assert_eq!((started.status.code(), &*told), (Some(0), ""));
-    let pid = fs::read_to_string(&pid_file).expect("it is written before the first process ends");
+    end_in_the_background(&pid_file, &port);
+}
+
+/// Use the server whose first process has ended, and end it.
+fn end_in_the_background(pid_file: &Path, port: &str) {
+    let pid = fs::read_to_string(pid_file).expect("it is written before the first process ends");
     let address: SocketAddr = format!("127.0.0.1:{port}").parse().expect("an address");
     let mut client = TcpStream::connect(address).expect("it serves already");
     client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
@@ -216,6 +221,23 @@ fn in_the_background_a_start_that_fails_is_told_by_status_and_one_that_serves_by
     let killed = Command::new("kill").args(["-s", "TERM", pid.trim()]).status().expect("kill");
     assert!(killed.success());
     assert_eq!(read_to_end(&mut client), b"");
+}
+
+#[test]
+fn in_the_background_the_ports_are_written_before_the_first_process_ends() {
+    let pid_file = scratch("ports-pid");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = free.local_addr().expect("it has one").port().to_string();
+    drop(free);
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "-d", "-l", "127.0.0.1", "-p", &port, "-P"]).arg(&pid_file);
+    // What cannot be written is told as long as there is somebody to read it.
+    let nowhere = scratch("no-such-folder").join("ports");
+    let started = command.env("MEMCACHED_PORT_FILENAME", nowhere).output().expect("runs");
+    let told = String::from_utf8_lossy(&started.stderr).into_owned();
+    assert_eq!(started.status.code(), Some(0), "{told}");
+    assert!(told.contains("MEMCACHED_PORT_FILENAME: the ports cannot be written"), "{told}");
+    end_in_the_background(&pid_file, &port);
 }
 
 #[test]

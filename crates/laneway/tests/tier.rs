@@ -389,6 +389,11 @@ fn the_tools_check_list_dump_load_and_repair() {
     assert!(tool(&other, "fsck", &[]).status.success());
     assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nc 1 0 0\n");
     assert_eq!(tool(&other, "scan", &["--nonsense"]).status.code(), Some(2));
+    // The folder may be named as the server has it; of two, none is passed over.
+    let both = tool(&other, "scan", &["--data-dir", folder.path()]);
+    assert_eq!((both.status.code(), text(&both.stdout)), (Some(2), String::new()));
+    let own = Command::new(BINARY).args(["scan", "--data-dir", other.path()]).output();
+    assert_eq!(text(&own.expect("it runs").stdout), "a 100 0 0\nc 1 0 0\n");
 }
 
 #[test]

@@ -53,7 +53,8 @@ struct Typed {
     workload: WorkloadOptions,
     large_bytes_max: Option<u64>,
     value_bytes: Option<u64>,
-    rates: Vec<f64>,
+    /// `--rate`; none where it was not said.
+    rates: Option<Vec<f64>>,
     closed: bool,
     depth: usize,
     /// `--late-max`, percent.
@@ -93,7 +94,7 @@ impl Default for Typed {
             workload: WorkloadOptions::default(),
             large_bytes_max: None,
             value_bytes: None,
-            rates: vec![40_000.0],
+            rates: None,
             closed: false,
             depth: 1,
             late_percent_max: 100.0 * LATE_REFUSE,
@@ -130,6 +131,10 @@ impl Typed {
     fn at_the_command_line() -> Self {
         let workload = WorkloadOptions { keys: KEYS, keys_large: KEYS_LARGE, ..Default::default() };
         Typed { workload, ..Typed::default() }
+    }
+
+    fn rates(&self) -> &[f64] {
+        self.rates.as_deref().unwrap_or(&[RATE_PER_S])
     }
 }
 
@@ -258,9 +263,9 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "rate" => {
             let list = text(name, parser)?;
             let rates = list.split(',').map(|one| one.trim().parse::<f64>());
-            typed.rates = rates.collect::<Result<_, _>>().map_err(|_| {
+            typed.rates = Some(rates.collect::<Result<_, _>>().map_err(|_| {
                 format!("--rate {list}: requests per second, or a list such as 10000,20000")
-            })?;
+            })?);
         }
         "p-large-steps" => {
             let list = text(name, parser)?;
@@ -311,6 +316,8 @@ fn other_flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), 
 /// Longest window and warm-up: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 const RATE_PER_S_MAX: f64 = 1e8;
+/// Requests per second where nothing is said.
+const RATE_PER_S: f64 = 40_000.0;
 /// Window and warm-up where none are asked for.
 const DURATION_S: f64 = 10.0;
 const WARMUP_S: f64 = 1.0;
@@ -326,8 +333,9 @@ fn check_schedule(typed: &Typed) -> Result<(), String> {
     let Typed { late_percent_max, drain_s, .. } = typed;
     let duration_s = typed.duration_s.unwrap_or(DURATION_S);
     let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
-    if !typed.rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
-        return Err(format!("--rate {:?}: each must be in 1..={RATE_PER_S_MAX}", typed.rates));
+    let rates = typed.rates();
+    if !rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
+        return Err(format!("--rate {rates:?}: each must be in 1..={RATE_PER_S_MAX}"));
     }
     if !(0.001..=SECONDS_MAX).contains(&duration_s) {
         return Err(format!("--duration {duration_s}: seconds, 0.001 to {SECONDS_MAX}"));
@@ -347,7 +355,7 @@ fn check_schedule(typed: &Typed) -> Result<(), String> {
     // A closed loop has no schedule, and a trace has its own.
     match typed.closed || typed.trace.is_some() || typed.service_times.is_some() {
         true => Ok(()),
-        false => check_arrivals(&typed.rates, warmup_s + duration_s),
+        false => check_arrivals(rates, warmup_s + duration_s),
     }
 }
 
@@ -420,7 +428,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     }
     let modes = match typed.closed {
         true => vec![Mode::Closed { depth }],
-        false => typed.rates.iter().map(|&rate_per_s| Mode::Open { rate_per_s }).collect(),
+        false => typed.rates().iter().map(|&rate_per_s| Mode::Open { rate_per_s }).collect(),
     };
     let plan = Plan {
         target,
@@ -472,9 +480,11 @@ fn with_trace(plan: Plan, path: &Path, typed: &Typed) -> Result<Plan, String> {
         || plan.threads > 1
         || !plan.steps.is_empty()
         || typed.workload.crowds != Crowds::default()
+        || typed.rates.is_some()
     {
         return Err("--trace: has a schedule and items of its own; leave out --udp, --floor, \
-                    --closed, --threads, --p-large-steps, --hot-shift and the like"
+                    --closed, --threads, --rate (--speed N is N times as fast), \
+                    --p-large-steps, --hot-shift and the like"
             .into());
     }
     if !(1e-3..=1e6).contains(&typed.speed) {
@@ -624,6 +634,7 @@ mod tests {
             ("--rate 1e8 --warmup 86400", "--rate 100000000 for 86410 s, --warmup and --duration"),
             ("--trace /no/such/trace.csv", "--trace /no/such/trace.csv: "),
             ("--trace x --closed", "--trace: has a schedule"),
+            ("--trace x --rate 40000", "leave out --udp, --floor, --closed, --threads, --rate ("),
             ("--trace x --speed 0", "--speed 0: must be"),
             ("--trace x --hot-shift 1", "--trace: has a schedule"),
             ("--workload fb-all", "--workload fb-all: there are etc fb-usr"),
@@ -677,6 +688,15 @@ mod tests {
             panic!("not understood")
         };
         assert_eq!(invocation.plan.modes, [Mode::Closed { depth: 16 }]);
+    }
+
+    #[test]
+    fn the_warm_up_is_no_part_of_what_is_measured() {
+        let Ok(Command::Bench(invocation)) = parsed("--warmup 2 --duration 3") else { panic!() };
+        let start = std::time::Instant::now();
+        let window = invocation.plan.window(start);
+        let seconds = [window.start, window.end].map(|at| (at - start).as_secs());
+        assert_eq!(seconds, [2, 5]);
     }
 
     #[test]

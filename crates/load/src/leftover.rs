@@ -9,6 +9,7 @@
 
 use crate::cpu;
 use std::hint::black_box;
+use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
@@ -68,9 +69,10 @@ impl Leftover {
         Ok(leftover)
     }
 
-    /// Stops; what was busy in this time.
-    pub fn finish(mut self, from: Instant, duration: Duration) -> Busy {
+    /// Stops; what was busy in this window.
+    pub fn finish(mut self, window: Range<Instant>) -> Busy {
         self.stop.store(true, Relaxed);
+        let (from, duration) = (window.start, window.end - window.start);
         let threads = std::mem::take(&mut self.threads).into_iter();
         let taken = threads.map(|thread| thread.join().unwrap_or_default());
         Busy { cpus_ns: taken.map(|taken| taken.busy_ns(from, duration)).collect() }

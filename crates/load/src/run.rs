@@ -27,6 +27,7 @@ use crate::verdict::judge;
 use crate::watch::Watch;
 use crate::workload::{Draws, Workload};
 use std::io::{self, IsTerminal, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -82,6 +83,14 @@ pub struct Plan {
     pub server_pid: Option<u32>,
     /// The arguments this plan was made from, for the report.
     pub arguments: Vec<String>,
+}
+
+impl Plan {
+    /// The measured window of a run that began, with its warm-up, at `start`.
+    pub(crate) fn window(&self, start: Instant) -> Range<Instant> {
+        let from = start + self.warmup;
+        from..from + self.duration
+    }
 }
 
 /// Carries the plan out. An error is a connection or a server that does not work; a run that fails
@@ -190,7 +199,7 @@ fn one_run(
         Some(_) => None,
     };
     let sampler = match &plan.timeline {
-        Some(_) => Some(Sampler::start(&plan.target, plan.warmup)?),
+        Some(_) => Some(Sampler::start(&plan.target)?),
         None => None,
     };
     let watch = (!plan.steps.is_empty()).then(|| Watch::start(plan.server_pid));
@@ -202,10 +211,10 @@ fn one_run(
     let stormed = storm.map_or(Ok(()), Storm::finish);
     let lost = watch.map(Watch::finish).unwrap_or_default();
     let Part { recorder, udp, samples, start } = part?;
-    let busy = leftover.map(|leftover| leftover.finish(start, plan.duration));
+    let busy = leftover.map(|leftover| leftover.finish(plan.window(start)));
     commanded.and(stormed)?;
     if let (Some(sampler), Some(path)) = (sampler, &plan.timeline) {
-        write_timeline(plan, path, &sampler.finish())?;
+        write_timeline(plan, path, &sampler.finish(plan.window(start).start))?;
     }
     let counts = &recorder.counts;
     let server = match (plan.server_pid, own_account_before) {

@@ -73,19 +73,16 @@ impl Sample {
 /// Asks until it is told to stop.
 #[derive(Debug)]
 pub struct Sampler {
+    began: Instant,
     stop: Sender<()>,
     thread: JoinHandle<Vec<Sample>>,
 }
 
 impl Sampler {
-    /// Begins to ask the server at `target`; an error if it does not tell what is wanted. The
-    /// window opens `warmup` from now.
-    pub fn start(target: &Target, warmup: Duration) -> Result<Self, String> {
-        let (target, start) = (target.clone(), Instant::now());
-        let ask = move || {
-            let at_s = start.elapsed().as_secs_f64() - warmup.as_secs_f64();
-            Sample::ask(&target, at_s).ok()
-        };
+    /// Begins to ask the server at `target`; an error if it does not tell what is wanted.
+    pub fn start(target: &Target) -> Result<Self, String> {
+        let (target, began) = (target.clone(), Instant::now());
+        let ask = move || Sample::ask(&target, began.elapsed().as_secs_f64()).ok();
         ask().ok_or("--timeline: the server does not answer stats lanes; is it a Laneway?")?;
         let (stop, stopped) = channel();
         let thread = std::thread::spawn(move || {
@@ -98,14 +95,24 @@ impl Sampler {
             samples.extend(ask());
             samples
         });
-        Ok(Sampler { stop, thread })
+        Ok(Sampler { began, stop, thread })
     }
 
-    /// Stops asking; what was answered.
-    pub fn finish(self) -> Vec<Sample> {
+    /// Stops asking; what was answered, in seconds from the moment `opened`, which nobody knows
+    /// before the schedule is drawn and the connections are there.
+    pub fn finish(self, opened: Instant) -> Vec<Sample> {
         drop(self.stop);
-        self.thread.join().unwrap_or_default()
+        let mut samples = self.thread.join().unwrap_or_default();
+        let later_s = seconds_later(opened, self.began);
+        samples.iter_mut().for_each(|sample| sample.at_s -= later_s);
+        samples
     }
+}
+
+/// How much later `at` is than `than`, less than 0 where it is earlier.
+fn seconds_later(at: Instant, than: Instant) -> f64 {
+    let [later, earlier] = [at.saturating_duration_since(than), than.saturating_duration_since(at)];
+    later.as_secs_f64() - earlier.as_secs_f64()
 }
 
 /// A part of the window with its own share of large requests.
@@ -225,6 +232,21 @@ mod tests {
         assert_eq!(settled[1].workers_large, 2.0);
         assert!((settled[1].after_s - 1.5).abs() < 1e-9, "{settled:?}");
         assert_eq!(super::settled(&[], &STEPS), []);
+    }
+
+    #[test]
+    fn times_are_from_the_opening_however_long_it_took_to_prepare() {
+        let sampler = |samples: Vec<Sample>| {
+            let (stop, _) = channel();
+            let began = Instant::now();
+            (began, Sampler { began, stop, thread: std::thread::spawn(|| samples) })
+        };
+        let (began, one) = sampler(vec![sample(1.0, 1.0), sample(6.0, 2.0)]);
+        let told = one.finish(began + Duration::from_secs(4));
+        assert_eq!(told.iter().map(|one| one.at_s).collect::<Vec<_>>(), [-3.0, 2.0]);
+        let (began, one) = sampler(vec![sample(1.0, 1.0)]);
+        let earlier = began.checked_sub(Duration::from_secs(2)).expect("the machine runs");
+        assert_eq!(one.finish(earlier)[0].at_s, 3.0);
     }
 
     #[test]

@@ -382,6 +382,8 @@ pub struct Shared<S> {
     pub swept: AtomicU64,
     /// The most small hits that anybody was told of ([`crate::watch`]).
     pub(crate) small_hits_told: AtomicU64,
+    /// The most items stored that anybody was told of.
+    pub(crate) items_told: AtomicU64,
     /// Connections, of all NUMA domains.
     pub connections: Arc<Connections>,
     /// The NUMA domains, where there are several; set before a worker is made.
@@ -453,6 +455,7 @@ impl<S> Shared<S> {
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),
             small_hits_told: AtomicU64::new(0),
+            items_told: AtomicU64::new(0),
             connections: company.connections,
             domains: OnceLock::new(),
             resp_from: OnceLock::new(),

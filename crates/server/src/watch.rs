@@ -247,7 +247,7 @@ impl<S> Shared<S> {
             small_hits: self.small_hits(&totals),
             totals,
             kernel_hits: self.kernel.get().map_or(0, Kernel::hits_since_start),
-            store: self.store_stats(),
+            store: self.store_watched(),
             swept: self.sum(|shared| shared.swept.load(Relaxed)),
             connections: self.connections_watch(),
             clients: self.clients(),
@@ -260,12 +260,17 @@ impl<S> Shared<S> {
     }
 
     /// A hit counts before its lane does, and a reading may come between the two, or between its
-    /// own two reads: their difference may be less than an earlier one, but is not told then, since
-    /// who takes a counter that falls for one that began anew would count everything once more.
+    /// own two reads: their difference may be less than an earlier one.
     fn small_hits(&self, totals: &Totals) -> u64 {
-        let now = totals.get_hits.saturating_sub(totals.get_hits_large);
-        let before = self.small_hits_told.fetch_max(now, Relaxed); // statistics
-        now.max(before)
+        never_less(&self.small_hits_told, totals.get_hits.saturating_sub(totals.get_hits_large))
+    }
+
+    /// The same of items that were stored: they are the ids that were given out without those that
+    /// were given to an item again, which count one after the other.
+    fn store_watched(&self) -> Stats {
+        let mut stats = self.store_stats();
+        stats.items_total = never_less(&self.items_told, stats.items_total);
+        stats
     }
 
     fn connections_watch(&self) -> ConnectionsWatch {
@@ -295,6 +300,12 @@ impl<S> Shared<S> {
         });
         sums
     }
+}
+
+/// A count, or the most that was told of it, if that is more: who takes a counter that falls for
+/// one that began anew would count everything once more.
+fn never_less(told: &AtomicU64, now: u64) -> u64 {
+    now.max(told.fetch_max(now, Relaxed)) // statistics
 }
 
 fn of_worker<S>(worker: &WorkerShared<S>, role: Role) -> WorkerWatch {

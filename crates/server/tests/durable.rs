@@ -196,6 +196,8 @@ fn values_of_every_size_come_back_from_the_media() {
         }
         let durable = rig.shared.durable.get().expect("it is kept");
         assert_eq!(durable.counts.faults.load(Relaxed), sizes.len() as u64, "the second are hits");
+        let told = rig.shared.store.stats();
+        assert_eq!((told.items, told.items_total), (sizes.len() as u64, 0), "none was stored");
         // All at once, and once more from the media.
         let keys: Vec<String> = sizes.iter().map(|bytes| format!("k{bytes}")).collect();
         assert!(rig.shared.store.flush_all());

@@ -211,6 +211,12 @@ impl<'s> Entry<'s> {
         self.publish_in(draft, seq, self.store.flush_now())
     }
 
+    /// Make the draft, which is what is kept elsewhere under this sequence, the key's item: it
+    /// comes back to memory and does not count as stored again.
+    pub fn bring_back<S: Deref<Target = Store>>(&mut self, draft: Draft<S>, seq: u64) {
+        self.link(draft, seq, self.store.flush_now(), None);
+    }
+
     /// Make the draft, which holds the same value, the key's item in place of the one that there
     /// is: a change in place but for the end. Its sequence, its marks, its hits and the flushes
     /// that it has seen stay as they are.

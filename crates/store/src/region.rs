@@ -134,10 +134,16 @@ impl Region {
             return;
         }
         let pointer = self.pointer(offset, len);
-        // SAFETY: the range is inside our own mapping, and the caller has nothing in it any more.
-        // The kernel's zeroing happens outside the Rust machine, as if another thread had stored
-        // zeroes.
-        let _ = unsafe { madvise(pointer.cast(), len, Advice::LinuxDontNeed) };
+        let give_back = |advice| {
+            // SAFETY: the range is inside our own mapping, and the caller has nothing in it any
+            // more. The kernel's zeroing happens outside the Rust machine, as if another thread had
+            // stored zeroes.
+            unsafe { madvise(pointer.cast(), len, advice) }
+        };
+        // Of memory that is locked (`-k`) it takes the second word, which Linux has since 5.18;
+        // before, the pages stay.
+        let _ =
+            give_back(Advice::LinuxDontNeed).or_else(|_| give_back(Advice::LinuxDontneedLocked));
     }
 
     /// Tell the cache that the line at `offset` will be wanted.
@@ -174,6 +180,26 @@ fn prefetch(address: *const u8) {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn locked_pages_are_given_back_too() {
+        let region = Region::reserve(HUGE_PAGE_BYTES, false).expect("room for 2 MiB");
+        let word = &region.words()[0];
+        word.store(1, std::sync::atomic::Ordering::Relaxed);
+        let [first, second] =
+            [0, PAGE_BYTES].map(|offset| region.pointer(offset, PAGE_BYTES).cast());
+        // SAFETY: a page of the region's own, whose content this does not change.
+        let locked = unsafe { rustix::mm::mlock(first, PAGE_BYTES) };
+        // SAFETY: another one, which nobody has anything in.
+        let known = unsafe { madvise(second, PAGE_BYTES, Advice::LinuxDontneedLocked) };
+        if let Err(error) = locked.and(known) {
+            let why = format!("SKIPPED: region: the kernel gives no locked page back: {error}");
+            let _ = writeln!(std::io::stderr(), "{why}");
+            return;
+        }
+        region.discard(0, PAGE_BYTES);
+        assert_eq!(word.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn a_region_prefers_the_node_it_is_told() {

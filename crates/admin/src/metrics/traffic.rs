@@ -1,6 +1,7 @@
 //! Metrics of what clients ask, how long that takes, and what goes wrong.
 
 use super::page::{Buckets, Labels, Page};
+use crate::causes::causes;
 use laneway_server::clients::ClientWatch;
 use laneway_server::latency::Part;
 use laneway_server::latency::histogram::Reading;
@@ -203,25 +204,7 @@ fn tls(watch: &TlsWatch, page: &mut Page<'_>) -> fmt::Result {
 }
 
 fn errors(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
-    let (totals, connections) = (&snapshot.totals, &snapshot.connections);
-    let cause = |cause: &'static str, count: u64| (vec![("cause", cause)], count as f64);
-    page.counters(
-        "errors",
-        "What was refused or given up, by its cause",
-        None,
-        [
-            cause("malformed_request", totals.malformed),
-            cause("item_too_large", totals.store_too_large),
-            cause("out_of_memory", totals.store_no_memory),
-            cause("too_many_connections", connections.rejected),
-            cause("no_descriptors", connections.paused),
-            cause("idle_timeout", connections.idle_kicked),
-            cause("wrong_password", totals.auth_errors),
-            cause("password_limit", totals.auth_limited),
-            cause("malformed_password", totals.auth_malformed),
-            cause("no_password", totals.auth_missing),
-            cause("too_many_of_address", connections.rejected_by_address),
-            cause("read_only_port", totals.refused_read_only),
-        ],
-    )
+    let each = causes(snapshot).into_iter();
+    let each = each.map(|(cause, count)| (vec![("cause", cause)], count as f64));
+    page.counters("errors", "What was refused or given up, by its cause", None, each)
 }

@@ -228,7 +228,7 @@ function memory(state) {
   ]);
 }
 function tables(state, point) {
-  const names = { malformed_request: "Malformed requests", item_too_large: "Items too large", out_of_memory: "Out of memory", too_many_connections: "Connections beyond the limit", no_descriptors: "Pauses without descriptors", idle_timeout: "Idle connections closed" };
+  const names = { malformed_request: "Malformed requests", item_too_large: "Items too large", out_of_memory: "Out of memory", too_many_connections: "Connections beyond the limit", no_descriptors: "Pauses without descriptors", idle_timeout: "Idle connections closed", too_many_of_address: "Connections beyond an address's limit", read_only_port: "Writes at read-only ports", no_password: "Requests before a password", wrong_password: "Wrong passwords", password_limit: "Passwords refused unseen", malformed_password: "Malformed passwords" };
   const before = states[0].errors;
   rows("errors", ["Cause", "Now", "Since start"], Object.entries(names).map(([key, name]) => [name, count(state.errors[key] - before[key]), count(state.errors[key])]));
   rows("traffic", null, [

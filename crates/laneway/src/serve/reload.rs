@@ -4,7 +4,7 @@
 //! ended, however it came out; that says that the server serves, so a SIGHUP that comes before it
 //! does waits until then.
 
-use super::{MEMORY_BYTES, auth, checked, manager, places, slow, tls};
+use super::{MEBIBYTE, MEMORY_BYTES, auth, checked, manager, places, slow, tls};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
 use laneway_server::settings::Sandbox;
@@ -61,8 +61,9 @@ impl Reloads {
 pub trait Live {
     /// Be this verbose.
     fn be_verbose(&self, times: u32);
-    /// Memory for all items.
-    fn limit_memory(&self, bytes: u64);
+    /// Memory for all items. Returns the limit that holds then: no more address space can be used
+    /// than was reserved at the start.
+    fn limit_memory(&self, bytes: u64) -> u64;
     /// Log what takes so long.
     fn log_slow(&self, slow: Option<Duration>);
 }
@@ -76,7 +77,12 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
     let looks_up = shared.settings.sandbox != Sandbox::On;
     let limit_memory = move |bytes: u64| {
         let share = bytes / (1 + shared.other_stores().len() as u64);
-        shared.each_domain(|domain| domain.store.set_memory_bytes(share));
+        let mut holds = 0;
+        shared.each_domain(|domain| {
+            domain.store.set_memory_bytes(share);
+            holds += domain.store.limit_bytes();
+        });
+        holds
     };
     let shared = server.shared().clone();
     let log_slow = move |slow| shared.each_domain(|domain| domain.slow.set(slow));
@@ -112,13 +118,13 @@ struct LiveServer<M, V, S> {
     log_slow: S,
 }
 
-impl<M: Fn(u64), V: Fn(u32), S: Fn(Option<Duration>)> Live for LiveServer<M, V, S> {
+impl<M: Fn(u64) -> u64, V: Fn(u32), S: Fn(Option<Duration>)> Live for LiveServer<M, V, S> {
     fn be_verbose(&self, times: u32) {
         (self.be_verbose)(times);
     }
 
-    fn limit_memory(&self, bytes: u64) {
-        (self.limit_memory)(bytes);
+    fn limit_memory(&self, bytes: u64) -> u64 {
+        (self.limit_memory)(bytes)
     }
 
     fn log_slow(&self, slow: Option<Duration>) {
@@ -167,23 +173,30 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
             "verbose" => {
                 running.verbose = new.verbose;
                 live.be_verbose(new.verbose);
-                "now"
+                "now".to_owned()
             }
             "memory-limit" => {
                 running.memory_bytes = new.memory_bytes;
-                live.limit_memory(
-                    new.memory_bytes.filter(|bytes| *bytes > 0).unwrap_or(MEMORY_BYTES),
-                );
-                "now"
+                let asked = new.memory_bytes.filter(|bytes| *bytes > 0).unwrap_or(MEMORY_BYTES);
+                now_as_far(asked, live.limit_memory(asked))
             }
             "slow-ms" => {
                 running.slow_milliseconds = new.slow_milliseconds;
                 live.log_slow(slow::setting(new).unwrap_or_default()); // it was checked
-                "now"
+                "now".to_owned()
             }
-            _ => "at the next start",
+            _ => "at the next start".to_owned(),
         };
         log::info!("SIGHUP: {}: {} -> {}, {when}", change.name, change.before, change.after);
+    }
+}
+
+/// When a limit of so many bytes takes effect, of which so many hold now.
+fn now_as_far(asked: u64, holds: u64) -> String {
+    // NUMA domains have equal parts, so a few bytes may be left.
+    match holds + MEBIBYTE <= asked {
+        true => format!("now up to {} MiB; more takes a restart", holds / MEBIBYTE),
+        false => "now".to_owned(),
     }
 }
 
@@ -191,6 +204,17 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+
+    #[test]
+    fn a_limit_that_cannot_be_reached_before_a_restart_is_told() {
+        for (asked, holds, told) in [
+            (128, 128 * MEBIBYTE, "now"),
+            (128, 128 * MEBIBYTE - 2, "now"),
+            (8192, 1024 * MEBIBYTE, "now up to 1024 MiB; more takes a restart"),
+        ] {
+            assert_eq!(now_as_far(asked * MEBIBYTE, holds), told);
+        }
+    }
 
     #[test]
     fn what_is_asked_before_the_server_serves_is_done_once_and_not_before() {
@@ -217,8 +241,9 @@ mod tests {
             self.0.borrow_mut().push(format!("verbose {times}"));
         }
 
-        fn limit_memory(&self, bytes: u64) {
+        fn limit_memory(&self, bytes: u64) -> u64 {
             self.0.borrow_mut().push(format!("memory {bytes}"));
+            bytes
         }
 
         fn log_slow(&self, slow: Option<Duration>) {

@@ -19,7 +19,8 @@ use designs::Sweep;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `laneway bench EXPERIMENT --help` prints.
@@ -263,6 +264,14 @@ fn carry_out(experiment: Experiment, flags: &Flags) -> Result<String, String> {
     if flags.get_share.is_some() && !matches!(experiment, Experiment::Designs(_)) {
         return Err("--get-share: only the designs' experiments take it".into());
     }
+    let failed = |folder: &Path, error: io::Error| {
+        let folder = folder.display();
+        format!("--out {folder}: {error}")
+    };
+    if let Some(folder) = &flags.out {
+        // Before the rounds, which take long.
+        std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    }
     let laneway = std::env::current_exe().map_err(|error| format!("its own program: {error}"))?;
     let mut options = Options::new(&std::env::temp_dir());
     options.laneway = laneway;
@@ -281,8 +290,7 @@ fn carry_out(experiment: Experiment, flags: &Flags) -> Result<String, String> {
     };
     let table = table(&definition, experiment.pictures(), &rounds);
     if let Some(folder) = &flags.out {
-        let failed = |error: std::io::Error| format!("--out {}: {error}", folder.display());
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        let failed = |error: io::Error| failed(folder, error);
         let name = experiment.name();
         std::fs::write(folder.join(format!("{name}.md")), &table).map_err(failed)?;
         for picture in experiment.pictures() {
@@ -389,6 +397,16 @@ mod tests {
         assert_eq!(lines(&definition, &against, &rounds), line(200.0));
         let table = table(&definition, Sweep::Load.pictures(), &rounds);
         assert!(table.contains("| lanes @ 25 | 2 [1..3] | - |"), "{table}");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_told_before_anything_is_measured() {
+        let file = std::env::temp_dir().join(format!("laneway-no-folder-{}", std::process::id()));
+        std::fs::write(&file, b"a file").expect("the temporary folder takes files");
+        let flags = Flags { out: Some(file.join("below")), ..Flags::default() };
+        let told = carry_out(Experiment::ServiceTime, &flags);
+        std::fs::remove_file(&file).expect("it is there");
+        assert!(told.is_err_and(|told| told.starts_with("--out ")));
     }
 
     #[test]

@@ -243,7 +243,7 @@ impl<S> Keeper<S> {
         let store = &self.shared.store;
         let mut entry = store.enter(store.hash(key), key, self.now);
         if entry.meta().is_none() {
-            entry.publish(draft, Some(meta.cas));
+            entry.bring_back(draft, meta.cas);
         }
     }
 }

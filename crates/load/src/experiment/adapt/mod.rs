@@ -31,7 +31,7 @@ use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What `laneway bench adapt --help` prints.
 pub const HELP: &str = "\
@@ -313,7 +313,7 @@ fn one_design(
     let none = flags.load(0.0, 0.05, "");
     load_once(&server.target, &none)?;
     let began = Instant::now();
-    let sampler = Sampler::start(&server.target, Duration::ZERO)?;
+    let sampler = Sampler::start(&server.target)?;
     let (mut phases, mut requests, mut lost, mut is_thin) = (Vec::new(), 0, 0, false);
     for &large_percent in &flags.large_percents {
         let load = flags.load(large_percent, epoch_s * f64::from(flags.epochs), "--no-prefill");
@@ -329,7 +329,7 @@ fn one_design(
         eprintln!("{design}: {large_percent} % large, {per_s:.0}/s");
         is_thin |= per_s * epoch_s < samples_min(flags.epoch_requests) as f64;
     }
-    let epochs = follow::epochs(&sampler.finish());
+    let epochs = follow::epochs(&sampler.finish(began));
     let outcomes = follow::outcomes(&epochs, &phases);
     Ok(Followed { design, epoch_s, phases, epochs, outcomes, requests, lost, is_thin })
 }
@@ -399,7 +399,7 @@ mod tests {
         let plan = plan(&target, &flags.load(0.5, 1.5, "--no-prefill")).expect("understood");
         assert!(!plan.prefill && plan.udp.is_some());
         assert_eq!(plan.workload.options().large_percent, 0.5);
-        assert_eq!(plan.duration, Duration::from_secs_f64(1.5));
+        assert_eq!(plan.duration, std::time::Duration::from_secs_f64(1.5));
     }
 
     #[test]
