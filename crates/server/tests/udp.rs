@@ -281,6 +281,50 @@ fn frames_of_a_reply_are_sent_again_when_asked_for() {
 }
 
 #[test]
+fn while_a_reply_leaves_no_frame_of_the_one_before_it_under_its_number_does() {
+    for (workers, form) in FORMS {
+        let faults = DatagramFaults { send_bytes: 40_000, ..DatagramFaults::NONE };
+        let mut rig = Rig::new(&Plan { datagrams: Some(faults), ..plan(workers, form) });
+        let net = rig.datagrams.clone().expect("it serves datagrams");
+        let mut peer = Peer::new(&rig);
+        let (before, after) = (value(LARGE, 21), value(LARGE, 22));
+        assert_eq!(peer.ask(&mut rig, 0, 1, &set("a", &before)), b"STORED\r\n");
+        assert_eq!(peer.ask(&mut rig, 0, 2, &set("b", &after)), b"STORED\r\n");
+        // Nobody says that it has come, or that was lost.
+        assert!(peer.ask(&mut rig, 0, 7, b"get a\r\n") == reply("a", &before));
+        net.hold(true);
+        peer.small(0, 7, b"get b\r\n");
+        rig.turns(50);
+        let frames = Peer::frames(7, &reply("b", &after));
+        let gap = [Gap { first: 1, count: 3 }];
+        let unknown = count(&rig, "resends_unknown");
+        peer.ask_again(0, 7, frames.len() as u16, &gap);
+        rig.turns(10);
+        net.hold(false);
+        let mut come = 0;
+        for _ in 0..20_000 {
+            while let Some((_, bytes)) = peer.socket.receive() {
+                let (header, payload) = Header::parse(&bytes).expect("the server sends headers");
+                let (wanted, right) = &frames[usize::from(header.sequence)];
+                assert!(header == *wanted && payload == right, "{workers} workers, {form}");
+                come += 1;
+            }
+            if come == frames.len() {
+                break;
+            }
+            rig.turn();
+        }
+        assert_eq!((come, count(&rig, "resends_unknown") - unknown), (frames.len(), 1));
+        peer.ask_again(0, 7, frames.len() as u16, &gap);
+        rig.turns(10);
+        let again = std::iter::from_fn(|| peer.socket.receive());
+        let again: Vec<Vec<u8>> = again.map(|(_, bytes)| bytes[8..].to_vec()).collect();
+        let right: Vec<Vec<u8>> = frames[1..4].iter().map(|(_, bytes)| bytes.clone()).collect();
+        assert!(again == right, "now it is kept: {workers} workers, {form}");
+    }
+}
+
+#[test]
 fn the_server_asks_for_frames_of_a_request_that_stay_away() {
     for (workers, form) in FORMS {
         let mut rig = Rig::new(&plan(workers, form));
