@@ -46,10 +46,8 @@ impl Memory {
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
         self.end_loans(core);
+        self.waiting.retain(|(_, bytes)| core.may_leave(bytes, now_nanos));
         while let Some((queue, bytes)) = self.waiting.pop_front() {
-            if is_over(core, &bytes) {
-                continue;
-            }
             if !self.post(queue, &bytes)? {
                 self.waiting.push_front((queue, bytes));
                 return self.ring.pump();
@@ -132,12 +130,6 @@ impl Memory {
     }
 }
 
-/// Whether a request that waited to be lent was given up meanwhile.
-fn is_over(core: &Core, bytes: &[u8]) -> bool {
-    let is_long = bytes.len() > MESSAGE_BYTES_MAX;
-    is_long && Header::parse(bytes).is_some_and(|(header, _)| !core.is_under_way(header.request_id))
-}
-
 fn posted(posted: Posted) -> io::Result<bool> {
     match posted {
         Posted::Done => Ok(true),
@@ -148,4 +140,55 @@ fn posted(posted: Posted) -> io::Result<bool> {
 
 fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the server behind the shared memory is gone")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Request;
+    use crate::settings::{SECOND, Settings};
+    use crate::topology::Topology;
+    use laneway_rdma::contract::Responder as _;
+    use laneway_rdma::door;
+    use laneway_rdma::layout::Terms;
+    use laneway_rdma::region::Registry;
+    use laneway_rdma::shmring::RingResponder;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_waits_for_room_does_not_leave_once_its_request_is_given_up() {
+        const BULK_BYTES: usize = 8192;
+        let terms = Terms { lanes: 1, window: 1, replies: 2, loans: 1, bulk_bytes: BULK_BYTES };
+        let requests = [
+            Request::set("k", "v"),
+            Request::set("k", vec![7; 5000]),
+            Request::increment("k", 1),
+            Request::get("k"),
+        ];
+        for (request, is_told) in requests.iter().flat_map(|one| [(one, true), (one, false)]) {
+            let registry = Arc::new(Registry::new(terms, 1));
+            let (given, _, _server) = door::join(&registry).expect("memory").expect("a place");
+            let mut memory = Memory::new(RingRequester::new(given));
+            let mut server = RingResponder::new(registry, 0);
+            let topology = Topology::in_memory(1, BULK_BYTES);
+            let mut core = Core::new(Settings::in_memory(), topology, 1);
+            for request in [&Request::get("other"), request] {
+                core.push(request.clone(), 0).expect("it is a fine request");
+                memory.send(&mut core, 0).expect("memory does not fail");
+            }
+            assert_eq!(memory.waiting.len(), 1, "the only slot is taken");
+            // The server stands still meanwhile, and perhaps this process, too.
+            let late_nanos = 60 * SECOND;
+            if is_told {
+                core.tick(late_nanos);
+            }
+            assert_eq!(server.poll_slots(0, 8), 1, "it goes on");
+            memory.send(&mut core, late_nanos).expect("memory does not fail");
+            assert_eq!(server.poll_slots(0, 8), 0, "{request:?}, {is_told}");
+            core.tick(late_nanos);
+            let answers = std::iter::from_fn(|| core.answer());
+            assert_eq!(answers.filter(|(_, answer)| answer.is_err()).count(), 2);
+            assert!(core.is_idle() && memory.waiting.is_empty());
+        }
+    }
 }

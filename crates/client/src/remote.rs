@@ -76,8 +76,9 @@ impl<V: LongRequester> Remote<V> {
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
         self.end_loans(core);
+        self.waiting.retain(|(_, bytes)| core.may_leave(bytes, now_nanos));
         while let Some((queue, bytes)) = self.waiting.pop_front() {
-            if !is_over(core, &bytes) && !self.post(core, queue, &bytes)? {
+            if !self.post(core, queue, &bytes)? {
                 self.waiting.push_front((queue, bytes));
                 return self.verbs.pump();
             }
@@ -202,12 +203,6 @@ fn notice(queue: usize, bytes: &[u8]) -> Option<Notice> {
     let (header, said) = Header::parse(bytes).filter(|(header, _)| header.kind == Kind::Notice)?;
     let Header { request_id: id, total, .. } = header;
     Some(Notice { queue: queue as u16, id, total, parcel: Parcel::parse(said)?, looks: 0 })
-}
-
-/// Whether a request that waited to be lent was given up meanwhile.
-fn is_over(core: &Core, bytes: &[u8]) -> bool {
-    let is_long = bytes.len() > MESSAGE_BYTES_MAX;
-    is_long && Header::parse(bytes).is_some_and(|(header, _)| !core.is_under_way(header.request_id))
 }
 
 fn posted(posted: Posted) -> io::Result<bool> {

@@ -29,7 +29,7 @@ use crate::topology::Topology;
 use ids::Ids;
 use laneway_wire::udp::frames::frames;
 use laneway_wire::udp::reassembly::{Bounds, Reassembly};
-use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_BYTES_MAX};
+use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Header, Kind, MESSAGE_BYTES_MAX};
 use pace::{Draws, Rate, RoundTrips, Window};
 use pending::{Attempt, Pending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -203,6 +203,21 @@ impl Core {
     /// Whether a request goes under this id.
     pub fn is_under_way(&self, id: u16) -> bool {
         self.by_id.contains_key(&id)
+    }
+
+    /// Whether a datagram that has waited for room may still leave. What of a request comes behind
+    /// its deadline may meet a server that has forgotten that it has carried the request out, and
+    /// would do so again; and the id of one that is over is another's soon. What is about frames
+    /// says something of requests that are over, too.
+    pub(crate) fn may_leave(&self, datagram: &[u8], now_nanos: u64) -> bool {
+        Header::parse(datagram).is_none_or(|(header, _)| match header.kind {
+            Kind::Data | Kind::Once | Kind::Lent => {
+                let serial = self.by_id.get(&header.request_id);
+                let pending = serial.and_then(|serial| self.pending.get(serial));
+                pending.is_some_and(|pending| now_nanos < pending.deadline_nanos)
+            }
+            Kind::Resend | Kind::Forget | Kind::Cookie | Kind::Notice | Kind::Unknown(_) => true,
+        })
     }
 
     /// There is no room for the request under this id where it was to be lent: it goes in frames.
