@@ -137,6 +137,35 @@ fn several_requests_that_are_too_long_together_are_refused_and_none_is_carried_o
 }
 
 #[test]
+fn a_value_that_no_message_holds_is_refused_as_over_a_stream_and_once() {
+    const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+    for (workers, form) in FORMS {
+        let plan = Plan { item_bytes_max: 1 << 20, ..plan(workers, form) };
+        let mut rig = Rig::new(&plan);
+        let mut peer = Peer::new(&rig);
+        for (id, len) in (10..).step_by(10).zip([2_500_000, 5_000_000]) {
+            assert_eq!(peer.ask(&mut rig, 0, id, &set("k", b"old")), b"STORED\r\n");
+            let long = set("k", &value(len, 9));
+            assert_eq!(peer.ask(&mut rig, 0, id + 1, &long), TOO_LARGE, "{workers}, {form}");
+            assert_eq!(peer.ask(&mut rig, 0, id + 2, b"get k\r\n"), b"END\r\n", "nothing stale");
+            assert_eq!(peer.ask(&mut rig, 0, id + 3, &set("k", b"new")), b"STORED\r\n");
+            peer.all(&mut rig);
+            // Its client has not heard of it, and begins again.
+            rig.clock.advance(200_000_000);
+            let frames = Peer::frames(id + 1, &long);
+            let (header, front) = &frames[0];
+            peer.datagram(0, *header, front);
+            assert_eq!(peer.all(&mut rig), [(id + 1, TOO_LARGE.to_vec())]);
+            assert_eq!(peer.ask(&mut rig, 0, id + 4, b"get k\r\n"), reply("k", b"new"));
+        }
+        let several = [&set("c", b"x")[..], &set("k", &value(2_500_000, 9))].concat();
+        let got = peer.ask(&mut rig, 0, 5, &several);
+        assert!(got.starts_with(b"SERVER_ERROR too long for several requests"));
+        assert_eq!(peer.ask(&mut rig, 0, 6, b"get c\r\n"), b"END\r\n", "none is carried out");
+    }
+}
+
+#[test]
 fn a_request_is_served_where_its_design_says() {
     let mut rig = Rig::new(&plan(6, Form::Roles));
     let mut peer = Peer::new(&rig);
