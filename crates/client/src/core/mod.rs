@@ -205,16 +205,15 @@ impl Core {
         self.by_id.contains_key(&id)
     }
 
-    /// Whether a datagram that has waited for room may still leave. What of a request comes behind
-    /// its deadline may meet a server that has forgotten that it has carried the request out, and
-    /// would do so again; and the id of one that is over is another's soon. What is about frames
-    /// says something of requests that are over, too.
+    /// Whether a datagram that has waited for room may still leave: not what is of a request that is
+    /// over, for its id is another's soon, or may not leave any more. What is about frames says
+    /// something of requests that are over, too.
     pub(crate) fn may_leave(&self, datagram: &[u8], now_nanos: u64) -> bool {
         Header::parse(datagram).is_none_or(|(header, _)| match header.kind {
             Kind::Data | Kind::Once | Kind::Lent => {
                 let serial = self.by_id.get(&header.request_id);
                 let pending = serial.and_then(|serial| self.pending.get(serial));
-                pending.is_some_and(|pending| now_nanos < pending.deadline_nanos)
+                pending.is_some_and(|pending| pending.may_leave(now_nanos))
             }
             Kind::Resend | Kind::Forget | Kind::Cookie | Kind::Notice | Kind::Unknown(_) => true,
         })
@@ -353,9 +352,8 @@ impl Core {
     /// Writes a request's next frames, and sets its timer when those were the last.
     fn put(&mut self, serial: u64, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
         let pending = self.pending.get_mut(&serial)?;
-        if pending.deadline_nanos <= now_nanos {
-            // Whoever was stopped for a while comes too late: by now the server may have forgotten
-            // that it has carried the request out, and would do so again.
+        if !pending.may_leave(now_nanos) {
+            // Whoever was stopped for a while comes too late.
             pending.queued = false;
             return None;
         }
@@ -369,6 +367,7 @@ impl Core {
         let queue = pending.attempt()?.queue;
         if !pending.queued {
             pending.sent_nanos = now_nanos;
+            pending.whole_nanos = pending.whole_nanos.or(Some(now_nanos));
             let wait_nanos = match (pending.repeat, pending.heard) {
                 (Repeat::Never, _) => u64::MAX,
                 (_, Some(_)) => self.settings.resend_nanos,
@@ -399,6 +398,10 @@ impl Core {
         }
         let begun = match pending.repeat {
             Repeat::Free => self.begin(serial, now_nanos),
+            // Only an answer that is late, or the deadline, ends it now.
+            Repeat::SameId if !pending.may_leave(now_nanos) => {
+                return self.set_timer(serial, u64::MAX);
+            }
             Repeat::SameId
                 if pending.is_lent(&self.topology) && pending.tries >= LENT_TRIES_MAX =>
             {
