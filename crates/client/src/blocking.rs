@@ -117,7 +117,7 @@ impl Client {
         topology: Topology,
         settings: Settings,
     ) -> Result<Client, Error> {
-        let link = Link::Udp(Box::new(Socket::open(address.ip())?));
+        let link = Link::Udp(Box::new(Socket::open(address)?));
         Ok(Client::by(link, topology, settings))
     }
 
