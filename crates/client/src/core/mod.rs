@@ -247,6 +247,16 @@ impl Core {
     /// Writes the next datagrams to send into `out` and says where they go; `None` when there are
     /// none now.
     pub fn transmit(&mut self, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
+        self.transmit_short(now_nanos, out).or_else(|| self.transmit_train(now_nanos, out))
+    }
+
+    /// The same, but nothing of requests that are longer than a datagram: where one of these waits
+    /// for room others need not.
+    pub(crate) fn transmit_short(
+        &mut self,
+        now_nanos: u64,
+        out: &mut Vec<u8>,
+    ) -> Option<Departure> {
         out.clear();
         if let Some((queue, datagram)) = self.asides.pop_front() {
             out.extend_from_slice(&datagram);
@@ -258,6 +268,11 @@ impl Core {
                 return Some(departure);
             }
         }
+        None
+    }
+
+    /// The next frames of a long request, or all of it where it is lent. `out` is empty.
+    fn transmit_train(&mut self, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
         while self.rate.next_nanos() <= now_nanos
             && let Some(&serial) = self.trains.front()
         {
