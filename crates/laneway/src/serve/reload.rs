@@ -4,7 +4,7 @@
 //! ended, however it came out; that says that the server serves, so a SIGHUP that comes before it
 //! does waits until then.
 
-use super::{MEMORY_BYTES, auth, checked, manager, places, slow, tls};
+use super::{MEBIBYTE, MEMORY_BYTES, auth, checked, manager, places, slow, tls};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
 use laneway_server::settings::Sandbox;
@@ -75,8 +75,13 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
     let mut running = flags.clone();
     let looks_up = shared.settings.sandbox != Sandbox::On;
     let limit_memory = move |bytes: u64| {
-        let share = bytes / (1 + shared.other_stores().len() as u64);
+        let stores = 1 + shared.other_stores().len() as u64;
+        let share = bytes / stores;
         shared.each_domain(|domain| domain.store.set_memory_bytes(share));
+        let limit = shared.store.limit_bytes();
+        if limit != share {
+            log::warn!("SIGHUP: memory-limit: {}", bounded(stores * limit, bytes));
+        }
     };
     let shared = server.shared().clone();
     let log_slow = move |slow| shared.each_domain(|domain| domain.slow.set(slow));
@@ -104,6 +109,15 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
         again();
         manager::ready();
     }
+}
+
+/// What is told where a limit of so many bytes is in force, and another one was asked for.
+fn bounded(limit: u64, asked: u64) -> String {
+    let why = match limit < asked {
+        true => "no more address space was reserved at the start",
+        false => "a store takes so much at least, and a lane in the kernel keeps what it has",
+    };
+    format!("{} MiB are in force, of {} asked for; {why}", limit / MEBIBYTE, asked / MEBIBYTE)
 }
 
 struct LiveServer<M, V, S> {
@@ -230,6 +244,16 @@ mod tests {
         match flags::read(line.split_whitespace().map(OsString::from), []) {
             Ok(Asked::Serve(flags)) => *flags,
             other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_not_the_one_asked_for_is_told_with_its_reason() {
+        for (limit, asked, told) in [
+            (1 << 30, 4 << 30, "1024 MiB are in force, of 4096 asked for; no more address space"),
+            (300 << 20, 64 << 20, "300 MiB are in force, of 64 asked for; a store takes so much"),
+        ] {
+            assert!(bounded(limit, asked).starts_with(told), "{}", bounded(limit, asked));
         }
     }
 
