@@ -42,7 +42,8 @@ pub enum Error {
     /// A reply came, and it is no answer to this request: a length that is wrong, another key, no
     /// end. Nothing was changed.
     Garbled,
-    /// The server does not tell where it takes datagrams; the text says what it told.
+    /// The server does not tell where it takes datagrams, or none of ours reach it there; the text
+    /// says what it told.
     NoTopology(String),
     /// The operating system said no.
     Io(io::Error),
@@ -95,7 +96,7 @@ impl fmt::Display for Error {
             Error::ReplyTooLong => f.write_str("the reply is longer than the settings allow"),
             Error::Garbled => f.write_str("the reply is no answer to the request"),
             Error::NoTopology(told) => {
-                write!(f, "the server does not tell where it takes datagrams: {told}")
+                write!(f, "no datagram can be sent to the server: {told}")
             }
             Error::Io(error) => error.fmt(f),
         }
