@@ -57,7 +57,7 @@ pub enum Refusal {
     /// `CLIENT_ERROR`: the request is wrong.
     Client(String),
     /// `SERVER_ERROR`: too large, out of memory, and the like. A `set` that is refused in this way
-    /// has deleted the old value.
+    /// has deleted the old value, unless the server keeps items durably.
     Server(String),
 }
 
