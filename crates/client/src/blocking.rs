@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ impl Guide {
     /// How the server is reached now; `None` for the link: as before.
     fn ask(&self, settings: Settings) -> Result<(Option<Link>, Topology), Error> {
         Ok(match self {
-            Guide::Tcp(address) => (None, topology_by_tcp(&[*address], settings.topology_nanos)?.1),
+            Guide::Tcp(address) => (None, topology_by_tcp(&[*address], settings.topology_nanos)?.2),
             Guide::Udp(address) => (None, topology_by_udp(*address, settings)?),
             Guide::Remote(door, place, service) => {
                 let client = Client::by_rdma(&[*door], place, *service, settings)?.0;
@@ -88,8 +88,8 @@ impl Client {
                 (Guide::Udp(first), first, topology_by_udp(first, settings.clone())?)
             }
             other => {
-                let (address, topology) = other?;
-                (Guide::Tcp(address), address, topology)
+                let (server, address, topology) = other?;
+                (Guide::Tcp(server), address, topology)
             }
         };
         Ok(Client::of(address, topology, settings)?.guided(guide))
@@ -117,7 +117,7 @@ impl Client {
         topology: Topology,
         settings: Settings,
     ) -> Result<Client, Error> {
-        let link = Link::Udp(Box::new(Socket::open(address.ip())?));
+        let link = Link::Udp(Box::new(Socket::open(address)?));
         Ok(Client::by(link, topology, settings))
     }
 
@@ -376,12 +376,12 @@ fn connect_any(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStr
     Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Also which of the addresses it is. The connection knows: 0.0.0.0 leads to another, and only
-/// what comes from that one is the server's.
+/// Also which of the addresses it is, and the one for datagrams. The connection knows: 0.0.0.0 leads
+/// to another, and only what comes from that one is the server's.
 fn topology_by_tcp(
     addresses: &[SocketAddr],
     nanos_max: u64,
-) -> Result<(SocketAddr, Topology), Error> {
+) -> Result<(SocketAddr, SocketAddr, Topology), Error> {
     let timeout = Duration::from_nanos(nanos_max);
     let mut stream = connect_any(addresses, timeout)?;
     let address = stream.peer_addr()?;
@@ -398,13 +398,37 @@ fn topology_by_tcp(
         };
         told.extend_from_slice(&room[..count]);
         if let Ok(answer) = answer::read(&request, told.as_slice()) {
-            return Ok((address, topology_of(answer)?));
+            let datagrams = match &answer {
+                Ok(Answer::Stats(stats)) => datagrams_at(stats, address)?,
+                _ => address,
+            };
+            return Ok((address, datagrams, topology_of(answer)?));
         }
         if count == 0 {
             break;
         }
     }
     Err(Error::NoTopology(format!("{} bytes without an end", told.len())))
+}
+
+/// Where datagrams for a server go that is at `address`: unless it says otherwise it takes them at
+/// 127.0.0.1 alone, whatever of its addresses takes connections.
+fn datagrams_at(stats: &[(String, String)], address: SocketAddr) -> Result<SocketAddr, Error> {
+    let told = stats.iter().find(|(name, _)| name == "udp_address");
+    let Some(at) = told.and_then(|(_, value)| value.parse::<IpAddr>().ok()) else {
+        return Ok(address);
+    };
+    let is_here = address.ip().to_canonical().is_loopback();
+    match at {
+        at if at.is_loopback() && !is_here => Err(Error::NoTopology(format!(
+            "datagrams reach it at {at} alone; connect to that address on its own host, or start \
+             it with --udp-listen ADDRESS --udp-public"
+        ))),
+        _ if !is_here => Ok(address),
+        IpAddr::V4(at) if at.is_unspecified() => Ok((Ipv4Addr::LOCALHOST, address.port()).into()),
+        IpAddr::V6(at) if at.is_unspecified() => Ok((Ipv6Addr::LOCALHOST, address.port()).into()),
+        at => Ok((at, address.port()).into()),
+    }
 }
 
 fn topology_of(answer: Result<Answer, Error>) -> Result<Topology, Error> {
@@ -420,7 +444,7 @@ fn topology_of(answer: Result<Answer, Error>) -> Result<Topology, Error> {
 mod tests {
     use super::*;
     use crate::settings::SECOND;
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::TcpListener;
 
     /// What a test waits at most for what must come: more than any thread waits for a CPU.
     const PATIENCE_NANOS: u64 = 60 * SECOND;
@@ -476,6 +500,29 @@ mod tests {
     }
 
     #[test]
+    fn datagrams_go_where_the_server_takes_them_and_not_where_it_was_connected_to() {
+        for (told, connected, wanted) in [
+            (None, "10.0.0.5:7", Some("10.0.0.5:7")),
+            (Some("127.0.0.1"), "127.0.0.1:7", Some("127.0.0.1:7")),
+            (Some("127.0.0.1"), "[::1]:7", Some("127.0.0.1:7")), // localhost is both
+            (Some("127.0.0.1"), "10.0.0.5:7", None),
+            (Some("::1"), "[2001:db8::1]:7", None),
+            (Some("10.0.0.5"), "127.0.0.1:7", Some("10.0.0.5:7")),
+            (Some("10.0.0.5"), "192.0.2.1:7", Some("192.0.2.1:7")), // something lies between
+            (Some("0.0.0.0"), "127.0.0.2:7", Some("127.0.0.1:7")),
+            (Some("0.0.0.0"), "10.0.0.5:7", Some("10.0.0.5:7")),
+            (Some("::"), "[::1]:7", Some("[::1]:7")),
+            (Some("nonsense"), "10.0.0.5:7", Some("10.0.0.5:7")),
+        ] {
+            let stats = told.map(|told| ("udp_address".to_owned(), told.to_owned()));
+            let stats: Vec<(String, String)> = stats.into_iter().collect();
+            let found = datagrams_at(&stats, connected.parse().expect(connected)).ok();
+            let wanted: Option<SocketAddr> = wanted.map(|wanted| wanted.parse().expect(wanted));
+            assert_eq!(found, wanted, "{told:?} {connected}");
+        }
+    }
+
+    #[test]
     fn every_address_of_a_name_is_tried() {
         let told = b"STAT udp_port_base 21000\r\nSTAT queues 2\r\nEND\r\n";
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
@@ -494,11 +541,11 @@ mod tests {
                 stream.write_all(told).expect("it listens");
             }
         });
-        let (address, topology) =
+        let (address, datagrams, topology) =
             topology_by_tcp(&[dead, live], PATIENCE_NANOS).expect("the second answers");
-        assert_eq!((address, topology), (live, Topology::queues(21_000, 2)));
+        assert_eq!((address, datagrams, topology), (live, live, Topology::queues(21_000, 2)));
         let wildcard = SocketAddr::from((Ipv4Addr::UNSPECIFIED, live.port()));
-        let (address, _) =
+        let (address, ..) =
             topology_by_tcp(&[wildcard], PATIENCE_NANOS).expect("it leads to this host");
         assert_eq!(address, live, "only what comes from there is believed");
         serving.join().expect("it served both");

@@ -42,7 +42,8 @@ pub enum Error {
     /// A reply came, and it is no answer to this request: a length that is wrong, another key, no
     /// end. Nothing was changed.
     Garbled,
-    /// The server does not tell where it takes datagrams; the text says what it told.
+    /// The server does not tell where it takes datagrams, or none of ours reach it there; the text
+    /// says what it told.
     NoTopology(String),
     /// The operating system said no.
     Io(io::Error),
@@ -56,7 +57,7 @@ pub enum Refusal {
     /// `CLIENT_ERROR`: the request is wrong.
     Client(String),
     /// `SERVER_ERROR`: too large, out of memory, and the like. A `set` that is refused in this way
-    /// has deleted the old value.
+    /// has deleted the old value, unless the server keeps items durably.
     Server(String),
 }
 
@@ -95,7 +96,7 @@ impl fmt::Display for Error {
             Error::ReplyTooLong => f.write_str("the reply is longer than the settings allow"),
             Error::Garbled => f.write_str("the reply is no answer to the request"),
             Error::NoTopology(told) => {
-                write!(f, "the server does not tell where it takes datagrams: {told}")
+                write!(f, "no datagram can be sent to the server: {told}")
             }
             Error::Io(error) => error.fmt(f),
         }

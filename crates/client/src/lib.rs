@@ -34,7 +34,8 @@
 //! - **Reads may be sent again**, under another id each time. **`set`, `delete` and `touch`** are
 //!   sent again under the same id, by which the server recognises a repeated one and answers from
 //!   memory, as long as that holds: a server keeps a bounded number of answers for at most ten
-//!   seconds, and a repeat that it has forgotten is carried out again. **Everything else** is sent
+//!   seconds, and a repeat that it has forgotten is carried out again. None leaves later than nine
+//!   seconds behind the first. **Everything else** is sent
 //!   once, and so is every change to a server that may be memcached ([`Client::single`]). When no
 //!   answer comes in
 //!   [`Settings::deadline_nanos`], the error says what is known: [`Error::TimedOut`] if nothing can

@@ -4,7 +4,7 @@
 //!
 //! Knows no clock, and no request: the core's datagrams go in and out as they are.
 
-use crate::core::Core;
+use crate::core::{Core, Departure};
 use laneway_rdma::contract::{Descriptor, MESSAGE_BYTES_MAX, Posted, Requester};
 use laneway_rdma::shmring::RingRequester;
 use laneway_wire::udp::{HEADER_BYTES, Header};
@@ -29,13 +29,16 @@ pub struct Memory {
     lent: BTreeMap<u16, Descriptor>,
     /// What found no room, with its queue.
     waiting: VecDeque<(u16, Vec<u8>)>,
+    /// The same of what is longer than a slot. What is short goes past it.
+    long: Option<(u16, Vec<u8>)>,
     out: Vec<u8>,
 }
 
 impl Memory {
     /// The client's side of a region, with nothing under way.
     pub fn new(ring: RingRequester) -> Memory {
-        Memory { ring, lent: BTreeMap::new(), waiting: VecDeque::new(), out: Vec::new() }
+        let (lent, waiting) = (BTreeMap::new(), VecDeque::new());
+        Memory { ring, lent, waiting, long: None, out: Vec::new() }
     }
 
     /// The region.
@@ -46,24 +49,48 @@ impl Memory {
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
         self.end_loans(core);
+        let may_leave = |waits: &(u16, Vec<u8>)| core.may_leave(&waits.1, now_nanos);
+        self.waiting.retain(may_leave);
+        self.long = self.long.take().filter(may_leave);
+        // It needs one slot beside its memory, and would never find one behind all that is short.
+        if let Some((queue, bytes)) = self.long.take()
+            && !self.post(queue, &bytes)?
+        {
+            self.long = Some((queue, bytes));
+        }
         while let Some((queue, bytes)) = self.waiting.pop_front() {
-            if is_over(core, &bytes) {
-                continue;
-            }
             if !self.post(queue, &bytes)? {
                 self.waiting.push_front((queue, bytes));
                 return self.ring.pump();
             }
         }
         let mut out = std::mem::take(&mut self.out);
-        while let Some(departure) = core.transmit(now_nanos, &mut out) {
-            if !self.post(departure.queue, &out)? {
-                self.waiting.push_back((departure.queue, std::mem::take(&mut out)));
+        while let Some(departure) = self.next(core, now_nanos, &mut out) {
+            if self.post(departure.queue, &out)? {
+                continue;
+            }
+            let waits = (departure.queue, std::mem::take(&mut out));
+            if waits.1.len() <= MESSAGE_BYTES_MAX {
+                self.waiting.push_back(waits);
                 break;
             }
+            self.long = Some(waits);
         }
         self.out = out;
         self.ring.pump()
+    }
+
+    /// What leaves next: nothing long while something long waits.
+    fn next(&self, core: &mut Core, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
+        match self.long {
+            None => core.transmit(now_nanos, out),
+            Some(_) => core.transmit_short(now_nanos, out),
+        }
+    }
+
+    /// Whether something waits for room.
+    fn waits(&self) -> bool {
+        !self.waiting.is_empty() || self.long.is_some()
     }
 
     /// Lets go of what is lent for requests that have ended.
@@ -105,9 +132,9 @@ impl Memory {
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
         // The core may have something to send at once, but there is no room for it.
-        let nanos = match self.waiting.is_empty() {
-            true => nanos,
-            false => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
+        let nanos = match self.waits() {
+            false => nanos,
+            true => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
         };
         for look in 0..LOOKS + YIELDS {
             if nanos == 0 || self.ring.has_reply() {
@@ -115,7 +142,7 @@ impl Memory {
             }
             if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
-        let most = if self.waiting.is_empty() { SLEEP_MAX } else { SLEEP_FOR_ROOM };
+        let most = if self.waits() { SLEEP_FOR_ROOM } else { SLEEP_MAX };
         self.ring.sleep(Duration::from_nanos(nanos).min(most))?;
         if !self.ring.has_reply() && self.ring.is_server_gone() {
             return Err(gone());
@@ -132,12 +159,6 @@ impl Memory {
     }
 }
 
-/// Whether a request that waited to be lent was given up meanwhile.
-fn is_over(core: &Core, bytes: &[u8]) -> bool {
-    let is_long = bytes.len() > MESSAGE_BYTES_MAX;
-    is_long && Header::parse(bytes).is_some_and(|(header, _)| !core.is_under_way(header.request_id))
-}
-
 fn posted(posted: Posted) -> io::Result<bool> {
     match posted {
         Posted::Done => Ok(true),
@@ -148,4 +169,81 @@ fn posted(posted: Posted) -> io::Result<bool> {
 
 fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the server behind the shared memory is gone")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Request;
+    use crate::settings::{MILLISECOND, SECOND, Settings};
+    use crate::topology::Topology;
+    use laneway_rdma::contract::Responder as _;
+    use laneway_rdma::door;
+    use laneway_rdma::layout::Terms;
+    use laneway_rdma::region::Registry;
+    use laneway_rdma::shmring::RingResponder;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_waits_for_room_does_not_leave_once_its_request_is_given_up() {
+        const BULK_BYTES: usize = 8192;
+        let terms = Terms { lanes: 1, window: 1, replies: 2, loans: 1, bulk_bytes: BULK_BYTES };
+        let requests = [
+            Request::set("k", "v"),
+            Request::set("k", vec![7; 5000]),
+            Request::increment("k", 1),
+            Request::get("k"),
+        ];
+        for (request, is_told) in requests.iter().flat_map(|one| [(one, true), (one, false)]) {
+            let registry = Arc::new(Registry::new(terms, 1));
+            let (given, _, _server) = door::join(&registry).expect("memory").expect("a place");
+            let mut memory = Memory::new(RingRequester::new(given));
+            let mut server = RingResponder::new(registry, 0);
+            let topology = Topology::in_memory(1, BULK_BYTES);
+            let mut core = Core::new(Settings::in_memory(), topology, 1);
+            for request in [&Request::get("other"), request] {
+                core.push(request.clone(), 0).expect("it is a fine request");
+                memory.send(&mut core, 0).expect("memory does not fail");
+            }
+            assert!(memory.waits(), "the only slot is taken");
+            // The server stands still meanwhile, and perhaps this process, too.
+            let late_nanos = 60 * SECOND;
+            if is_told {
+                core.tick(late_nanos);
+            }
+            assert_eq!(server.poll_slots(0, 8), 1, "it goes on");
+            memory.send(&mut core, late_nanos).expect("memory does not fail");
+            assert_eq!(server.poll_slots(0, 8), 0, "{request:?}, {is_told}");
+            core.tick(late_nanos);
+            let answers = std::iter::from_fn(|| core.answer());
+            assert_eq!(answers.filter(|(_, answer)| answer.is_err()).count(), 2);
+            assert!(core.is_idle() && !memory.waits());
+        }
+    }
+
+    #[test]
+    fn what_is_short_goes_past_what_waits_for_memory_to_lend() {
+        let terms = Terms { lanes: 1, window: 8, replies: 16, loans: 1, bulk_bytes: 8192 };
+        let registry = Arc::new(Registry::new(terms, 1));
+        let (given, _, _server) = door::join(&registry).expect("memory").expect("a place");
+        let mut memory = Memory::new(RingRequester::new(given));
+        let mut server = RingResponder::new(registry, 0);
+        let mut core = Core::new(Settings::in_memory(), Topology::in_memory(1, 8192), 1);
+        for number in 0..3 {
+            let long = Request::set(format!("long:{number}"), vec![7; 5000]);
+            core.push(long, 0).expect("it is a fine request");
+        }
+        // One behind the other, as fast as long requests leave.
+        for now_nanos in [0, MILLISECOND] {
+            memory.send(&mut core, now_nanos).expect("memory does not fail");
+        }
+        assert_eq!((server.poll_slots(0, 8), memory.waits()), (1, true), "one is lent");
+        for number in 0..3 {
+            core.push(Request::get(format!("short:{number}")), 0).expect("it is a fine request");
+        }
+        memory.send(&mut core, MILLISECOND).expect("memory does not fail");
+        assert_eq!(server.poll_slots(0, 8), 3);
+        let is_short = |index| server.request(index).bytes.windows(5).any(|word| word == b"short");
+        assert!((0..3).all(is_short));
+    }
 }

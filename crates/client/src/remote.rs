@@ -6,7 +6,7 @@
 //!
 //! Knows no clock, and no request: the core's datagrams go in and out as they are.
 
-use crate::core::Core;
+use crate::core::{Core, Departure};
 use laneway_rdma::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted};
 use laneway_rdma::long::parcel::Parcel;
 use laneway_rdma::verbs::VerbsRequester;
@@ -49,6 +49,8 @@ pub struct Remote<V = VerbsRequester> {
     lent: BTreeMap<u16, Parcel>,
     /// What found no room, with its queue.
     waiting: VecDeque<(u16, Vec<u8>)>,
+    /// The same of what is to be lent. What is short goes past it.
+    long: Option<(u16, Vec<u8>)>,
     /// Replies that have not come as their notices say.
     told: Vec<Notice>,
     out: Vec<u8>,
@@ -62,6 +64,7 @@ impl<V: LongRequester> Remote<V> {
             verbs,
             lent: BTreeMap::new(),
             waiting: VecDeque::new(),
+            long: None,
             told: Vec::new(),
             out: Vec::new(),
             reply: Vec::new(),
@@ -76,25 +79,53 @@ impl<V: LongRequester> Remote<V> {
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
         self.end_loans(core);
+        let may_leave = |waits: &(u16, Vec<u8>)| core.may_leave(&waits.1, now_nanos);
+        self.waiting.retain(may_leave);
+        self.long = self.long.take().filter(may_leave);
+        // It needs little beside its memory, and would never find it behind all that is short.
+        if let Some((queue, bytes)) = self.long.take()
+            && !self.post(core, queue, &bytes)?
+        {
+            self.long = Some((queue, bytes));
+        }
         while let Some((queue, bytes)) = self.waiting.pop_front() {
-            if !is_over(core, &bytes) && !self.post(core, queue, &bytes)? {
+            if !self.post(core, queue, &bytes)? {
                 self.waiting.push_front((queue, bytes));
                 return self.verbs.pump();
             }
         }
         let mut out = std::mem::take(&mut self.out);
         while self.waiting.is_empty()
-            && let Some(departure) = core.transmit(now_nanos, &mut out)
+            && let Some(departure) = self.next(core, now_nanos, &mut out)
         {
             for datagram in out.chunks(departure.segment_bytes.max(1)) {
                 let queue = departure.queue;
-                if !self.waiting.is_empty() || !self.post(core, queue, datagram)? {
-                    self.waiting.push_back((queue, datagram.to_vec()));
+                if self.waiting.is_empty() && self.post(core, queue, datagram)? {
+                    continue;
+                }
+                let waits = (queue, datagram.to_vec());
+                if datagram.len() <= MESSAGE_BYTES_MAX {
+                    self.waiting.push_back(waits);
+                } else {
+                    self.long = Some(waits);
                 }
             }
         }
         self.out = out;
         self.verbs.pump()
+    }
+
+    /// What leaves next: nothing long while something long waits.
+    fn next(&self, core: &mut Core, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
+        match self.long {
+            None => core.transmit(now_nanos, out),
+            Some(_) => core.transmit_short(now_nanos, out),
+        }
+    }
+
+    /// Whether something waits for room.
+    fn waits(&self) -> bool {
+        !self.waiting.is_empty() || self.long.is_some()
     }
 
     /// Lets go of what is lent for requests that have ended.
@@ -177,9 +208,9 @@ impl Remote {
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
         // The core may have something to send at once, but there is no room for it.
-        let nanos = match self.waiting.is_empty() {
-            true => nanos,
-            false => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
+        let nanos = match self.waits() {
+            false => nanos,
+            true => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
         };
         for look in 0..LOOKS + YIELDS {
             if nanos == 0 || self.verbs.has_reply() {
@@ -187,7 +218,7 @@ impl Remote {
             }
             if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
-        let is_soon = !self.waiting.is_empty() || !self.told.is_empty();
+        let is_soon = self.waits() || !self.told.is_empty();
         let most = if is_soon { SLEEP_FOR_ROOM } else { SLEEP_MAX };
         self.verbs.sleep(Duration::from_nanos(nanos).min(most))?;
         if !self.verbs.has_reply() && self.verbs.is_server_gone() {
@@ -202,12 +233,6 @@ fn notice(queue: usize, bytes: &[u8]) -> Option<Notice> {
     let (header, said) = Header::parse(bytes).filter(|(header, _)| header.kind == Kind::Notice)?;
     let Header { request_id: id, total, .. } = header;
     Some(Notice { queue: queue as u16, id, total, parcel: Parcel::parse(said)?, looks: 0 })
-}
-
-/// Whether a request that waited to be lent was given up meanwhile.
-fn is_over(core: &Core, bytes: &[u8]) -> bool {
-    let is_long = bytes.len() > MESSAGE_BYTES_MAX;
-    is_long && Header::parse(bytes).is_some_and(|(header, _)| !core.is_under_way(header.request_id))
 }
 
 fn posted(posted: Posted) -> io::Result<bool> {

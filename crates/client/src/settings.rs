@@ -20,7 +20,9 @@ pub struct Settings {
     pub reply_bytes_max: usize,
     /// Longest reply.
     pub reply_message_bytes_max: usize,
-    /// When a request is given up, counted from [`crate::Core::push`].
+    /// When a request is given up, counted from [`crate::Core::push`]. However long that is, a
+    /// `set`, `delete` or `touch` is not sent again later than nine seconds behind the first time:
+    /// the server might have forgotten it.
     pub deadline_nanos: u64,
     /// How long a reply is waited for before the request is sent again, until round trips have
     /// been measured.

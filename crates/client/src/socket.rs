@@ -28,7 +28,8 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// A socket towards the queues of one server.
 pub(crate) struct Socket {
     socket: UdpSocket,
-    host: IpAddr,
+    /// Where the server is, at any port: an address of one link is nothing without its scope.
+    host: SocketAddr,
     /// Single datagrams to send, with their queue; the first `collected` of them count.
     burst: Vec<(u16, Vec<u8>)>,
     train: Vec<u8>,
@@ -39,10 +40,10 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// A socket on a port that the kernel chooses.
-    pub(crate) fn open(host: IpAddr) -> io::Result<Socket> {
+    pub(crate) fn open(host: SocketAddr) -> io::Result<Socket> {
         let any = match host {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let socket = UdpSocket::bind((any, 0))?;
         // Both are wishes: without them it is slower, or more is lost.
@@ -129,7 +130,7 @@ impl Socket {
     }
 
     fn address(&self, port: u16) -> SockaddrStorage {
-        SocketAddr::new(self.host, port).into()
+        at_port(self.host, port).into()
     }
 
     /// Waits until something has come, and at most so long.
@@ -165,7 +166,7 @@ impl Socket {
             Err(error) => return passing(error).map(|()| true),
         };
         for ((peer, bytes, segment_bytes), arrival) in told.iter().zip(&self.arrivals) {
-            let from = peer.filter(|peer| peer.ip() == self.host);
+            let from = peer.filter(|peer| peer.ip() == self.host.ip());
             let Some(queue) = from.and_then(|peer| core.topology().queue_at(peer.port())) else {
                 continue;
             };
@@ -175,6 +176,12 @@ impl Socket {
         }
         Ok(told.len() == RECEIVE_BURST)
     }
+}
+
+fn at_port(host: SocketAddr, port: u16) -> SocketAddr {
+    let mut address = host;
+    address.set_port(port);
+    address
 }
 
 fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
@@ -203,6 +210,20 @@ fn passing(error: Errno) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_on_one_link_is_sought_on_that_link_at_every_port() {
+        for (host, queue) in [
+            ("[fe80::1%7]:11211", "[fe80::1%7]:21000"),
+            ("[2001:db8::1]:11211", "[2001:db8::1]:21000"),
+            ("192.0.2.1:11211", "192.0.2.1:21000"),
+        ] {
+            let [host, queue]: [SocketAddr; 2] =
+                [host, queue].map(|text| text.parse().expect(text));
+            let given = SockaddrStorage::from(at_port(host, 21_000));
+            assert_eq!(socket_address(&given), Some(queue), "{host}");
+        }
+    }
 
     #[test]
     fn a_train_that_no_kernel_cuts_is_sent_by_pieces_and_loss_is_no_error() {

@@ -404,6 +404,7 @@ impl<S> Shared<S> {
             rdma_port: rdma.map(|address| address.port()),
             tcp_ports: ports,
             unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
+            udp_address: settings.udp.as_ref().map(|udp| udp.address.to_string()),
             udp_port_base,
             udp_port: self.udp_port_ordinary(),
             queues: workers.len() as u64,

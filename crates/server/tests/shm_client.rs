@@ -8,7 +8,7 @@
 mod mix;
 use laneway_vopr::rig;
 
-use laneway_client::{Answer, Core, Memory, Request, Settings, Topology};
+use laneway_client::{Answer, Core, Error, Memory, Refusal, Request, Settings, Topology};
 use laneway_policy::{Form, Placement, owner};
 use laneway_rdma::contract::{Descriptor, Posted, Requester as _, Verbs};
 use laneway_rdma::faults::Faults;
@@ -172,6 +172,18 @@ fn a_large_value_is_read_where_it_lies_and_its_memory_is_free_again() {
     assert_eq!(world.count("verbs_read"), 10 * slices);
     // The last `I have it whole` leaves with the next request.
     assert_eq!(world.verbs().writes as usize, 10 + 10 + 9, "set, get and `I have it whole`");
+}
+
+#[test]
+fn a_value_longer_than_the_server_takes_is_refused_and_not_left_lying() {
+    let plan = Plan { shm: faults(0), item_bytes_max: 1 << 20, ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    for bytes in [1 << 20, 3 << 20] {
+        assert_eq!(world.ask(Request::set("k", "old")).ok(), Some(Answer::Done));
+        let answer = world.ask(Request::set("k", vec![7; bytes]));
+        assert!(matches!(answer, Err(Error::Refused(Refusal::Server(_)))), "{bytes}: {answer:?}");
+        assert_eq!(world.ask(Request::get("k")).ok(), Some(Answer::Missing), "nothing stale");
+    }
 }
 
 #[test]

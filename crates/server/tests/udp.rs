@@ -137,6 +137,35 @@ fn several_requests_that_are_too_long_together_are_refused_and_none_is_carried_o
 }
 
 #[test]
+fn a_value_that_no_message_holds_is_refused_as_over_a_stream_and_once() {
+    const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+    for (workers, form) in FORMS {
+        let plan = Plan { item_bytes_max: 1 << 20, ..plan(workers, form) };
+        let mut rig = Rig::new(&plan);
+        let mut peer = Peer::new(&rig);
+        for (id, len) in (10..).step_by(10).zip([2_500_000, 5_000_000]) {
+            assert_eq!(peer.ask(&mut rig, 0, id, &set("k", b"old")), b"STORED\r\n");
+            let long = set("k", &value(len, 9));
+            assert_eq!(peer.ask(&mut rig, 0, id + 1, &long), TOO_LARGE, "{workers}, {form}");
+            assert_eq!(peer.ask(&mut rig, 0, id + 2, b"get k\r\n"), b"END\r\n", "nothing stale");
+            assert_eq!(peer.ask(&mut rig, 0, id + 3, &set("k", b"new")), b"STORED\r\n");
+            peer.all(&mut rig);
+            // Its client has not heard of it, and begins again.
+            rig.clock.advance(200_000_000);
+            let frames = Peer::frames(id + 1, &long);
+            let (header, front) = &frames[0];
+            peer.datagram(0, *header, front);
+            assert_eq!(peer.all(&mut rig), [(id + 1, TOO_LARGE.to_vec())]);
+            assert_eq!(peer.ask(&mut rig, 0, id + 4, b"get k\r\n"), reply("k", b"new"));
+        }
+        let several = [&set("c", b"x")[..], &set("k", &value(2_500_000, 9))].concat();
+        let got = peer.ask(&mut rig, 0, 5, &several);
+        assert!(got.starts_with(b"SERVER_ERROR too long for several requests"));
+        assert_eq!(peer.ask(&mut rig, 0, 6, b"get c\r\n"), b"END\r\n", "none is carried out");
+    }
+}
+
+#[test]
 fn a_request_is_served_where_its_design_says() {
     let mut rig = Rig::new(&plan(6, Form::Roles));
     let mut peer = Peer::new(&rig);
@@ -277,6 +306,50 @@ fn frames_of_a_reply_are_sent_again_when_asked_for() {
         rig.clock.advance(60_000_000_000);
         rig.turns(2);
         assert_eq!(rig.shared.store.stats().pinned_dead_bytes, 0, "nothing stays pinned");
+    }
+}
+
+#[test]
+fn while_a_reply_leaves_no_frame_of_the_one_before_it_under_its_number_does() {
+    for (workers, form) in FORMS {
+        let faults = DatagramFaults { send_bytes: 40_000, ..DatagramFaults::NONE };
+        let mut rig = Rig::new(&Plan { datagrams: Some(faults), ..plan(workers, form) });
+        let net = rig.datagrams.clone().expect("it serves datagrams");
+        let mut peer = Peer::new(&rig);
+        let (before, after) = (value(LARGE, 21), value(LARGE, 22));
+        assert_eq!(peer.ask(&mut rig, 0, 1, &set("a", &before)), b"STORED\r\n");
+        assert_eq!(peer.ask(&mut rig, 0, 2, &set("b", &after)), b"STORED\r\n");
+        // Nobody says that it has come, or that was lost.
+        assert!(peer.ask(&mut rig, 0, 7, b"get a\r\n") == reply("a", &before));
+        net.hold(true);
+        peer.small(0, 7, b"get b\r\n");
+        rig.turns(50);
+        let frames = Peer::frames(7, &reply("b", &after));
+        let gap = [Gap { first: 1, count: 3 }];
+        let unknown = count(&rig, "resends_unknown");
+        peer.ask_again(0, 7, frames.len() as u16, &gap);
+        rig.turns(10);
+        net.hold(false);
+        let mut come = 0;
+        for _ in 0..20_000 {
+            while let Some((_, bytes)) = peer.socket.receive() {
+                let (header, payload) = Header::parse(&bytes).expect("the server sends headers");
+                let (wanted, right) = &frames[usize::from(header.sequence)];
+                assert!(header == *wanted && payload == right, "{workers} workers, {form}");
+                come += 1;
+            }
+            if come == frames.len() {
+                break;
+            }
+            rig.turn();
+        }
+        assert_eq!((come, count(&rig, "resends_unknown") - unknown), (frames.len(), 1));
+        peer.ask_again(0, 7, frames.len() as u16, &gap);
+        rig.turns(10);
+        let again = std::iter::from_fn(|| peer.socket.receive());
+        let again: Vec<Vec<u8>> = again.map(|(_, bytes)| bytes[8..].to_vec()).collect();
+        let right: Vec<Vec<u8>> = frames[1..4].iter().map(|(_, bytes)| bytes.clone()).collect();
+        assert!(again == right, "now it is kept: {workers} workers, {form}");
     }
 }
 

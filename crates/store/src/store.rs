@@ -196,7 +196,20 @@ impl Store {
     /// `cache_memlimit`. Raising reaches as far as address space was reserved (four times the first
     /// limit, 1 GiB at least). Lowering takes effect little by little, with every draft and sweep.
     pub fn set_memory_bytes(&self, bytes: u64) {
-        self.memory.set_limit_bytes(bytes.max(MEMORY_BYTES_MIN));
+        self.memory.set_limit_bytes(bytes.max(self.memory_bytes_least()));
+    }
+
+    /// The lowest limit. What lies in a window stays, and so does the index's part of it: beside
+    /// them two of the largest items have room, or else nothing but what fits in there could be
+    /// kept; and no more than there was at the start.
+    fn memory_bytes_least(&self) -> u64 {
+        let window_bytes = self.memory.window_bytes() as u64;
+        if window_bytes == 0 {
+            return MEMORY_BYTES_MIN;
+        }
+        let (_, at_start) = self.unpublished_share;
+        let least = window_bytes + self.index.bytes() + 2 * self.item_bytes_max;
+        least.min(at_start).max(MEMORY_BYTES_MIN)
     }
 
     /// The memory limit.

@@ -49,6 +49,30 @@ fn name(number: u64) -> Vec<u8> {
 }
 
 #[test]
+fn no_limit_is_so_low_that_nothing_but_the_window_has_room() {
+    let (store, _foreign) = windowed(Mode::Cache, 64 * MEBIBYTE, 16 * MEBIBYTE);
+    for number in 0..100_000 {
+        set(&store, &name(number), &[7; 200], Moment::NEVER);
+    }
+    store.set_memory_bytes(MEBIBYTE as u64);
+    for _ in 0..10_000 {
+        store.sweep(NOW, 100);
+    }
+    let stats = store.stats();
+    assert!(stats.pool_bytes + stats.index_bytes <= stats.limit_bytes, "{stats:?}");
+    assert!(stats.limit_bytes < 32 << 20, "{stats:?}");
+    for round in 0..5 {
+        let large = vec![round; 500_000];
+        set(&store, b"large", &large, Moment::NEVER);
+        assert!(get(&store, b"large") == Some(large), "round {round}");
+    }
+    let (small, _foreign) = windowed(Mode::Cache, 4 * MEBIBYTE, 2 * MEBIBYTE);
+    let at_start = small.limit_bytes();
+    small.set_memory_bytes(MEBIBYTE as u64);
+    assert_eq!(small.limit_bytes(), at_start, "no more than at the start");
+}
+
+#[test]
 fn small_items_are_seen_from_outside_and_every_change_at_once() {
     let (store, foreign) = windowed(Mode::Cache, 16 * MEBIBYTE, 4 * MEBIBYTE);
     for number in 0..10_000 {

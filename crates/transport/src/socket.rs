@@ -88,13 +88,21 @@ impl Listener {
                     "a file that is not a socket stands there",
                 ));
             }
-            if Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_ok() {
-                return Err(io::Error::new(
-                    io::ErrorKind::AddrInUse,
-                    "another server answers on this socket",
-                ));
+            // Without waiting: who accepts nobody may have a full queue.
+            let probe = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+            let found = probe.connect(&address).map_err(|error| (error.kind(), error));
+            match found {
+                Err((io::ErrorKind::ConnectionRefused, _)) => std::fs::remove_file(path)?,
+                Err((io::ErrorKind::NotFound, _)) => {} // gone since
+                Ok(()) | Err((io::ErrorKind::WouldBlock, _)) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::AddrInUse,
+                        "another server answers on this socket",
+                    ));
+                }
+                // Of another kind, or not ours to open: somebody may have it.
+                Err((_, error)) => return Err(error),
             }
-            std::fs::remove_file(path)?;
         }
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         socket.bind(&address)?;

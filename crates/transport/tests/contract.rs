@@ -5,7 +5,7 @@ use laneway_transport::socket::{Listener, SocketTransport};
 use laneway_transport::{FOREVER, Interest, Ready, Stream, Token, Transport, Wait};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -267,6 +267,22 @@ fn unix_sockets_keep_the_contract() {
     let path: PathBuf = std::env::temp_dir().join(name);
     let (one, two, _) = sockets(Listener::unix(&path, 0o600, 16).expect("temp is writable"));
     check(one, two, || UnixStream::connect(&path).expect("connects"));
+}
+
+#[test]
+fn a_unix_socket_that_somebody_has_is_left_alone() {
+    let name = format!("laneway-taken-{}", std::process::id());
+    let path: PathBuf = std::env::temp_dir().join(name);
+    let other = UnixDatagram::bind(&path).expect("temp is writable");
+    assert!(Listener::unix(&path, 0o600, 16).is_err() && path.exists(), "it is of another kind");
+    drop(other);
+    let busy = Listener::unix(&path, 0o600, 1).expect("whoever had it is gone");
+    // As many as its queue takes, and nobody accepts them.
+    let clients = [(); 2].map(|()| UnixStream::connect(&path).expect("there is room"));
+    let refused = Listener::unix(&path, 0o600, 16).err().expect("it is taken");
+    assert_eq!(refused.kind(), ErrorKind::AddrInUse);
+    drop((busy, clients));
+    assert!(!path.exists());
 }
 
 #[test]

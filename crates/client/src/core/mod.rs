@@ -29,7 +29,7 @@ use crate::topology::Topology;
 use ids::Ids;
 use laneway_wire::udp::frames::frames;
 use laneway_wire::udp::reassembly::{Bounds, Reassembly};
-use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_BYTES_MAX};
+use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Header, Kind, MESSAGE_BYTES_MAX};
 use pace::{Draws, Rate, RoundTrips, Window};
 use pending::{Attempt, Pending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -205,6 +205,20 @@ impl Core {
         self.by_id.contains_key(&id)
     }
 
+    /// Whether a datagram that has waited for room may still leave: not what is of a request that is
+    /// over, for its id is another's soon, or may not leave any more. What is about frames says
+    /// something of requests that are over, too.
+    pub(crate) fn may_leave(&self, datagram: &[u8], now_nanos: u64) -> bool {
+        Header::parse(datagram).is_none_or(|(header, _)| match header.kind {
+            Kind::Data | Kind::Once | Kind::Lent => {
+                let serial = self.by_id.get(&header.request_id);
+                let pending = serial.and_then(|serial| self.pending.get(serial));
+                pending.is_some_and(|pending| pending.may_leave(now_nanos))
+            }
+            Kind::Resend | Kind::Forget | Kind::Cookie | Kind::Notice | Kind::Unknown(_) => true,
+        })
+    }
+
     /// There is no room for the request under this id where it was to be lent: it goes in frames.
     pub fn send_in_frames(&mut self, id: u16) {
         let Some(&serial) = self.by_id.get(&id) else { return };
@@ -233,6 +247,16 @@ impl Core {
     /// Writes the next datagrams to send into `out` and says where they go; `None` when there are
     /// none now.
     pub fn transmit(&mut self, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
+        self.transmit_short(now_nanos, out).or_else(|| self.transmit_train(now_nanos, out))
+    }
+
+    /// The same, but nothing of requests that are longer than a datagram: where one of these waits
+    /// for room others need not.
+    pub(crate) fn transmit_short(
+        &mut self,
+        now_nanos: u64,
+        out: &mut Vec<u8>,
+    ) -> Option<Departure> {
         out.clear();
         if let Some((queue, datagram)) = self.asides.pop_front() {
             out.extend_from_slice(&datagram);
@@ -244,6 +268,11 @@ impl Core {
                 return Some(departure);
             }
         }
+        None
+    }
+
+    /// The next frames of a long request, or all of it where it is lent. `out` is empty.
+    fn transmit_train(&mut self, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
         while self.rate.next_nanos() <= now_nanos
             && let Some(&serial) = self.trains.front()
         {
@@ -338,9 +367,8 @@ impl Core {
     /// Writes a request's next frames, and sets its timer when those were the last.
     fn put(&mut self, serial: u64, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
         let pending = self.pending.get_mut(&serial)?;
-        if pending.deadline_nanos <= now_nanos {
-            // Whoever was stopped for a while comes too late: by now the server may have forgotten
-            // that it has carried the request out, and would do so again.
+        if !pending.may_leave(now_nanos) {
+            // Whoever was stopped for a while comes too late.
             pending.queued = false;
             return None;
         }
@@ -354,6 +382,7 @@ impl Core {
         let queue = pending.attempt()?.queue;
         if !pending.queued {
             pending.sent_nanos = now_nanos;
+            pending.whole_nanos = pending.whole_nanos.or(Some(now_nanos));
             let wait_nanos = match (pending.repeat, pending.heard) {
                 (Repeat::Never, _) => u64::MAX,
                 (_, Some(_)) => self.settings.resend_nanos,
@@ -384,6 +413,10 @@ impl Core {
         }
         let begun = match pending.repeat {
             Repeat::Free => self.begin(serial, now_nanos),
+            // Only an answer that is late, or the deadline, ends it now.
+            Repeat::SameId if !pending.may_leave(now_nanos) => {
+                return self.set_timer(serial, u64::MAX);
+            }
             Repeat::SameId
                 if pending.is_lent(&self.topology) && pending.tries >= LENT_TRIES_MAX =>
             {

@@ -2,10 +2,15 @@
 //! has been heard of its reply.
 
 use crate::request::{Repeat, Request};
+use crate::settings::SECOND;
 use crate::topology::Topology;
 use laneway_wire::udp::frames::put_train;
 use laneway_wire::udp::{Gap, HEADER_BYTES, Header, Kind, Message, Parts, TRAIN_FRAMES_MAX};
 use std::ops::Range;
+
+/// How long behind its first copy the repeat of a request may leave. The server knows it by its id
+/// for ten seconds, counted from when it came; what is left of them is for the way there.
+const REPEAT_NANOS_MAX: u64 = 9 * SECOND;
 
 /// One time that a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +48,8 @@ pub(super) struct Pending {
     pub(super) queued: bool,
     /// When the last frame left.
     pub(super) sent_nanos: u64,
+    /// When all of it had left for the first time: since then it may have been carried out.
+    pub(super) whole_nanos: Option<u64>,
     pub(super) deadline_nanos: u64,
     /// Its place among the timers.
     pub(super) timer_nanos: u64,
@@ -86,6 +93,7 @@ impl Pending {
             unsent: Vec::new(),
             queued: false,
             sent_nanos: 0,
+            whole_nanos: None,
             deadline_nanos,
             timer_nanos: deadline_nanos,
             heard: None,
@@ -113,6 +121,14 @@ impl Pending {
 
     pub(super) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
+    }
+
+    /// Whether it may leave now. Behind its deadline nobody waits for it; and a server that has
+    /// forgotten that it has carried it out would do so again.
+    pub(super) fn may_leave(&self, now_nanos: u64) -> bool {
+        let is_new = |whole_nanos| now_nanos.saturating_sub(whole_nanos) < REPEAT_NANOS_MAX;
+        let is_known = self.repeat != Repeat::SameId || self.whole_nanos.is_none_or(is_new);
+        now_nanos < self.deadline_nanos && is_known
     }
 
     /// All of it is to be sent, under `attempt`.
@@ -159,6 +175,10 @@ impl Pending {
     /// The server asks for frames, whether it was lent before or not.
     pub(super) fn is_asked_for(&mut self) {
         self.framed = true;
+        if self.sends == 1 {
+            // It has not been carried out. Behind a repeat that may be asked, too, of who has.
+            self.whole_nanos = None;
+        }
     }
 
     /// The server asks for these. Returns how many frames that adds.

@@ -4,7 +4,10 @@ use crate::mix::{MILLISECOND, SECOND};
 use laneway_client::{
     Answer, Core, Error, Expiry, Refusal, Repeat, Request, Settings, Ticket, Topology,
 };
-use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Header, Kind, MESSAGE_BYTES_MAX};
+use laneway_wire::udp::resend::put_resend;
+use laneway_wire::udp::{
+    DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Gap, Header, Kind, MESSAGE_BYTES_MAX,
+};
 
 const QUEUES: u16 = 4;
 
@@ -97,6 +100,42 @@ fn a_client_that_was_stopped_past_the_deadline_sends_nothing_of_what_was_due_bef
         assert!(matches!(answer, Err(Error::OutcomeUnknown { .. })), "{answer:?}");
         assert!(core.is_idle());
     }
+}
+
+#[test]
+fn what_the_server_may_have_forgotten_is_not_repeated_however_long_it_is_waited_for() {
+    let settings = Settings { deadline_nanos: 60 * SECOND, ..Settings::default() };
+    for request in
+        [Request::set("k", "v"), Request::set("k", vec![7; 100_000]), Request::delete("k")]
+    {
+        let mut core = core(settings.clone());
+        core.push(request.clone(), 0).expect("it is a fine request");
+        let (mut now_nanos, mut last_nanos) = (0, 0);
+        let answer = loop {
+            if !sent(&mut core, now_nanos).is_empty() {
+                last_nanos = now_nanos;
+            }
+            if let Some((_, answer)) = core.answer() {
+                break answer;
+            }
+            now_nanos = core.wake_nanos().expect("a request is under way").max(now_nanos);
+            core.tick(now_nanos);
+        };
+        assert!(matches!(answer, Err(Error::OutcomeUnknown { .. })), "{answer:?}");
+        assert_eq!(now_nanos, 60 * SECOND, "{request:?}");
+        assert!((7 * SECOND..10 * SECOND).contains(&last_nanos), "{request:?}: {last_nanos}");
+    }
+    // Whoever misses frames of what was sent once has not carried it out.
+    let mut core = core(settings);
+    core.push(Request::set("k", vec![7; 5000]), 0).expect("it is a fine request");
+    let (queue, datagram) = sent(&mut core, 0).remove(0);
+    let Header { request_id, total, .. } = header(&datagram);
+    core.tick(20 * SECOND);
+    assert!(sent(&mut core, 20 * SECOND).is_empty());
+    let mut asked = Vec::new();
+    put_resend(&mut asked, request_id, total, [Gap { first: 0, count: 1 }]);
+    core.feed(queue, &asked, 20 * SECOND);
+    assert_eq!(sent(&mut core, 20 * SECOND), [(queue, datagram)]);
 }
 
 #[test]

@@ -155,32 +155,65 @@ fn only_1_3(flags: &Flags) -> Result<bool, String> {
 
 /// Read the files again. If one is wrong, what was shown before is shown on.
 pub fn reload(tls: &TlsSettings) {
-    match Identity::read(&tls.files, &tls.acceptor.terms, now_seconds()) {
+    let (now, path) = (now_seconds(), &tls.files.chain.path);
+    match Identity::read(&tls.files, &tls.acceptor.terms, now) {
         Ok(identity) => {
-            let days = days_left(&identity);
+            let valid_seconds = identity.valid_seconds;
             tls.acceptor.replace(identity);
             log::info!(
-                "SIGHUP: the certificate in {} is shown from now on; it is good for {days} days",
-                tls.files.chain.path.display()
+                "SIGHUP: the certificate in {} is shown from now on; it is good for {} days",
+                path.display(),
+                days_left(valid_seconds, now)
             );
+            if let Some(trouble) = trouble(valid_seconds, now) {
+                log::warn!("SIGHUP: the certificate in {} {trouble}", path.display());
+            }
         }
         Err(error) => log::error!("SIGHUP: {error}; the certificate before it stays"),
     }
 }
 
-fn days_left(identity: &Identity) -> u64 {
-    identity.valid_seconds.1.saturating_sub(now_seconds()) / DAY_SECONDS
+fn days_left((_, to): (u64, u64), now: u64) -> u64 {
+    to.saturating_sub(now) / DAY_SECONDS
+}
+
+/// What is wrong with a certificate that is valid from then to then, Unix time.
+fn trouble(valid_seconds: (u64, u64), now: u64) -> Option<String> {
+    match days_left(valid_seconds, now) {
+        _ if valid_seconds.0 > now => Some("is not valid yet; clients will refuse it".to_owned()),
+        days if days < EXPIRES_SOON_DAYS => {
+            Some(format!("expires in {days} days; renew it, and send SIGHUP"))
+        }
+        _ => None,
+    }
 }
 
 /// Say so where the certificate is not good for long, or not yet.
 pub fn warn(server: &Server) {
     let Some(tls) = &server.shared().settings.tls else { return };
-    let (identity, path) = (tls.acceptor.identity(), tls.files.chain.path.display());
-    if identity.valid_seconds.0 > now_seconds() {
-        log::warn!("the certificate in {path} is not valid yet; clients will refuse it");
+    if let Some(trouble) = trouble(tls.acceptor.identity().valid_seconds, now_seconds()) {
+        log::warn!("the certificate in {} {trouble}", tls.files.chain.path.display());
     }
-    let days = days_left(&identity);
-    if days < EXPIRES_SOON_DAYS {
-        log::warn!("the certificate in {path} expires in {days} days; renew it, and send SIGHUP");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_clients_refuse_or_soon_will_is_told() {
+        const NOW: u64 = 1_000 * DAY_SECONDS;
+        for (from_days, to_days, told) in [
+            (900, 1_100, None),
+            (1_000, 1_014, None),
+            (900, 1_013, Some("expires in 13 days")),
+            (900, 1_000, Some("expires in 0 days")),
+            (1_001, 1_100, Some("is not valid yet")),
+        ] {
+            let valid_seconds = (from_days * DAY_SECONDS, to_days * DAY_SECONDS);
+            let trouble = trouble(valid_seconds, NOW);
+            assert_eq!(trouble.is_some(), told.is_some(), "{trouble:?}");
+            assert!(trouble.unwrap_or_default().starts_with(told.unwrap_or_default()));
+        }
     }
 }

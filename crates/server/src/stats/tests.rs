@@ -339,9 +339,11 @@ fn topology_tells_where_keys_belong_only_where_clients_place_them() {
     assert!(private.contains("STAT queues 2\r\nSTAT workers 2\r\nEND\r\n"));
     snapshot.placement = Placement::new(0xff, 2, 1);
     snapshot.workers[1].udp_port = Some(11300);
+    snapshot.udp_address = Some("127.0.0.1".to_owned());
     let told = text(|out| write_topology(&snapshot, out));
     assert!(told.contains("STAT hash owner-1\r\nSTAT hash_seed 00000000000000ff\r\n"));
     assert!(told.contains("STAT domains 1\r\n"));
+    assert!(told.contains("STAT udp_address 127.0.0.1\r\n") && !private.contains("udp_address"));
     snapshot.access = Some(Access::Erew);
     let told = text(|out| write_topology(&snapshot, out));
     assert!(told.contains("STAT domains 1\r\nSTAT access erew\r\n"));

@@ -26,6 +26,8 @@ pub struct TopologySnapshot {
     pub shm_path: Option<String>,
     /// TCP port where clients over RDMA say who they are.
     pub rdma_port: Option<u16>,
+    /// Where datagrams are taken.
+    pub udp_address: Option<String>,
     /// First UDP port of the queues; queue i is at this port + i.
     pub udp_port_base: Option<u16>,
     /// UDP port that all workers share.
@@ -55,6 +57,9 @@ pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
     }
     if let Some(port) = snapshot.rdma_port {
         lines.number("rdma_port", port.into());
+    }
+    if let Some(address) = &snapshot.udp_address {
+        lines.text("udp_address", address);
     }
     if let Some(port) = snapshot.udp_port_base {
         lines.number("udp_port_base", port.into());

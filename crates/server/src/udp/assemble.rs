@@ -130,6 +130,10 @@ impl Desk {
             Taken::More => {
                 self.ask_nanos = self.ask_nanos.min(from.arrived_nanos + PATIENCE_NANOS);
             }
+            Taken::Refused(Refused::TooLong) if header.sequence == 0 => {
+                let bytes_least = (usize::from(header.total) - 1) * payload.len();
+                self.is_too_long(core, at, from, payload, bytes_least);
+            }
             Taken::Refused(Refused::Stale) if header.is_last() => {
                 // Its client repeats all of it: the answer was lost.
                 let answer = at.shared.answer(from.to.queue, &from.key(), from.arrived_nanos);

@@ -172,6 +172,9 @@ impl Desk {
         }
         match Transfer::first(to, Arc::new(reply), tally) {
             Some(transfer) => {
+                // This one is kept when it has left. Until then no frame of the one before it under
+                // this number may be sent for one of its own.
+                at.shared.forget_reply(to.queue, &from.key());
                 let placed = self.place(&from, transfer.reply.message_bytes());
                 self.transfers.push_back(transfer.placed(placed));
             }

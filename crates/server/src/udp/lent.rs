@@ -47,6 +47,13 @@ impl Desk {
         let Some((lenders, peer, bytes)) = found else {
             return at.counts.unknown_kind.add_owner(1);
         };
+        if bytes > self.message_bytes_max() {
+            // There never is room for it.
+            if let Some(front) = lenders.claim(peer, said).and_then(front_of) {
+                self.is_too_long(core, at, from, &front, bytes);
+            }
+            return;
+        }
         // Before it is claimed: what is refused for want of room is still lent, and asked again.
         if !self.may_fetch(bytes) {
             return at.counts.requests_queue_full.add_owner(1);
@@ -113,6 +120,12 @@ impl Desk {
         at.counts.messages_lent.add_owner(1);
         self.is_whole(core, at, from, Whole::of(bytes, digest));
     }
+}
+
+/// What the first frame of a message would hold, if it can be had at once.
+fn front_of(mut lent: Box<dyn Lent>) -> Option<Vec<u8>> {
+    let (bytes, mut front) = (FRAME_BYTES_MAX.min(lent.bytes()), Vec::new());
+    (lent.read(0, bytes, &mut front) == Moved::Done).then_some(front)
 }
 
 /// Begin to copy what is claimed.

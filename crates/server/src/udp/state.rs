@@ -307,6 +307,11 @@ impl Desk {
         self.storing.is_empty() || self.storing_bytes + message_bytes <= self.bounds.bytes_max
     }
 
+    /// The longest message that is taken.
+    pub fn message_bytes_max(&self) -> usize {
+        self.bounds.message_bytes_max
+    }
+
     /// Large replies under way to one peer.
     pub fn transfers_to(&self, peer: &SocketAddr) -> usize {
         let all = self.transfers.iter().chain(&self.parked);

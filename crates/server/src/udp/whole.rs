@@ -75,6 +75,28 @@ impl Desk {
         self.message(core, at, from, digest, &bytes);
     }
 
+    /// A message of at least so many bytes is longer than any that is put together: it is answered
+    /// all the same, if the first request's line stands in its `front`. What is refused for its
+    /// length takes the old item away as it does over a stream, and once.
+    pub(super) fn is_too_long<T: Transport>(
+        &mut self,
+        core: &mut Core<T>,
+        at: At<'_>,
+        from: From,
+        front: &[u8],
+        bytes_least: usize,
+    ) {
+        let parsed = parse(front, &core.limits);
+        let digest = at.shared.digest(0, front);
+        match &parsed {
+            Ok(None) => {} // nobody knows what it was to be
+            Err(_) if bytes_least <= end_of_first(&parsed) => {
+                self.message(core, at, from, digest, front);
+            }
+            Ok(Some(_)) | Err(_) => self.too_long(at, from, digest, front),
+        }
+    }
+
     /// A large value: into its item, slice by slice. Whose item it is executes it then.
     fn large_value<T: Transport>(
         &mut self,
