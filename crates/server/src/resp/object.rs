@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::resp::options;
+use crate::resp::options::{self, Refusal, SYNTAX};
 use laneway_store::{Got, HEADER_BYTES, ItemMeta};
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::{put_bulk, put_integer, put_null};
@@ -32,6 +32,9 @@ impl<T: Transport> Core<T> {
             Err(words) => return out.extend_from_slice(&words),
         };
         let is = |name: &str| part.eq_ignore_ascii_case(name.as_bytes());
+        if let Err(words) = check_samples(args) {
+            return out.extend_from_slice(&words);
+        }
         if is("freq") {
             return out.extend_from_slice(NO_FREQUENCY);
         }
@@ -61,6 +64,18 @@ impl<T: Transport> Core<T> {
             }
         }
     }
+}
+
+/// `SAMPLES count`: there is nothing to be sampled, but what is wrong is told. `OBJECT` has nothing
+/// behind its key.
+fn check_samples(mut behind: Args<'_>) -> Result<(), Refusal> {
+    while let Some(option) = behind.next() {
+        let count = behind.next().filter(|_| options::is(option, "samples"));
+        if options::number(count.ok_or(Refusal::from(SYNTAX))?)? < 0 {
+            return Err(SYNTAX.into());
+        }
+    }
+    Ok(())
 }
 
 /// How Redis would keep a value of that length; a long one was not read.

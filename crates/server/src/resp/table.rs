@@ -260,7 +260,7 @@ static PARTS: &[(&str, &str, u32, u32)] = &[
     ("object", "freq", 1, 1),
     ("object", "idletime", 1, 1),
     ("object", "refcount", 1, 1),
-    ("memory", "usage", 1, 3),
+    ("memory", "usage", 1, u32::MAX),
 ];
 
 /// Whether the second word of a command is one, and so many arguments fit; else what is told, in
