@@ -35,9 +35,8 @@ impl<T: Transport> Core<T> {
         if let Err(words) = check_samples(args) {
             return out.extend_from_slice(&words);
         }
-        if is("freq") {
-            return out.extend_from_slice(NO_FREQUENCY);
-        }
+        // Whether there is an item is looked at before, as in Redis.
+        let unknown = if is("freq") { NO_FREQUENCY } else { NOT_IN_MEMORY };
         let touched = std::cell::Cell::new(0);
         let context = self.context_for(&touched, key);
         let (hash, sight) = (context.store.hash(key), context.sight());
@@ -45,16 +44,17 @@ impl<T: Transport> Core<T> {
         let found = context.store.peek_value(hash, key, context.now, &mut value);
         let meta: ItemMeta = match found {
             Got::Miss if self.kept_bytes(key, crate::durable::shared::KEEPER) > 0 => {
-                return out.extend_from_slice(NOT_IN_MEMORY);
+                return out.extend_from_slice(unknown);
             }
             Got::Miss => return put_null(out, connection.session().version),
             Got::Copied(meta) => meta,
             Got::Large(meta, _) => meta,
         };
         if context.is_hidden(hash, sight) {
-            return out.extend_from_slice(NOT_IN_MEMORY);
+            return out.extend_from_slice(unknown);
         }
         match () {
+            () if is("freq") => out.extend_from_slice(NO_FREQUENCY),
             () if is("refcount") => put_integer(out, 1),
             () if is("idletime") => put_integer(out, meta.idle_seconds.into()),
             () if is("encoding") => put_bulk(out, encoding(&value, meta.value_bytes as usize)),
