@@ -327,13 +327,21 @@ impl<T: Transport> Core<T> {
         }
         let settings = &self.shared.settings;
         let policy = if settings.store_mode { "noeviction" } else { "allkeys-lfu" };
+        // The log of the folder, in Redis' words: an interval is the nearest to its second.
+        let (is_kept, flushed) = match self.shared.durable.get() {
+            None => ("no", "no"),
+            Some(durable) if durable.waits => ("yes", "always"),
+            Some(_) => ("yes", "everysec"),
+        };
+        let bulk_bytes = settings.item_bytes_max.min(laneway_wire::resp::BULK_BYTES_MAX);
         let known = [
-            ("appendonly", "no".to_owned()),
+            ("appendfsync", flushed.to_owned()),
+            ("appendonly", is_kept.to_owned()),
             ("databases", "1".to_owned()),
             ("maxclients", settings.connections_max.to_string()),
             ("maxmemory", self.memory_bytes().to_string()),
             ("maxmemory-policy", policy.to_owned()),
-            ("proto-max-bulk-len", laneway_wire::resp::BULK_BYTES_MAX.to_string()),
+            ("proto-max-bulk-len", bulk_bytes.to_string()),
             ("save", String::new()),
             ("timeout", settings.idle_timeout.as_secs().to_string()),
         ];
