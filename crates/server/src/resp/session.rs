@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::core::Core;
 use crate::resp::commands;
 use crate::resp::glob::fits;
+use crate::resp::help;
 use crate::resp::info::REDIS_VERSION;
 use crate::resp::options::{LONG_PATTERN, PATTERN_BYTES_MAX, SYNTAX, is, name_of};
 use crate::resp::state::{Dialect, Session, Unproven};
@@ -49,6 +50,7 @@ impl<T: Transport> Streams<T> {
         let out = &mut self.out;
         let version = connection.session().version;
         match spec.command {
+            _ if help::is_asked(spec, args) => help::put(spec, out),
             Command::Ping => match (args.next(), args.left()) {
                 (None, _) => put_simple(out, b"PONG"),
                 (Some(text), 0) => put_bulk(out, text),

@@ -241,7 +241,8 @@ pub static TABLE: &[Spec] = &[
 
 /// The second words of the commands that have one, and how many arguments stand behind it, at least
 /// and at most.
-static PARTS: &[(&str, &str, u32, u32)] = &[
+pub static PARTS: &[(&str, &str, u32, u32)] = &[
+    ("client", "help", 0, 0),
     ("client", "id", 0, 0),
     ("client", "info", 0, 0),
     ("client", "list", 0, u32::MAX),
@@ -250,16 +251,20 @@ static PARTS: &[(&str, &str, u32, u32)] = &[
     ("client", "setinfo", 2, 2),
     ("client", "no-evict", 1, 1),
     ("client", "no-touch", 1, 1),
+    ("command", "help", 0, 0),
     ("command", "count", 0, 0),
     ("command", "list", 0, u32::MAX),
     ("command", "getkeys", 1, u32::MAX),
     ("command", "info", 0, u32::MAX),
     ("command", "docs", 0, u32::MAX),
+    ("config", "help", 0, 0),
     ("config", "get", 1, u32::MAX),
+    ("object", "help", 0, 0),
     ("object", "encoding", 1, 1),
     ("object", "freq", 1, 1),
     ("object", "idletime", 1, 1),
     ("object", "refcount", 1, 1),
+    ("memory", "help", 0, 0),
     ("memory", "usage", 1, u32::MAX),
 ];
 

@@ -312,6 +312,16 @@ fn clients_may_say_hello() {
         ("CLIENT NO-EVICT on", "+OK|"),
         ("CLIENT NO-TOUCH off", "+OK|"),
         ("CLIENT ID", ":~"),
+        ("CLIENT HELP", "*19|+CLIENT with one of these behind it:|+GETNAME|+    Tells what~"),
+        ("client help x", "-ERR wrong number of arguments for 'client|help' command|"),
+        ("COMMAND help", "*15|+COMMAND with one of these behind it:|~"),
+        (
+            "CONFIG HELP",
+            "*5|+CONFIG with one of these behind it:|+GET pattern [pattern ...]|+    Tells the \
+settings whose names fit one of the patterns.|+HELP|+    Tells this.|",
+        ),
+        ("MEMORY HELP", "*5|+MEMORY with one of these behind it:|+USAGE key [SAMPLES count]|~"),
+        ("OBJECT HELP", "*11|+OBJECT with one of these behind it:|+ENCODING key|~"),
         ("CLIENT what", "-ERR unknown subcommand 'what'. Try CLIENT HELP.|"),
         ("HELLO", "*14|$6|server|~"),
         ("HELLO 4", "-NOPROTO unsupported protocol version|"),
