@@ -56,6 +56,8 @@ pub enum Command {
     Expire(ExpiryUnit),
     /// `PERSIST`
     Persist,
+    /// `DELIFEQ`
+    DeleteEqual,
     /// `KEYS`
     Keys,
     /// `SCAN`
@@ -208,6 +210,7 @@ pub static TABLE: &[Spec] = &[
     spec("expiretime", left(Left::UnixSeconds), 2, READ, ONE),
     spec("pexpiretime", left(Left::UnixMilliseconds), 2, READ, ONE),
     spec("persist", Persist, 2, SHRINK, ONE),
+    spec("delifeq", DeleteEqual, 3, SHRINK, ONE),
     spec("ping", Ping, -1, PLAIN, NONE),
     spec("multi", Multi, 1, PLAIN, NONE),
     spec("exec", Exec, 1, PLAIN, NONE),

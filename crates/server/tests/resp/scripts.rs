@@ -115,6 +115,53 @@ fn a_value_is_compared_with_in_the_moment_of_storing() {
     check(&rows);
 }
 
+/// The same of deleting, by which one gives back a lock that is one's own still.
+#[test]
+fn a_value_is_compared_with_in_the_moment_of_deleting() {
+    let most = "v".repeat(64);
+    let lines = [
+        format!("SET k {most}"),
+        format!("DELIFEQ k {}", &most[1..]),
+        format!("DELIFEQ k {most}v"),
+        format!("DELIFEQ k {most}"),
+    ];
+    let rows = [
+        ("DELIFEQ k v", ":0|"),
+        ("SET k v NX EX 100", "+OK|"),
+        ("DELIFEQ k w", ":0|"),
+        ("DELIFEQ k vv", ":0|"),
+        ("delifeq k ", ":0|"),
+        ("GET k", "$1|v|"),
+        ("TTL k", ":100|"),
+        ("DELIFEQ k v", ":1|"),
+        ("EXISTS k", ":0|"),
+        ("DELIFEQ k v", ":0|"),
+        ("SET k ", "+OK|"),
+        ("DELIFEQ k v", ":0|"),
+        ("DELIFEQ k ", ":1|"),
+        (lines[0].as_str(), "+OK|"),
+        (lines[1].as_str(), ":0|"),
+        (lines[2].as_str(), "-ERR DELIFEQ compares with values of up to 64 bytes here|"),
+        (lines[3].as_str(), ":1|"),
+        ("SETRANGE k 100000 x", ":100001|"),
+        ("DELIFEQ k ", ":0|"),
+        ("STRLEN k", ":100001|"),
+        ("DELIFEQ k", "-ERR wrong number of arguments for 'delifeq' command|"),
+        ("DELIFEQ k a b", "-ERR wrong number of arguments for 'delifeq' command|"),
+        ("DELIFEQ  a", "-ERR the key is empty, which this server does not take|"),
+        ("SET n 1", "+OK|"),
+        ("WATCH n", "+OK|"),
+        ("MULTI", "+OK|"),
+        ("DELIFEQ n 2", "+QUEUED|"),
+        ("DELIFEQ n 1", "+QUEUED|"),
+        ("DELIFEQ n 1", "+QUEUED|"),
+        ("EXEC", "*3|:0|:1|:0|"),
+        ("GET n", "$-1|"),
+        ("COMMAND INFO delifeq", "*1|*10|$7|delifeq|:3|*2|+write|+fast|:1|:1|:1|*0|*0|*0|*0|"),
+    ];
+    check(&rows);
+}
+
 #[test]
 fn parts_of_values_are_read_and_written() {
     check(&[
