@@ -205,3 +205,34 @@ fn a_transaction_that_is_tried_again_is_counted_once() {
     let sums = rig.shared.watch(0).clients[0].sums;
     assert_eq!(sums.requests, 3 * TRANSACTIONS + 1);
 }
+
+/// At a port of both protocols nobody knows yet which one is spoken: the words are memcached's.
+#[test]
+fn clients_beyond_the_limit_are_told_so_in_redis_words_at_a_port_of_their_own() {
+    const BOTH: usize = 0;
+    const RESP: usize = 2;
+    for plan in all_plans().into_iter().filter(|plan| plan.domains == 1) {
+        let what = plan.what();
+        let mut rig = Rig::new(&Plan { connections_max: 2, ..with_folder(&plan) });
+        assert!(rig.shared.resp_from.set(RESP).is_ok());
+        let clients = [BOTH, RESP].map(|listener| rig.net.connect_at(listener));
+        for client in &clients {
+            assert_eq!(rig.say_resp(client, "PING"), "+PONG\r\n", "{what}");
+        }
+        for (listener, words) in [
+            (BOTH, &b"ERROR Too many open connections\r\n"[..]),
+            (RESP, b"-ERR max number of clients reached\r\n"),
+        ] {
+            let late = rig.net.connect_at(listener);
+            rig.turns(20);
+            let told = (late.receive(usize::MAX), late.ended());
+            assert_eq!(told, (words.to_vec(), true), "{what}");
+        }
+        let connections = rig.shared.watch(0).connections;
+        assert_eq!((connections.open, connections.rejected), (2, 2), "{what}");
+        clients[1].finish();
+        rig.turns(20);
+        let next = rig.net.connect_at(RESP);
+        assert_eq!(rig.say_resp(&next, "PING"), "+PONG\r\n", "{what}");
+    }
+}
