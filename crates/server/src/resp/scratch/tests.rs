@@ -1,3 +1,5 @@
+//! What a try counts, and that only the last one is told.
+
 use super::*;
 use crate::counters::Totals;
 use crate::execute::ExecuteSettings;
