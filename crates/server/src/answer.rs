@@ -29,6 +29,16 @@ use std::sync::atomic::Ordering::Relaxed;
 const DESCRIPTORS_STANDARD: u64 = 3;
 const DESCRIPTORS_PER_WORKER: u64 = 3;
 
+/// CPU time of the process in user mode and in the kernel, microseconds.
+pub(crate) fn cpu_us() -> (u64, u64) {
+    // It fails only for an invalid argument; zero is what is left to say then.
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
+    (
+        usage.map_or(0, |usage| usage.user_time().num_microseconds() as u64),
+        usage.map_or(0, |usage| usage.system_time().num_microseconds() as u64),
+    )
+}
+
 impl<S> Shared<S> {
     /// The reply to what the connection of this number asks of backups; 0 where there is none.
     pub fn answer_backup(&self, asked: &backup::Asked, asker: u64) -> &'static [u8] {
@@ -149,15 +159,14 @@ impl<S> Shared<S> {
 
     fn general(&self, now_seconds: u32) -> GeneralSnapshot {
         let connections = &self.connections;
-        // Both fail only for an invalid argument; zero is what is left to say then.
-        let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
+        let (cpu_user_us, cpu_system_us) = cpu_us();
         let workers = self.sum(|shared| shared.workers.len() as u64);
         GeneralSnapshot {
             pid: std::process::id(),
             uptime_seconds: u64::from(now_seconds.saturating_sub(self.started_seconds)),
             now_seconds: u64::from(now_seconds),
-            cpu_user_us: usage.map_or(0, |usage| usage.user_time().num_microseconds() as u64),
-            cpu_system_us: usage.map_or(0, |usage| usage.system_time().num_microseconds() as u64),
+            cpu_user_us,
+            cpu_system_us,
             connections_max: self.settings.connections_max as u64,
             connections_open: connections.open.load(Relaxed) as u64,
             connections_total: connections.total.load(Relaxed),

@@ -48,6 +48,13 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: Counter,)*
         }
 
+        impl Counters {
+            /// Count what was counted in others, too. Only the worker that owns the set calls this.
+            pub fn take_over(&self, others: &Counters) {
+                $(self.$name.add_owner(others.$name.get());)*
+            }
+        }
+
         /// The counters of several workers, summed.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Totals {

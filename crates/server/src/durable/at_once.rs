@@ -15,9 +15,10 @@ use crate::execute::redis::{Asking, Watched};
 use crate::handoff::{Spoken, WatchedRequests};
 use crate::latency;
 use crate::resp::multi::put_nothing;
-use crate::resp::one;
 use crate::resp::options::Refusal;
-use crate::resp::scratch::{BYTES_MAX, Change, Keys, Requests, Scratch, TOO_MUCH, told};
+use crate::resp::scratch::{Asked, BYTES_MAX, Change, Keys, Scratch, TOO_MUCH, told};
+use laneway_policy::route::lane;
+use laneway_policy::{ItemBytes, Lane};
 use laneway_store::{Draft, KeyHash, Store};
 use laneway_tier::Look;
 use laneway_wire::resp::reply::put_array_head;
@@ -97,19 +98,31 @@ impl<S> Keeper<S> {
         if !asked.watched.iter().all(holds) {
             return Ok(Tried::Changed);
         }
-        let (touched, mut out) = (Cell::new(0), Vec::new());
+        let (touched, mut noted, mut out) = (Cell::new(0), Vec::new(), Vec::new());
         let context = self.context(&touched, false);
         let version = asked.spoken.version;
-        trial.run(&asked.bytes, &Asking { context, version }, &mut out)?;
+        trial.run(&asked.bytes, &Asking { context, version }, (&mut noted, &mut out))?;
         let changes = trial.changes(self.now);
         self.make_changes(task, trial, &changes)?;
         for key in keys {
             self.wait_for_others(task, key);
         }
-        for (spec, _) in Requests(&asked.bytes) {
-            task.tally.add(latency::row(one::operation(spec.command), false), task.arrived_nanos);
+        self.counters().take_over(trial.counters());
+        for asked in &noted {
+            self.account_asked(task, asked);
         }
         Ok(Tried::Done(out))
+    }
+
+    /// Counts what was executed so, as [`Keeper::execute`] counts a request alone.
+    fn account_asked(&mut self, task: &mut Task, asked: &Asked<'_>) {
+        let Asked { key, operation, size } = *asked;
+        if self.dice.falls() && self.shared.hot.is_none() {
+            self.shared.workers[0].samples.note(key, asked.writes());
+        }
+        let large = size > 0 && lane(&self.plan, ItemBytes(size)) == Lane::Large;
+        task.tally.add(latency::row(operation, large), task.arrived_nanos);
+        task.tally.is_about(if large { size } else { 0 });
     }
 
     /// Copies the items of all keys, if they are in memory together; else the step that leads to

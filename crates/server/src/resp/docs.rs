@@ -118,6 +118,8 @@ pub static DOCS: &[Docs] = &[
         "key",
     ),
     docs("persist", ("generic", "2.2.0"), "Takes the end off a key.", "key"),
+    // The version is Valkey's: Redis has no such command.
+    docs("delifeq", ("string", "9.0.0"), "Deletes a key whose value is this one.", "key value"),
     docs("ping", ("connection", "1.0.0"), "Answers PONG, or what was said.", "?message"),
     docs("multi", ("transactions", "1.2.0"), "Begins a transaction.", ""),
     docs("exec", ("transactions", "1.2.0"), "Executes a transaction.", ""),

@@ -1,8 +1,11 @@
 //! `INFO`: what there is of Redis' sections.
 
+use crate::answer::cpu_us;
 use crate::core::Core;
 use crate::counters::Totals;
 use crate::execute::VERSION;
+use crate::latency::ROWS;
+use crate::latency::histogram::Reading;
 use crate::resp::options::is;
 use laneway_store::Stats;
 use laneway_transport::Transport;
@@ -42,7 +45,10 @@ impl<T: Transport> Core<T> {
         let mut text = String::new();
         for (name, lines) in all.iter().filter(|(name, _)| is_wanted(sections, name)) {
             let gap = if text.is_empty() { "" } else { "\r\n" };
-            let title = name[..1].to_uppercase() + &name[1..];
+            let title = match *name {
+                "cpu" => "CPU".to_owned(),
+                name => name[..1].to_uppercase() + &name[1..],
+            };
             text += &format!("{gap}# {title}\r\n");
             lines.iter().for_each(|(field, value)| text += &format!("{field}:{value}\r\n"));
         }
@@ -87,19 +93,38 @@ impl<T: Transport> Core<T> {
                     ("maxmemory_policy", policy.into()),
                 ],
             ),
-            ("persistence", vec![("loading", "0".into()), ("aof_enabled", "0".into())]),
+            (
+                "persistence",
+                vec![
+                    ("loading", "0".into()),
+                    ("aof_enabled", u8::from(self.keeps()).to_string()), // the log of the folder
+                ],
+            ),
         ]
+    }
+
+    /// Requests that were answered, each key of those about several counted, whoever executed them.
+    fn answered(&self) -> u64 {
+        let mut rows = vec![Reading::default(); ROWS];
+        self.shared.each_domain(|shared| {
+            shared.workers.iter().for_each(|worker| worker.book.read_whole_into(&mut rows));
+        });
+        rows.iter().map(Reading::count).sum::<u64>() + self.shared.kernel_hits()
     }
 
     fn of_work(&self, totals: &Totals, stats: &Stats) -> Vec<Section> {
         let connections = &self.shared.connections;
+        // Whoever reads the number of keys expects the others behind it, which nobody counts.
         let keys = ("db0", format!("keys={},expires=0,avg_ttl=0", stats.items));
+        let (user, system) = cpu_us();
+        let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
         vec![
             (
                 "stats",
                 vec![
                     ("total_connections_received", connections.total.load(Relaxed).to_string()),
                     ("rejected_connections", connections.rejected.load(Relaxed).to_string()),
+                    ("total_commands_processed", self.answered().to_string()),
                     ("expired_keys", stats.reclaimed.to_string()),
                     ("evicted_keys", stats.evictions.to_string()),
                     ("keyspace_hits", totals.get_hits.to_string()),
@@ -107,6 +132,7 @@ impl<T: Transport> Core<T> {
                 ],
             ),
             ("replication", vec![("role", "master".into()), ("connected_slaves", "0".into())]),
+            ("cpu", vec![("used_cpu_sys", seconds(system)), ("used_cpu_user", seconds(user))]),
             ("cluster", vec![("cluster_enabled", "0".into())]),
             ("keyspace", if stats.items > 0 { vec![keys] } else { Vec::new() }),
         ]

@@ -27,13 +27,15 @@ use laneway_wire::resp::{Args, BULK_END, Scan, Scanned};
 /// Whether the keeper executes a command, whatever memory holds.
 fn is_keepers(command: Command) -> bool {
     use Command::{
-        Append, CountKeys, Expire, Flush, GetDelete, GetExpire, GetSet, Persist, Rename, Set,
-        SetAbsent, SetExpiring, SetMany, SetManyAbsent, SetRange, Step, StepBy, StepFloat,
+        Append, CountKeys, DeleteEqual, Expire, Flush, GetDelete, GetExpire, GetSet, Persist,
+        Rename, Set, SetAbsent, SetExpiring, SetMany, SetManyAbsent, SetRange, Step, StepBy,
+        StepFloat,
     };
     matches!(
         command,
         Append
             | CountKeys(_)
+            | DeleteEqual
             | Expire(_)
             | Flush
             | GetDelete

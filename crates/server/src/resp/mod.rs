@@ -3,7 +3,7 @@
 //! (one turn's input), [`request`] (one request; [`partial`]
 //! where it has not arrived whole), then by what it asks: [`gets`], [`each`] (several keys),
 //! [`store`] (a value), [`plain`] (one key), [`session`] (the connection and the server;
-//! [`clients`], [`commands`] with [`docs`], [`info`]), [`multi`] (transactions),
+//! [`clients`], [`commands`] with [`docs`], [`info`], [`help`]), [`multi`] (transactions),
 //! [`watch`] (those that watch keys, and what changes several keys in one moment, by way
 //! of [`scratch`]). [`asking`] is what they are executed in, [`table`] has the commands,
 //! [`options`] reads what stands behind keys and values, [`state`] is what a connection keeps.
@@ -20,6 +20,7 @@ pub mod docs;
 pub mod each;
 pub mod gets;
 pub mod glob;
+pub mod help;
 pub mod info;
 pub mod kept;
 pub mod multi;

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::resp::options;
+use crate::resp::options::{self, Refusal, SYNTAX};
 use laneway_store::{Got, HEADER_BYTES, ItemMeta};
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::{put_bulk, put_integer, put_null};
@@ -32,9 +32,11 @@ impl<T: Transport> Core<T> {
             Err(words) => return out.extend_from_slice(&words),
         };
         let is = |name: &str| part.eq_ignore_ascii_case(name.as_bytes());
-        if is("freq") {
-            return out.extend_from_slice(NO_FREQUENCY);
+        if let Err(words) = check_samples(args) {
+            return out.extend_from_slice(&words);
         }
+        // Whether there is an item is looked at before, as in Redis.
+        let unknown = if is("freq") { NO_FREQUENCY } else { NOT_IN_MEMORY };
         let touched = std::cell::Cell::new(0);
         let context = self.context_for(&touched, key);
         let (hash, sight) = (context.store.hash(key), context.sight());
@@ -42,16 +44,17 @@ impl<T: Transport> Core<T> {
         let found = context.store.peek_value(hash, key, context.now, &mut value);
         let meta: ItemMeta = match found {
             Got::Miss if self.kept_bytes(key, crate::durable::shared::KEEPER) > 0 => {
-                return out.extend_from_slice(NOT_IN_MEMORY);
+                return out.extend_from_slice(unknown);
             }
             Got::Miss => return put_null(out, connection.session().version),
             Got::Copied(meta) => meta,
             Got::Large(meta, _) => meta,
         };
         if context.is_hidden(hash, sight) {
-            return out.extend_from_slice(NOT_IN_MEMORY);
+            return out.extend_from_slice(unknown);
         }
         match () {
+            () if is("freq") => out.extend_from_slice(NO_FREQUENCY),
             () if is("refcount") => put_integer(out, 1),
             () if is("idletime") => put_integer(out, meta.idle_seconds.into()),
             () if is("encoding") => put_bulk(out, encoding(&value, meta.value_bytes as usize)),
@@ -61,6 +64,18 @@ impl<T: Transport> Core<T> {
             }
         }
     }
+}
+
+/// `SAMPLES count`: there is nothing to be sampled, but what is wrong is told. `OBJECT` has nothing
+/// behind its key.
+fn check_samples(mut behind: Args<'_>) -> Result<(), Refusal> {
+    while let Some(option) = behind.next() {
+        let count = behind.next().filter(|_| options::is(option, "samples"));
+        if options::number(count.ok_or(Refusal::from(SYNTAX))?)? < 0 {
+            return Err(SYNTAX.into());
+        }
+    }
+    Ok(())
 }
 
 /// How Redis would keep a value of that length; a long one was not read.

@@ -1,7 +1,7 @@
 //! What a command about one key does, whoever executes it: the worker that received it, or, where
 //! items are kept durably, the keeper.
 
-use crate::execute::redis::{self, Asking, Expiry, Known};
+use crate::execute::redis::{self, Asking, Expiry, Known, Short};
 use crate::execute::{Outcome, Spot, join_whole};
 use crate::latency::Operation;
 use crate::resp::options::{self, Refusal};
@@ -10,6 +10,8 @@ use crate::resp::values::{How, Value};
 use laneway_store::Moment;
 use laneway_wire::resp::Args;
 
+const LONG_COMPARED: &[u8] = b"-ERR DELIFEQ compares with values of up to 64 bytes here\r\n";
+const _: () = assert!(Short::BYTES_MAX == 64);
 const DECREMENT_OVERFLOW: &[u8] = b"-ERR decrement would overflow\r\n";
 
 /// As what a command is counted.
@@ -30,7 +32,7 @@ pub fn operation(command: Command) -> Operation {
         | Command::SetManyAbsent
         | Command::Rename { .. } => Operation::Set,
         Command::Step(_) | Command::StepBy { .. } | Command::StepFloat => Operation::Arith,
-        Command::CountKeys(redis::Count::Deleted) => Operation::Delete,
+        Command::CountKeys(redis::Count::Deleted) | Command::DeleteEqual => Operation::Delete,
         Command::CountKeys(redis::Count::Touched) | Command::Expire(_) | Command::Persist => {
             Operation::Touch
         }
@@ -83,6 +85,10 @@ pub fn plain(
             redis::increment_float(asking, key, args.next().unwrap_or_default(), out)
         }
         Command::Persist => redis::persist(asking, key, out),
+        Command::DeleteEqual => {
+            let wanted = args.next().filter(|wanted| wanted.len() <= Short::BYTES_MAX);
+            redis::delete_if_equal(asking, key, wanted.ok_or(LONG_COMPARED)?, out)
+        }
         _ => unreachable!("it is served elsewhere"),
     })
 }

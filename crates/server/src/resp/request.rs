@@ -140,7 +140,7 @@ impl<T: Transport> Streams<T> {
                 self.resp_each(connection, EachKey::Count(what), behind, bytes.len())
             }
             Command::SetManyAbsent | Command::Rename { .. } => {
-                self.resp_several(core, connection, spec, bytes, arrived)
+                self.resp_several(core, connection, bytes, arrived)
             }
             command @ (Command::Multi
             | Command::Exec

@@ -6,17 +6,21 @@
 //! Silo, SOSP'13, §4.4). If not, nothing was done, and it begins again.
 //!
 //! So the commands are the same here and everywhere else. What may be copied is bounded, about as
-//! much as a slice of a large value. Knows no connection and no clock.
+//! much as a slice of a large value. What a try counts is kept apart, and told where it counts once
+//! the requests are done: it may be in vain. Knows no connection and no clock.
 
+use crate::counters::Counters;
 use crate::execute::redis::{self, Asking, OUT_OF_MEMORY, TOO_LARGE, Watched};
 use crate::execute::{Context, Outcome, Spot};
-use crate::resp::one::{plain, store};
+use crate::latency::Operation;
+use crate::resp::one::{operation, plain, store};
 use crate::resp::options::{self, Refusal};
 use crate::resp::table::{Command, Spec, find};
 use crate::resp::values::{self, How, PAIR, Value};
 use laneway_store::{Config, Draft, Got, ItemMeta, KeyHash, Mode, Moment, Pinned, Refused, Store};
 use laneway_wire::resp::reply::{OK, put_array_head, put_bulk, put_integer, put_simple};
 use laneway_wire::resp::{Args, Scan, Scanned};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
@@ -117,6 +121,24 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// A key that was asked about, for the statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// What was asked.
+    pub operation: Operation,
+    /// Bytes of key and value, of what is stored or of what was read; 0 if there is neither.
+    pub size: u64,
+}
+
+impl Asked<'_> {
+    /// Whether it counts as a write of the key.
+    pub fn writes(&self) -> bool {
+        !matches!(self.operation, Operation::Get | Operation::Other)
+    }
+}
+
 /// A key whose item was copied.
 struct Copied {
     key: Box<[u8]>,
@@ -168,6 +190,7 @@ pub struct Scratch {
     store: Arc<Store>,
     copied: Vec<Copied>,
     bytes: usize,
+    counters: Counters,
 }
 
 impl Scratch {
@@ -182,7 +205,7 @@ impl Scratch {
         };
         let store: io::Result<Arc<Store>> = Store::new(config);
         let store = store.map_err(|_| NO_SCRATCH)?;
-        Ok(Scratch { store, copied: Vec::new(), bytes: 0 })
+        Ok(Scratch { store, copied: Vec::new(), bytes: 0, counters: Counters::default() })
     }
 
     /// Copies a key's item, which was found so.
@@ -249,17 +272,26 @@ impl Scratch {
         redis::is_same(self.copied[number].before.as_ref(), found)
     }
 
-    /// Executes requests on the copies. An error says why nothing of it may count.
-    pub fn run(
+    /// What the requests have counted since the last [`Scratch::clear`].
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Executes requests on the copies, and notes what they ask about in `asked`. An error says why
+    /// nothing of it may count.
+    pub fn run<'a>(
         &self,
-        requests: &[u8],
+        requests: &'a [u8],
         asking: &Asking<'_>,
-        out: &mut Vec<u8>,
+        (asked, out): (&mut Vec<Asked<'a>>, &mut Vec<u8>),
     ) -> Result<(), Refusal> {
+        let touched = Cell::new(0);
         let context = Context {
             store: &self.store,
             others: &[],
             hand: None,
+            counters: &self.counters,
+            touched: &touched,
             large_from: u64::MAX,
             veil: None,
             ..asking.context
@@ -271,8 +303,11 @@ impl Scratch {
             let refused = keys_of(spec, args).find_map(|key| options::key(key).err());
             if let Some(words) = refused {
                 out.extend_from_slice(&words);
-            } else if let ControlFlow::Break(words) = serve(&asking, spec, args, out) {
-                return Err(words);
+            } else {
+                let told = (&mut *asked, &mut *out);
+                if let ControlFlow::Break(words) = serve(&asking, spec, args, told) {
+                    return Err(words);
+                }
             }
             moved += before.max(self.moved_by(spec, args, context.now));
             if out.len() - start > BYTES_MAX || moved > MOVED_MAX {
@@ -322,17 +357,21 @@ impl Scratch {
             self.store.enter(hash, &copied.key, now).unlink();
         }
         self.bytes = 0;
+        self.counters = Counters::default();
     }
 }
 
 /// Executes one request; a break says why nothing of any of them may count.
-fn serve(
+fn serve<'a>(
     asking: &Asking<'_>,
     spec: &Spec,
-    mut args: Args<'_>,
-    out: &mut Vec<u8>,
+    mut args: Args<'a>,
+    (asked, out): (&mut Vec<Asked<'a>>, &mut Vec<u8>),
 ) -> ControlFlow<Refusal> {
     let context = &asking.context;
+    let mut note = |key: &'a [u8], size: u64| {
+        asked.push(Asked { key, operation: operation(spec.command), size });
+    };
     match spec.command {
         Command::Unwatch => {
             out.extend_from_slice(OK);
@@ -346,14 +385,17 @@ fn serve(
             let start = out.len();
             put_array_head(out, args.left() as usize);
             for key in args {
+                context.touched.set(0);
                 let outcome = redis::get(asking, key, context.store.hash(key), out);
                 finish(outcome, out);
+                note(key, context.touched.get());
                 if out.len() - start > BYTES_MAX {
                     return ControlFlow::Break(TOO_MUCH.into());
                 }
             }
         }
         Command::CountKeys(of) => {
+            args.for_each(|key| note(key, 0));
             let counted = args.filter(|key| redis::count_key(asking, of, key) == Some(true));
             put_integer(out, counted.count() as i64);
         }
@@ -364,6 +406,7 @@ fn serve(
             let start = out.len();
             while let (Some(key), Some(value)) = (args.next(), args.next()) {
                 store(asking, &Value { key, value, how: How::Set(PAIR) }, out);
+                note(key, size_of(key, value));
                 if out.len() > start {
                     return ControlFlow::Continue(());
                 }
@@ -372,39 +415,60 @@ fn serve(
         }
         Command::SetManyAbsent => {
             redis::set_all_absent(asking, args, out);
+            while let (Some(key), Some(value)) = (args.next(), args.next()) {
+                note(key, size_of(key, value));
+            }
         }
         Command::Rename { only_absent } => {
             let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+            context.touched.set(0);
             redis::rename(asking, (from, to), only_absent, out);
+            note(from, context.touched.get());
         }
-        _ => return serve_one(asking, spec, args, out),
+        _ => return serve_one(asking, spec, args, (asked, out)),
     }
     ControlFlow::Continue(())
 }
 
 /// The same of a request about one key.
-fn serve_one(
+fn serve_one<'a>(
     asking: &Asking<'_>,
     spec: &Spec,
-    mut args: Args<'_>,
-    out: &mut Vec<u8>,
+    args: Args<'a>,
+    (asked, out): (&mut Vec<Asked<'a>>, &mut Vec<u8>),
 ) -> ControlFlow<Refusal> {
+    let mut behind = args;
+    let key = behind.next().unwrap_or_default();
+    let (touched, mut size) = (asking.context.touched, 0);
+    touched.set(0);
     let outcome = match values::value_at(spec.command) {
-        Some(_) => values::whole(spec, args).and_then(|stored| match stored.how {
-            How::Join(Spot::At(from)) if from > BYTES_MAX => Err(TOO_MUCH.into()),
-            _ => Ok(store(asking, &stored, out)),
-        }),
-        None => {
-            let key = args.next().unwrap_or_default();
-            plain(asking, spec, key, args, out)
-        }
+        Some(_) => match values::whole(spec, args) {
+            Ok(Value { how: How::Join(Spot::At(from)), .. }) if from > BYTES_MAX => {
+                return ControlFlow::Break(TOO_MUCH.into());
+            }
+            Ok(stored) => {
+                size = size_of(key, stored.value);
+                Ok(store(asking, &stored, out))
+            }
+            Err(words) => {
+                out.extend_from_slice(&words); // it stores nothing, and is not counted
+                return ControlFlow::Continue(());
+            }
+        },
+        None => plain(asking, spec, key, behind, out),
     };
     match outcome {
         Ok(outcome) => finish(outcome, out),
-        Err(words) if *words == *TOO_MUCH => return ControlFlow::Break(words),
         Err(words) => out.extend_from_slice(&words),
     }
+    let size = touched.get().max(size);
+    asked.push(Asked { key, operation: operation(spec.command), size });
     ControlFlow::Continue(())
+}
+
+/// Bytes of an item.
+fn size_of(key: &[u8], value: &[u8]) -> u64 {
+    (key.len() + value.len()) as u64
 }
 
 /// The rest of a reply with a large value.
@@ -416,3 +480,6 @@ fn finish(outcome: Outcome, out: &mut Vec<u8>) {
         out.extend_from_slice(rest.tail);
     }
 }
+
+#[cfg(test)]
+mod tests;

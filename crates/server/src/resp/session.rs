@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::core::Core;
 use crate::resp::commands;
 use crate::resp::glob::fits;
+use crate::resp::help;
 use crate::resp::info::REDIS_VERSION;
 use crate::resp::options::{LONG_PATTERN, PATTERN_BYTES_MAX, SYNTAX, is, name_of};
 use crate::resp::state::{Dialect, Session, Unproven};
@@ -49,6 +50,7 @@ impl<T: Transport> Streams<T> {
         let out = &mut self.out;
         let version = connection.session().version;
         match spec.command {
+            _ if help::is_asked(spec, args) => help::put(spec, out),
             Command::Ping => match (args.next(), args.left()) {
                 (None, _) => put_simple(out, b"PONG"),
                 (Some(text), 0) => put_bulk(out, text),
@@ -327,13 +329,21 @@ impl<T: Transport> Core<T> {
         }
         let settings = &self.shared.settings;
         let policy = if settings.store_mode { "noeviction" } else { "allkeys-lfu" };
+        // The log of the folder, in Redis' words: an interval is the nearest to its second.
+        let (is_kept, flushed) = match self.shared.durable.get() {
+            None => ("no", "no"),
+            Some(durable) if durable.waits => ("yes", "always"),
+            Some(_) => ("yes", "everysec"),
+        };
+        let bulk_bytes = settings.item_bytes_max.min(laneway_wire::resp::BULK_BYTES_MAX);
         let known = [
-            ("appendonly", "no".to_owned()),
+            ("appendfsync", flushed.to_owned()),
+            ("appendonly", is_kept.to_owned()),
             ("databases", "1".to_owned()),
             ("maxclients", settings.connections_max.to_string()),
             ("maxmemory", self.memory_bytes().to_string()),
             ("maxmemory-policy", policy.to_owned()),
-            ("proto-max-bulk-len", laneway_wire::resp::BULK_BYTES_MAX.to_string()),
+            ("proto-max-bulk-len", bulk_bytes.to_string()),
             ("save", String::new()),
             ("timeout", settings.idle_timeout.as_secs().to_string()),
         ];

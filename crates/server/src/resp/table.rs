@@ -56,6 +56,8 @@ pub enum Command {
     Expire(ExpiryUnit),
     /// `PERSIST`
     Persist,
+    /// `DELIFEQ`
+    DeleteEqual,
     /// `KEYS`
     Keys,
     /// `SCAN`
@@ -208,6 +210,7 @@ pub static TABLE: &[Spec] = &[
     spec("expiretime", left(Left::UnixSeconds), 2, READ, ONE),
     spec("pexpiretime", left(Left::UnixMilliseconds), 2, READ, ONE),
     spec("persist", Persist, 2, SHRINK, ONE),
+    spec("delifeq", DeleteEqual, 3, SHRINK, ONE),
     spec("ping", Ping, -1, PLAIN, NONE),
     spec("multi", Multi, 1, PLAIN, NONE),
     spec("exec", Exec, 1, PLAIN, NONE),
@@ -241,7 +244,8 @@ pub static TABLE: &[Spec] = &[
 
 /// The second words of the commands that have one, and how many arguments stand behind it, at least
 /// and at most.
-static PARTS: &[(&str, &str, u32, u32)] = &[
+pub static PARTS: &[(&str, &str, u32, u32)] = &[
+    ("client", "help", 0, 0),
     ("client", "id", 0, 0),
     ("client", "info", 0, 0),
     ("client", "list", 0, u32::MAX),
@@ -250,17 +254,21 @@ static PARTS: &[(&str, &str, u32, u32)] = &[
     ("client", "setinfo", 2, 2),
     ("client", "no-evict", 1, 1),
     ("client", "no-touch", 1, 1),
+    ("command", "help", 0, 0),
     ("command", "count", 0, 0),
     ("command", "list", 0, u32::MAX),
     ("command", "getkeys", 1, u32::MAX),
     ("command", "info", 0, u32::MAX),
     ("command", "docs", 0, u32::MAX),
+    ("config", "help", 0, 0),
     ("config", "get", 1, u32::MAX),
+    ("object", "help", 0, 0),
     ("object", "encoding", 1, 1),
     ("object", "freq", 1, 1),
     ("object", "idletime", 1, 1),
     ("object", "refcount", 1, 1),
-    ("memory", "usage", 1, 3),
+    ("memory", "help", 0, 0),
+    ("memory", "usage", 1, u32::MAX),
 ];
 
 /// Whether the second word of a command is one, and so many arguments fit; else what is told, in

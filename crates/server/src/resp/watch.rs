@@ -10,11 +10,10 @@ use crate::durable::shared::{KEEPER, KEY_HELD_BYTES};
 use crate::execute::redis::{Asking, Seen, TOO_MANY, Watched};
 use crate::handoff::{Spoken, WatchedRequests, Work};
 use crate::resp::multi::{ABORTED, NO_EXEC, NOT_AT_ONCE, put_nothing};
-use crate::resp::one;
 use crate::resp::options::{self, Refusal};
-use crate::resp::scratch::{self, Change, KEYS_MAX, Keys, Requests, Scratch, told};
+use crate::resp::scratch::{self, Asked, Change, KEYS_MAX, Keys, Scratch, told};
 use crate::resp::state::Transaction;
-use crate::resp::table::{Command, Spec};
+use crate::resp::table::Command;
 use crate::step::{Step, Stop};
 use crate::streams::Streams;
 use laneway_policy::ItemBytes;
@@ -80,23 +79,30 @@ impl<T: Transport> Core<T> {
     }
 
     /// Executes whole requests in one moment; `out` is as it was unless they are done. An error
-    /// says why nothing was.
+    /// says why nothing was. They are counted once, however often they were tried.
     fn at_once(
         &mut self,
+        connection: &mut Connection<T::Stream>,
         (requests, watched): (&[u8], &[Watched]),
-        (spoken, turns): (Spoken, &mut u32),
+        arrived: u64,
         out: &mut Vec<u8>,
     ) -> Result<Tried, Refusal> {
         let keys = Keys::of(requests, watched)?;
+        let spoken = self.spoken(connection);
         let item_bytes_max = self.shared.settings.item_bytes_max as u64;
         let mut scratch = match self.scratch.take() {
             Some(scratch) => scratch,
             None => Box::new(Scratch::new(item_bytes_max)?),
         };
-        let start = out.len();
+        let (start, mut asked) = (out.len(), Vec::new());
         let mut tried = Ok(Tried::Again);
         for _ in 0..TRIES_PER_TURN {
-            tried = self.try_once(&mut scratch, &keys, (requests, watched), spoken, out);
+            asked.clear();
+            let told = (&mut asked, &mut *out);
+            tried = self.try_once(&mut scratch, &keys, (requests, watched), spoken, told);
+            if matches!(tried, Ok(Tried::Done)) {
+                self.counters().take_over(scratch.counters());
+            }
             scratch.clear(self.now);
             if matches!(tried, Ok(Tried::Done)) {
                 break;
@@ -107,21 +113,40 @@ impl<T: Transport> Core<T> {
             }
         }
         self.scratch = Some(scratch);
+        let turns = &mut connection.session().turns;
         *turns = if matches!(tried, Ok(Tried::Again)) { *turns + 1 } else { 0 };
         if *turns == TURNS_MAX {
             *turns = 0;
             return Err(TOO_MANY.into());
         }
+        if matches!(tried, Ok(Tried::Done)) {
+            self.account_asked(connection, &asked, arrived);
+        }
         tried
     }
 
-    fn try_once(
+    /// Counts what was executed in one moment, as what is served alone is counted.
+    fn account_asked(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        asked: &[Asked<'_>],
+        arrived: u64,
+    ) {
+        for asked in asked {
+            let Asked { key, operation, size } = *asked;
+            self.note_key(connection, key, size);
+            self.sample_uncounted(key, asked.writes());
+            self.account(connection, operation, size, arrived);
+        }
+    }
+
+    fn try_once<'a>(
         &self,
         scratch: &mut Scratch,
         keys: &Keys<'_>,
-        (requests, watched): (&[u8], &[Watched]),
+        (requests, watched): (&'a [u8], &[Watched]),
         spoken: Spoken,
-        out: &mut Vec<u8>,
+        told: (&mut Vec<Asked<'a>>, &mut Vec<u8>),
     ) -> Result<Tried, Refusal> {
         for key in &keys.asked {
             scratch.copy(self.store_of(key).1, key, self.now)?;
@@ -136,7 +161,7 @@ impl<T: Transport> Core<T> {
         let touched = Cell::new(0);
         let context = self.context(&touched);
         let asking = Asking { context, version: spoken.version };
-        scratch.run(requests, &asking, out)?;
+        scratch.run(requests, &asking, told)?;
         self.commit_tried(scratch)
     }
 
@@ -270,14 +295,10 @@ impl<T: Transport> Streams<T> {
                 let asked = (transaction, watched);
                 return self.resp_keep_exec(core, connection, asked, bytes, arrived);
             }
-            false => self.exec_at_once(core, connection, &transaction, &watched),
+            false => self.exec_at_once(core, connection, &transaction, &watched, arrived),
         };
         match done {
-            Ok(Tried::Done) => {
-                for (spec, _) in Requests(&transaction.bytes) {
-                    core.account(connection, one::operation(spec.command), 0, arrived);
-                }
-            }
+            Ok(Tried::Done) => {}
             Ok(Tried::Changed) => put_nothing(&mut self.out, core.spoken(connection).version),
             Ok(Tried::Again) => {
                 let session = connection.session();
@@ -302,16 +323,15 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         transaction: &Transaction,
         watched: &[Watched],
+        arrived: u64,
     ) -> Result<Tried, Refusal> {
-        let spoken = core.spoken(connection);
         let start = self.out.len();
         put_array_head(&mut self.out, transaction.requests as usize);
-        let mut turns = connection.session().turns;
-        let done = core.at_once((&transaction.bytes, watched), (spoken, &mut turns), &mut self.out);
+        let asked = (&transaction.bytes[..], watched);
+        let done = core.at_once(connection, asked, arrived, &mut self.out);
         if !matches!(done, Ok(Tried::Done)) {
             self.out.truncate(start);
         }
-        connection.session().turns = turns;
         done
     }
 
@@ -354,17 +374,13 @@ impl<T: Transport> Streams<T> {
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
-        spec: &Spec,
         request: &[u8],
         arrived: u64,
     ) -> Step {
-        let spoken = core.spoken(connection);
-        let mut turns = connection.session().turns;
-        let done = core.at_once((request, &[]), (spoken, &mut turns), &mut self.out);
-        connection.session().turns = turns;
-        match done {
+        let watched: &[Watched] = &[];
+        match core.at_once(connection, (request, watched), arrived, &mut self.out) {
             Ok(Tried::Again) => return Step::Stop(0, Stop::Quota),
-            Ok(_) => core.account(connection, one::operation(spec.command), 0, arrived),
+            Ok(_) => {}
             Err(words) => self.out.extend_from_slice(&words),
         }
         Step::Stop(request.len(), Stop::Quota)

@@ -81,6 +81,10 @@ fn every_kind_of_change_survives_a_restart() {
         ("MSET a 1 b 2 c 3 d 4", "+OK|"),
         ("DEL a none d", ":2|"),
         ("GETDEL b", "$1|2|"),
+        ("SET lock mine", "+OK|"),
+        ("SET other-lock mine", "+OK|"),
+        ("DELIFEQ lock mine", ":1|"),
+        ("DELIFEQ other-lock yours", ":0|"),
         ("EXPIREAT c 1900000000", ":1|"),
         ("SET over x", "+OK|"),
         ("EXPIREAT over 1", ":1|"),
@@ -108,6 +112,11 @@ fn every_kind_of_change_survives_a_restart() {
         ("EXPIRETIME got", ":1900000001|"),
         ("EXISTS plain none ends", ":2|"),
         ("INCR number", ":43|"),
+        ("MGET lock other-lock", "*2|$-1|$4|mine|"),
+        // What lies on the disk alone is compared with, too.
+        ("DELIFEQ other-lock yours", ":0|"),
+        ("DELIFEQ other-lock mine", ":1|"),
+        ("DELIFEQ other-lock mine", ":0|"),
         // What is over when it is stored replaces also what memory does not hold.
         ("SET cold x EXAT 1", "+OK|"),
         ("GET cold", "$-1|"),

@@ -2,6 +2,7 @@
 //! and what hostile clients may not do. Every fact holds in every design, at 1, 2 and 6 workers.
 
 mod hostile;
+mod info;
 mod kept;
 mod lanes;
 mod millis;

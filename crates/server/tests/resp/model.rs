@@ -58,7 +58,7 @@ impl Oracle {
     /// A command and its reply.
     fn draw(&mut self, draws: &mut Draws, is_three: bool) -> (Vec<u8>, Vec<u8>) {
         let key = draws.key();
-        match draws.below(16) {
+        match draws.below(17) {
             0..4 => (request(&[b"GET", &key]), self.get(&key, is_three)),
             4..7 => self.set(draws, key, is_three),
             7 => {
@@ -122,6 +122,7 @@ impl Oracle {
                 value[at..at + added.len()].copy_from_slice(&added);
                 (bytes, integer(value.len() as i64))
             }
+            16 => self.delete_if_equal(draws, &key),
             12 => {
                 let reply = self.get(&key, is_three);
                 self.items.remove(&key);
@@ -136,6 +137,22 @@ impl Oracle {
                 (request(&[b"EXPIRETIME", &key]), end)
             }
         }
+    }
+
+    fn delete_if_equal(&mut self, draws: &mut Draws, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        const TOO_LONG: &[u8] = b"-ERR DELIFEQ compares with values of up to 64 bytes here\r\n";
+        let before = self.items.get(key).map(|(value, _)| value.clone());
+        let same = before.clone().filter(|_| draws.below(2) == 0);
+        let wanted = same.unwrap_or_else(|| draws.value());
+        let bytes = request(&[b"DELIFEQ", key, &wanted]);
+        if wanted.len() > 64 {
+            return (bytes, TOO_LONG.to_vec());
+        }
+        let is_equal = before.is_some_and(|value| value == wanted);
+        if is_equal {
+            self.items.remove(key);
+        }
+        (bytes, integer(is_equal.into()))
     }
 
     fn set(&mut self, draws: &mut Draws, key: Vec<u8>, is_three: bool) -> (Vec<u8>, Vec<u8>) {

@@ -186,10 +186,20 @@ fn of_an_item_is_told_what_is_known() {
             ("OBJECT ENCODING s", "$6\r\nembstr\r\n"),
             ("OBJECT encoding large", "$3\r\nraw\r\n"),
             ("OBJECT ENCODING none", "$-1\r\n"),
+            ("OBJECT FREQ none", "$-1\r\n"),
             ("OBJECT REFCOUNT s", ":1\r\n"),
             ("MEMORY USAGE large", ":90034\r\n"),
             ("MEMORY USAGE large SAMPLES 0", ":90034\r\n"),
+            ("MEMORY USAGE large samples 5 SAMPLES 1", ":90034\r\n"),
             ("MEMORY USAGE none", "$-1\r\n"),
+            ("MEMORY USAGE none SAMPLES 3", "$-1\r\n"),
+            ("MEMORY USAGE large junk", "-ERR syntax error\r\n"),
+            ("MEMORY USAGE none junk", "-ERR syntax error\r\n"),
+            ("MEMORY USAGE large junk 1", "-ERR syntax error\r\n"),
+            ("MEMORY USAGE large SAMPLES", "-ERR syntax error\r\n"),
+            ("MEMORY USAGE large SAMPLES 1 2", "-ERR syntax error\r\n"),
+            ("MEMORY USAGE large SAMPLES -1", "-ERR syntax error\r\n"),
+            ("MEMORY USAGE large SAMPLES x", "-ERR value is not an integer or out of range\r\n"),
             ("MEMORY DOCTOR", "-ERR unknown subcommand 'DOCTOR'. Try MEMORY HELP.\r\n"),
             ("OBJECT FREQ", "-ERR wrong number of arguments for 'object|freq' command\r\n"),
             ("OBJECT", "-ERR wrong number of arguments for 'object' command\r\n"),
@@ -208,6 +218,7 @@ fn of_an_item_is_told_what_is_known() {
             assert!(rig.shared.store.flush_all());
             let got = rig.say_resp(&client, "OBJECT IDLETIME s");
             assert!(got.starts_with("-ERR the item is on the disk alone"), "{got}");
+            assert!(rig.say_resp(&client, "OBJECT FREQ s").starts_with("-ERR how often"));
         }
         let list = rig.say_resp(&client, "CLIENT LIST");
         assert!(list.contains("id=1 addr=") && list.contains(" idle=0 "), "{list}");

@@ -1,9 +1,11 @@
 //! One store for two protocols, and one port.
 
-use laneway_policy::Form;
+use crate::kept::{all_plans, with_folder};
+use laneway_policy::{Design, Form};
+use laneway_store::Moment;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::resp::words;
-use laneway_vopr::rig::{Plan, Rig};
+use laneway_vopr::rig::resp::{request, words};
+use laneway_vopr::rig::{Plan, Rig, value};
 
 fn rig() -> Rig {
     Rig::new(&Plan::of(2, Form::TimeShare))
@@ -119,4 +121,118 @@ fn what_is_asked_is_counted_as_memcacheds_requests_are() {
     assert_eq!(told, (5, 3, 2, 1));
     let told = (totals.delete_hits, totals.delete_misses, totals.incr_hits, totals.incr_misses);
     assert_eq!(told, (1, 1, 1, 1));
+}
+
+/// What stands in a transaction counts as it does alone: with its size, once, and not at all where
+/// it was not executed.
+#[test]
+fn what_changes_in_one_moment_is_counted_by_size_and_once() {
+    let plans = all_plans().into_iter();
+    for plan in plans.filter(|plan| plan.design == Design::Lanes && plan.domains == 1) {
+        let (what, is_kept) = (plan.what(), plan.kept.is_some());
+        let mut rig = Rig::new(&with_folder(&plan));
+        let [client, other] = [(); 2].map(|()| rig.net.connect());
+        let say = |rig: &mut Rig, lines: &[&str]| {
+            lines.iter().for_each(|line| drop(rig.say_resp(&client, line)));
+        };
+        rig.ask_resp(&client, &request(&[b"SET", b"big", &value(20_000, 1)]), 1);
+        say(&mut rig, &["SET k v", "WATCH k", "MULTI"]);
+        let before = rig.shared.board.totals();
+        say(&mut rig, &["GET big", "GET none", "MGET k none", "SET k w", "INCR n", "INCR n"]);
+        say(&mut rig, &["DEL k none", "MSETNX a 1 b 2"]);
+        assert_eq!(rig.shared.board.totals().cmd_get, before.cmd_get, "nothing is executed yet");
+        say(&mut rig, &["EXEC"]);
+        let since = rig.shared.board.totals().since(&before);
+        let told = (since.cmd_get, since.get_hits, since.get_misses, since.cmd_set);
+        assert_eq!(told, (4, 2, 2, 3), "{what}");
+        let told = (since.delete_hits, since.delete_misses, since.incr_hits, since.incr_misses);
+        assert_eq!(told, (1, 1, 1, 1), "{what}");
+        rig.turns(10);
+        let sums = rig.shared.watch(0).clients[0].sums;
+        assert_eq!((sums.requests, sums.requests_large), (13, 2), "{what}");
+        // What the durable executor has done is in no worker's count.
+        if !is_kept {
+            let lanes = rig.shared.workers.iter().map(|worker| &worker.lanes);
+            let large: u64 = lanes.map(|lanes| lanes.requests_large.get()).sum();
+            assert_eq!((large, since.get_hits_large), (2, 1), "{what}");
+            let sizes = rig.shared.workers.iter().flat_map(|worker| &worker.sizes);
+            let sized: u64 = sizes.map(|count| count.get()).sum();
+            // Both before it, `GET big`, the value of `k` of `MGET`, three values that are stored,
+            // and the number that the second `INCR` reads.
+            assert_eq!(sized, 8, "{what}");
+        }
+        // It is not executed: somebody has changed what is watched.
+        say(&mut rig, &["SET k v", "WATCH k", "MULTI", "GET k"]);
+        rig.say_resp(&other, "SET k other");
+        let before = rig.shared.board.totals();
+        assert_eq!(rig.say_resp(&client, "EXEC"), "*-1\r\n", "{what}");
+        assert_eq!(rig.shared.board.totals().get_hits, before.get_hits, "{what}");
+        // It is too much for one moment, which is found out behind its last request.
+        say(&mut rig, &["MULTI", "GET big", "GET big", "GET big", "GET big", "EXEC"]);
+        let since = rig.shared.board.totals().since(&before);
+        assert_eq!((since.cmd_get, since.get_hits), (4, 4), "{what}");
+    }
+}
+
+/// Somebody changes the item all the time, so that transactions are tried several times.
+#[test]
+fn a_transaction_that_is_tried_again_is_counted_once() {
+    const TRANSACTIONS: u64 = 300;
+    const CHANGES: u32 = 200_000;
+    let mut rig = rig();
+    let client = rig.net.connect();
+    rig.say_resp(&client, "SET k v");
+    let store = rig.shared.store.clone();
+    let now = Moment::from_seconds(rig.shared.started_seconds);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..CHANGES {
+                let mut draft = store.draft(b"k", 0, Moment::NEVER, 1, now).expect("memory");
+                draft.write(b"w").expect("memory");
+                store.enter(store.hash(b"k"), b"k", now).publish(draft, None);
+            }
+        });
+        let lines = ["MULTI", "GET k", "SET k x", "GET k", "EXEC"];
+        let pipeline: Vec<u8> = lines.iter().flat_map(|line| words(line)).collect();
+        for _ in 0..TRANSACTIONS {
+            rig.ask_resp(&client, &pipeline, lines.len());
+        }
+    });
+    let totals = rig.shared.board.totals();
+    let told = (totals.cmd_get, totals.get_hits, totals.cmd_set);
+    assert_eq!(told, (2 * TRANSACTIONS, 2 * TRANSACTIONS, TRANSACTIONS + 1));
+    rig.turns(10);
+    let sums = rig.shared.watch(0).clients[0].sums;
+    assert_eq!(sums.requests, 3 * TRANSACTIONS + 1);
+}
+
+/// At a port of both protocols nobody knows yet which one is spoken: the words are memcached's.
+#[test]
+fn clients_beyond_the_limit_are_told_so_in_redis_words_at_a_port_of_their_own() {
+    const BOTH: usize = 0;
+    const RESP: usize = 2;
+    for plan in all_plans().into_iter().filter(|plan| plan.domains == 1) {
+        let what = plan.what();
+        let mut rig = Rig::new(&Plan { connections_max: 2, ..with_folder(&plan) });
+        assert!(rig.shared.resp_from.set(RESP).is_ok());
+        let clients = [BOTH, RESP].map(|listener| rig.net.connect_at(listener));
+        for client in &clients {
+            assert_eq!(rig.say_resp(client, "PING"), "+PONG\r\n", "{what}");
+        }
+        for (listener, words) in [
+            (BOTH, &b"ERROR Too many open connections\r\n"[..]),
+            (RESP, b"-ERR max number of clients reached\r\n"),
+        ] {
+            let late = rig.net.connect_at(listener);
+            rig.turns(20);
+            let told = (late.receive(usize::MAX), late.ended());
+            assert_eq!(told, (words.to_vec(), true), "{what}");
+        }
+        let connections = rig.shared.watch(0).connections;
+        assert_eq!((connections.open, connections.rejected), (2, 2), "{what}");
+        clients[1].finish();
+        rig.turns(20);
+        let next = rig.net.connect_at(RESP);
+        assert_eq!(rig.say_resp(&next, "PING"), "+PONG\r\n", "{what}");
+    }
 }

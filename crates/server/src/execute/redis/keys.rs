@@ -1,10 +1,10 @@
 //! What is asked about keys, and done to their items without looking at values.
 
 use super::anew::Anew;
-use super::attempts::Attempts;
+use super::attempts::{Attempts, unchanged};
 use super::{Asking, Context, Deadline, TOO_MANY, When};
 use crate::execute::Outcome;
-use laneway_store::Moment;
+use laneway_store::{Got, Moment};
 use laneway_wire::resp::reply::{put_integer, put_simple};
 
 /// What is counted over several keys.
@@ -154,6 +154,43 @@ pub fn expire(
         if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
         put_integer(out, is_met.into());
         return Outcome::Done;
+    }
+    out.extend_from_slice(TOO_MANY);
+    Outcome::Done
+}
+
+/// `DELIFEQ`, Valkey's: deletes the item whose value this is. `out` is scratch, too.
+pub fn delete_if_equal(
+    asking: &Asking<'_>,
+    key: &[u8],
+    wanted: &[u8],
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let context = &asking.context;
+    let counters = context.counters;
+    let (hash, start) = (context.store.hash(key), out.len());
+    let mut attempts = Attempts::new();
+    while attempts.again() {
+        let found = match context.store.peek_value(hash, key, context.now, out) {
+            Got::Miss if context.has_forgotten() => return Outcome::Kept,
+            Got::Copied(meta) if out[start..] == *wanted => Some(meta),
+            // What is long is equal to nothing that is compared with.
+            Got::Miss | Got::Copied(_) | Got::Large(..) => None,
+        };
+        out.truncate(start);
+        let Some(found) = found else {
+            counters.delete_misses.bump_owner();
+            put_integer(out, 0);
+            return Outcome::Done;
+        };
+        let mut entry = context.enter(hash, key);
+        if unchanged(&found, entry.meta().as_ref()) {
+            entry.unlink();
+            drop(entry);
+            counters.delete_hits.bump_owner();
+            put_integer(out, 1);
+            return Outcome::Done;
+        }
     }
     out.extend_from_slice(TOO_MANY);
     Outcome::Done

@@ -20,7 +20,9 @@ pub use arith::increment;
 pub use expiry::{Deadline, Expiry, ExpiryUnit, NotADeadline, When};
 pub use float::increment_float;
 pub use get::{get, get_and_delete, get_and_expire, get_range};
-pub use keys::{Count, Known, Left, Telling, count_key, expire, look, persist, tell};
+pub use keys::{
+    Count, Known, Left, Telling, count_key, delete_if_equal, expire, look, persist, tell,
+};
 pub use set::{Answer, Condition, Set, Short, set, set_whole};
 pub use several::{rename, set_all_absent};
 pub use watched::{Seen, Watched, is_same};

@@ -13,7 +13,7 @@ const NO_KEY: &[u8] = b"-ERR no such key\r\n";
 /// Executes `MSETNX` of these pairs.
 pub fn set_all_absent(asking: &Asking<'_>, pairs: Args<'_>, out: &mut Vec<u8>) {
     let context = &asking.context;
-    context.counters.cmd_set.bump_owner();
+    context.counters.cmd_set.add_owner(u64::from(pairs.left() / 2));
     let mut keys = pairs.step_by(2);
     if keys.any(|key| matches!(look(asking, key), Ok(Some(_)))) {
         return put_integer(out, 0);
@@ -49,6 +49,7 @@ pub fn rename(
             meta
         }
     };
+    context.touched.set((from.len() + value.len()) as u64);
     if only_absent && matches!(look(asking, to), Ok(Some(_))) {
         return put_integer(out, 0);
     }

@@ -1,0 +1,103 @@
+//! What `INFO` and `CONFIG GET` tell of the server.
+
+use crate::kept::{all_plans, with_folder};
+use laneway_policy::Form;
+use laneway_transport::memory::Client;
+use laneway_vopr::rig::durable::Kept;
+use laneway_vopr::rig::{Plan, Rig};
+use std::time::Duration;
+
+/// redis-py's own tests and ioredis do not begin without these.
+#[test]
+fn info_has_the_fields_that_clients_look_for() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    let text = rig.say_resp(&client, "INFO");
+    let wanted = ["redis_version:7.2.4", "arch_bits:64", "loading:0", "cluster_enabled:0"];
+    for field in [&wanted[..], &["redis_mode:standalone", "role:master"]].concat() {
+        assert!(text.contains(&format!("\r\n{field}\r\n")), "{field}: {text}");
+    }
+}
+
+/// The lines of a section of `INFO`.
+fn section(rig: &mut Rig, client: &Client, name: &str) -> Vec<String> {
+    rig.say_resp(client, &format!("INFO {name}")).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn info_counts_what_was_answered_and_the_time_that_it_took() {
+    for plan in all_plans() {
+        let what = plan.what();
+        let mut rig = Rig::new(&with_folder(&plan));
+        let client = rig.net.connect();
+        let requests =
+            ["SET k v", "GET k", "MGET k none", "DEL none", "MULTI", "INCR n", "GET n", "EXEC"];
+        for line in requests {
+            rig.say_resp(&client, line);
+        }
+        rig.turns(10);
+        let stats = section(&mut rig, &client, "stats");
+        let told = stats.iter().find_map(|line| line.strip_prefix("total_commands_processed:"));
+        assert_eq!(told, Some("7"), "each key is one; {what}");
+        let cpu = section(&mut rig, &client, "CPU");
+        assert_eq!(cpu[1], "# CPU");
+        for (line, name) in cpu[2..].iter().zip(["used_cpu_sys:", "used_cpu_user:"]) {
+            let seconds = line.strip_prefix(name).and_then(|text| text.parse::<f64>().ok());
+            assert!(seconds.is_some_and(|seconds| seconds >= 0.0), "{line}, {what}");
+        }
+    }
+}
+
+fn told_as_kept(plan: &Plan, (enabled, settings): (&str, [&str; 2]), what: &str) {
+    let mut rig = Rig::new(plan);
+    let client = rig.net.connect();
+    let persistence = section(&mut rig, &client, "persistence");
+    assert!(persistence.contains(&format!("aof_enabled:{enabled}")), "{persistence:?}, {what}");
+    let most = plan.item_bytes_max.to_string();
+    let [appendonly, appendfsync] = settings;
+    let rows = [
+        ("appendonly", appendonly),
+        ("appendfsync", appendfsync),
+        ("proto-max-bulk-len", most.as_str()),
+    ];
+    for (name, value) in rows {
+        let got = rig.say_resp(&client, &format!("CONFIG GET {name}")).replace("\r\n", "|");
+        let wanted = format!("*2|${}|{name}|${}|{value}|", name.len(), value.len());
+        assert_eq!(got, wanted, "{what}");
+    }
+}
+
+#[test]
+fn config_and_info_tell_whether_items_are_kept_and_how() {
+    for plan in all_plans() {
+        let what = plan.what();
+        let plan = with_folder(&plan);
+        let wanted = match &plan.kept {
+            None => ("0", ["no", "no"]),
+            Some(_) => ("1", ["yes", "always"]),
+        };
+        told_as_kept(&plan, wanted, &what);
+        let plan = with_folder(&plan);
+        if let Some(kept) = plan.kept.clone() {
+            let interval = Some(Duration::from_millis(5));
+            let plan = Plan { kept: Some(Kept { interval, ..kept }), ..plan };
+            told_as_kept(&plan, ("1", ["yes", "everysec"]), &what);
+        }
+    }
+}
+
+/// Exporters divide the memory in use, which is that of all domains, by either.
+#[test]
+fn config_and_info_tell_the_memory_of_all_numa_domains() {
+    for domains in [1, 2] {
+        let plan = Plan { domains, ..Plan::of(4, Form::TimeShare) };
+        let bytes = plan.memory_bytes.to_string();
+        let mut rig = Rig::new(&plan);
+        let client = rig.net.connect();
+        let text = rig.say_resp(&client, "INFO memory");
+        assert!(text.contains(&format!("\r\nmaxmemory:{bytes}\r\n")), "{domains}: {text}");
+        let text = rig.say_resp(&client, "CONFIG GET maxmemory").replace("\r\n", "|");
+        let wanted = format!("*2|$9|maxmemory|${}|{bytes}|", bytes.len());
+        assert_eq!(text, wanted, "{domains} domains");
+    }
+}
