@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 
-TOO_MUCH = b"-ERR what changes in one moment"
 NUMBER = re.compile(rb":(-?\d+)\r\n$")
 
 
@@ -45,19 +44,119 @@ def same_end(ours, theirs, between_ms):
     return not {int(NUMBER.match(reply)[1]) for reply in (ours, theirs)} & FIXED_ENDS
 
 
-# What may differ: which command, and how. docs/resp.md gives the reasons at length.
+def says(*words):
+    """Whether our reply begins with one of these words."""
+    return lambda ours, _theirs, _between_ms: ours.startswith(words)
+
+
+def named(*names):
+    return lambda args, *_: args[0] in names
+
+
+def nests(args, draws):
+    return args == [b"MULTI"] and draws.waits
+
+
+def is_close(args, draws):
+    """Whether the end that `EXPIRE` or `PEXPIRE` is to give may be near the one that there is."""
+    if args[0] not in (b"EXPIRE", b"PEXPIRE") or not set(args) & {b"GT", b"LT"}:
+        return False
+    if draws.waits:
+        return True  # where the end is cannot be asked
+    end = NUMBER.match(draws.ours.ask([b"PEXPIRETIME", args[1]]))
+    try:
+        new = time.time() * 1000 + int(args[2]) * (1000 if args[0] == b"EXPIRE" else 1)
+    except ValueError:
+        return False
+    return end is not None and int(end[1]) >= 0 and abs(new - int(end[1])) < 60_000
+
+
+def keeps_an_end(args, draws):
+    return draws.watched is not None and args[0] in (
+        b"EXPIRE", b"PEXPIRE", b"EXPIREAT", b"PEXPIREAT", b"GETEX"
+    )
+
+
+def has_no_key(args, draws):
+    return draws.watched is not None and args[0] in {line.split(" ")[0].encode() for line in FIXED}
+
+
+def is_second(_args, draws):
+    return draws.watched is not None and draws.watched > 0 and not draws.waits
+
+
+class Allowed:
+    """What may differ, and why. `asks` tells of which commands; `may`, which replies to them. Where
+    there is no `may` the command is not asked at all. Where the two servers do not hold the same
+    any more both begin again from nothing (`begins_again`)."""
+
+    def __init__(self, why, asks, may=None, begins_again=False):
+        self.why, self.asks, self.may, self.begins_again = why, asks, may, begins_again
+        self.count = 0
+
+
+# All that may differ; docs/resp.md gives the reasons at length.
 ALLOWED = [
-    # One server is asked after the other, so that what is rounded to seconds may be one apart.
-    (lambda args: args[0] in (b"TTL", b"EXPIRETIME"), near),
-    # For the same reason milliseconds differ where a time to live counted from a request.
-    (lambda args: args[0] == b"PTTL", soon),
-    (lambda args: args[0] == b"PEXPIRETIME", same_end),
+    Allowed(
+        "one server is asked after the other, so what is rounded to seconds may be one apart",
+        named(b"TTL", b"EXPIRETIME"), near,
+    ),
+    Allowed(
+        "milliseconds that are left count from a request of each server's own",
+        named(b"PTTL"), soon,
+    ),
+    Allowed(
+        "so does an end in milliseconds, but for one that was asked for as such",
+        named(b"PEXPIRETIME"), same_end,
+    ),
+    Allowed(
+        "what changes in one moment has a bound here",
+        named(b"EXEC", b"MSETNX", b"RENAME", b"RENAMENX"),
+        says(b"-ERR what changes in one moment"), begins_again=True,
+    ),
+    Allowed("Valkey 9.1 aborts a transaction for a MULTI in it; Redis and we go on", nests),
+    Allowed(
+        "GT and LT compare two times to live, and one server may have seen the two requests in one "
+        "millisecond, so that neither end is later",
+        is_close,
+    ),
+    Allowed("behind WATCH an end that is the same as before is no change here", keeps_an_end),
+    Allowed("behind WATCH a transaction is about keys here, and nothing else", has_no_key),
+    Allowed(
+        "a key that is made and deleted again behind WATCH has not changed here, and in Valkey it "
+        "has: no second command comes between WATCH and MULTI",
+        is_second,
+    ),
 ]
 
 
 def encoded(args):
     head = b"*%d\r\n" % len(args)
     return head + b"".join(b"$%d\r\n%s\r\n" % (len(arg), arg) for arg in args)
+
+
+def end_of(reply, at):
+    """Where the reply that begins at `at` ends."""
+    end = reply.index(b"\r\n", at) + 2
+    kind, count = reply[at:at + 1], reply[at + 1:end - 2]
+    if kind in b"$=!":
+        return end + (int(count) + 2 if int(count) >= 0 else 0)
+    if kind in b"*%~>":
+        for _ in range(max(int(count), 0) * (2 if kind == b"%" else 1)):
+            end = end_of(reply, end)
+    return end
+
+
+def elements(reply):
+    """The replies in an array; None where it is none."""
+    if reply[:1] != b"*" or reply.startswith(b"*-1"):
+        return None
+    at, found = reply.index(b"\r\n") + 2, []
+    while at < len(reply):
+        end = end_of(reply, at)
+        found.append(reply[at:end])
+        at = end
+    return found
 
 
 class Connection:
@@ -70,10 +169,10 @@ class Connection:
         if not line:
             raise ConnectionError("the server closed the connection")
         kind = line[:1]
-        if kind in b"$=":
+        if kind in b"$=!":
             length = int(line[1:])
             return line if length < 0 else line + self.file.read(length + 2)
-        if kind in b"*%~":
+        if kind in b"*%~>":
             replies = max(int(line[1:]), 0) * (2 if kind == b"%" else 1)
             return line + b"".join(self.reply() for _ in range(replies))
         return line
@@ -101,37 +200,54 @@ FIXED = [
 ]
 
 
-# Commands that are not drawn for what is done between WATCH and EXEC: an end that is the same as
-# before is no change here, and what is not about keys cannot be part of it.
-NOT_WATCHED = {b"EXPIRE", b"PEXPIRE", b"EXPIREAT", b"PEXPIREAT", b"GETEX"}
-NOT_WATCHED |= {b"MULTI", b"EXEC", b"DISCARD"}
-NOT_WATCHED |= {line.split(" ")[0].encode() for line in FIXED}
-
-
 class Draws:
-    def __init__(self, seed):
+    def __init__(self, seed, ours):
         self.random = random.Random(seed)
         self.one = self.random.choice
         self.block = []
+        self.ours = ours
+        # Whether a transaction waits for its EXEC; how many commands were drawn since a WATCH.
+        self.waits = False
+        self.watched = None
 
-    def next(self, waits):
-        """The next command; now and then a transaction behind WATCH. One command at most comes in
-        between: a key that is made and deleted again has not changed here, and in Valkey it has."""
-        if not self.block and not waits and self.random.random() < 0.03:
-            self.block = [[b"WATCH", self.key()] + self.keys()]
-            self.block += [self.keyed() for _ in range(self.one([0, 0, 1]))]
-            self.block += self.one([[], [], [], [[b"UNWATCH"]]]) + [[b"MULTI"]]
-            self.block += [self.keyed() for _ in range(self.one([0, 1, 2, 3]))]
-            self.block += [self.one([[b"EXEC"], [b"EXEC"], [b"EXEC"], [b"DISCARD"]])]
-        args = self.block.pop(0) if self.block else self.command()
-        if not self.block and not waits and {b"PXAT", b"PEXPIREAT"} & set(args):
+    def next(self):
+        """The next command; now and then a transaction behind WATCH."""
+        if not self.block and not self.waits and self.random.random() < 0.03:
+            self.block = self.behind_watch()
+        args = self.block.pop(0) if self.block else self.asked(self.command)
+        if not self.block and not self.waits and {b"PXAT", b"PEXPIREAT"} & set(args):
             self.block = [[b"PEXPIRETIME", args[1]]]
+        if args == [b"MULTI"]:
+            self.waits = True
+        elif args[0] in (b"EXEC", b"DISCARD"):
+            self.waits = False
         return args
 
-    def keyed(self):
+    def behind_watch(self):
+        block, self.watched = [[b"WATCH", self.key()] + self.keys()], 0
+        for _ in range(self.one([0, 0, 1, 2])):
+            args = self.about_keys()
+            if not is_refused(args, self):
+                block.append(args)
+                self.watched += 1
+        block += self.one([[], [], [], [[b"UNWATCH"]]]) + [[b"MULTI"]]
+        self.waits = True
+        block += [self.asked(self.about_keys) for _ in range(self.one([0, 1, 2, 3]))]
+        block += [self.one([[b"EXEC"], [b"EXEC"], [b"EXEC"], [b"DISCARD"]])]
+        self.waits, self.watched = False, None
+        return block
+
+    def asked(self, draw):
+        """A command that ALLOWED lets be asked."""
+        while True:
+            args = draw()
+            if not is_refused(args, self):
+                return args
+
+    def about_keys(self):
         while True:
             args = self.command()
-            if args[0] not in NOT_WATCHED:
+            if args[0] not in (b"MULTI", b"EXEC", b"DISCARD"):
                 return args
 
     def key(self):
@@ -183,57 +299,69 @@ class Draws:
         return self.one(rows)
 
 
-def is_close(connection, args):
-    """Whether the end that `EXPIRE` or `PEXPIRE` is to give is near the one that there is: both
-    count from requests then, and one server may have seen two of them come in one millisecond,
-    so that neither end is later."""
-    if args[0] not in (b"EXPIRE", b"PEXPIRE") or not set(args) & {b"GT", b"LT"}:
-        return False
-    end = int(NUMBER.match(connection.ask([b"PEXPIRETIME", args[1]]))[1])
-    try:
-        new = time.time() * 1000 + int(args[2]) * (1000 if args[0] == b"EXPIRE" else 1)
-    except ValueError:
-        return False
-    return end >= 0 and abs(new - end) < 60_000
+def is_refused(args, draws):
+    """Whether a command is not asked, as ALLOWED says."""
+    return any(allowed.asks(args, draws) for allowed in ALLOWED if allowed.may is None)
+
+
+class Differs(Exception):
+    """Two replies that nothing allows to differ: to which command, and what they say."""
+
+    def __init__(self, args, ours, theirs):
+        super().__init__()
+        at = next((at for at, pair in enumerate(zip(ours, theirs)) if pair[0] != pair[1]), 0)
+        at = max(0, at - 20)
+        self.said = b" ".join(arg[:40] for arg in args), ours[at:][:100], theirs[at:][:100]
+
+
+def judge(args, ours, theirs, between_ms, queued=()):
+    """What allows these replies to differ; nothing where they are the same. Of EXEC, whose
+    commands were `queued`, each element is judged as the reply to its command."""
+    if ours == theirs:
+        return []
+    rows = [elements(reply) for reply in (ours, theirs)] if args == [b"EXEC"] else [None]
+    if all(row is not None and len(row) == len(queued) for row in rows):
+        needed = []
+        for command, mine, other in zip(queued, *rows):
+            needed += judge(command, mine, other, between_ms)
+            if any(allowed.begins_again for allowed in needed):
+                break  # what stands behind it may be of other values
+        return needed
+    for allowed in ALLOWED:
+        if allowed.may and allowed.asks(args) and allowed.may(ours, theirs, between_ms):
+            return [allowed]
+    raise Differs(args, ours, theirs)
 
 
 def compare(ours, theirs, seed, commands):
-    draws = Draws(seed)
-    queued, waits = [], False
+    draws = Draws(seed, ours)
+    queued = []
     between = collections.deque([0], maxlen=500)  # until both servers have seen a command, ms
     for connection in (ours, theirs):
         connection.ask([b"FLUSHALL"])
     for number in range(commands):
-        args = draws.next(waits)
-        if args == [b"MULTI"] and waits:
-            continue  # Valkey 9.1 aborts the transaction for it, Redis and we go on
-        if not waits and is_close(ours, args):
-            continue
+        args = draws.next()
         began = time.monotonic()
         mine, other = ours.ask(args), theirs.ask(args)
         between.append((time.monotonic() - began) * 1000)
-        if args == [b"MULTI"]:
-            queued, waits = [], True
-        elif args[0] in (b"EXEC", b"DISCARD"):
-            waits = False
-        queued.append(args)
-        # One moment has a bound here: both begin again from nothing.
-        if TOO_MUCH in mine:
+        try:
+            needed = judge(args, mine, other, max(between), queued)
+        except Differs as differs:
+            command, mine, other = differs.said
+            queue = "; ".join(str(b" ".join(arg[:20] for arg in args)) for args in queued)
+            behind = f", behind {queue}" if args == [b"EXEC"] else ""
+            said = f"{command}: {mine}, and Valkey {other}{behind}"
+            sys.exit(f"seed {seed}, command {number}: {said}")
+        if not draws.waits:
+            queued = []
+        elif mine == b"+QUEUED\r\n":
+            queued.append(args)
+        for allowed in needed:
+            allowed.count += 1
+        if any(allowed.begins_again for allowed in needed):
             for connection in (ours, theirs):
+                connection.ask([b"UNWATCH"])
                 connection.ask([b"FLUSHALL"])
-            continue
-        # What EXEC tells is a row of replies: compared whole, but for those that may differ.
-        if args == [b"EXEC"] and any(asks(q) for q in queued for asks, _ in ALLOWED):
-            continue
-        may_differ = (may for asks, may in ALLOWED if asks(args))
-        if mine != other and not any(may(mine, other, max(between)) for may in may_differ):
-            shown = b" ".join(arg[:40] for arg in args)
-            if args == [b"EXEC"]:
-                shown = b"; ".join(b" ".join(arg[:20] for arg in args) for args in queued)
-            at = next((at for at, pair in enumerate(zip(mine, other)) if pair[0] != pair[1]), 0)
-            at = max(0, at - 20)
-            said = f"{mine[at:][:100]}, and Valkey {other[at:][:100]}"
-            sys.exit(f"seed {seed}, command {number}: {shown}: {said}")
 
 
 def main():
@@ -257,6 +385,9 @@ def main():
     finally:
         valkey.terminate()
         valkey.wait()
+    for allowed in ALLOWED:
+        if allowed.may:
+            print(f"{allowed.count} times: {allowed.why}")
     print(f"{commands} commands as Valkey's")
 
 
