@@ -1,14 +1,19 @@
 """Random commands to two servers, whose replies must be the same but for what ALLOWED argues.
 
 usage: differential.py PORT PATH-OF-VALKEY-SERVER SEED COMMANDS
+
+Odd seeds speak RESP3. Commands leave alone or several in one write, cut at places that are drawn.
+At the end it says how many of each kind were drawn. A server of Redis' may stand in Valkey's place.
 """
 
 import collections
+import decimal
 import random
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 NUMBER = re.compile(rb":(-?\d+)\r\n$")
@@ -49,20 +54,50 @@ def says(*words):
     return lambda ours, _theirs, _between_ms: ours.startswith(words)
 
 
+def number_of(reply):
+    """The decimal in a bulk string; None where there is none."""
+    try:
+        return decimal.Decimal(reply.split(b"\r\n")[1].decode()) if reply[:1] == b"$" else None
+    except (IndexError, UnicodeDecodeError, decimal.InvalidOperation):
+        return None
+
+
+def same_sum(ours, theirs, _between_ms):
+    """Whether two sums differ by no more than a `long double` rounds, of 64 bits, or by what
+    stands behind the 17th place."""
+    sums = [number_of(reply) for reply in (ours, theirs)]
+    if None in sums:
+        return False
+    most = max(abs(number) for number in sums)
+    return abs(sums[0] - sums[1]) <= most / 2**62 + decimal.Decimal("2e-17")
+
+
+def has_bad_key(args, *_):
+    return any(not 1 <= len(arg) <= KEY_BYTES_MAX for arg in args[1:])
+
+
+def compares(args, *_):
+    return args[0] == b"SET" and b"IFEQ" in args
+
+
+def is_valkeys(args, draws):
+    return compares(args) and not draws.beside_valkey
+
+
 def named(*names):
     return lambda args, *_: args[0] in names
 
 
 def nests(args, draws):
-    return args == [b"MULTI"] and draws.waits
+    return args == [b"MULTI"] and draws.waits and draws.beside_valkey
 
 
 def is_close(args, draws):
     """Whether the end that `EXPIRE` or `PEXPIRE` is to give may be near the one that there is."""
     if args[0] not in (b"EXPIRE", b"PEXPIRE") or not set(args) & {b"GT", b"LT"}:
         return False
-    if draws.waits:
-        return True  # where the end is cannot be asked
+    if draws.waits or not draws.alone:
+        return True  # where the end will be cannot be asked
     end = NUMBER.match(draws.ours.ask([b"PEXPIRETIME", args[1]]))
     try:
         new = time.time() * 1000 + int(args[2]) * (1000 if args[0] == b"EXPIRE" else 1)
@@ -114,6 +149,19 @@ ALLOWED = [
         named(b"EXEC", b"MSETNX", b"RENAME", b"RENAMENX"),
         says(b"-ERR what changes in one moment"), begins_again=True,
     ),
+    Allowed(
+        "keys have 1 to 250 bytes here", has_bad_key,
+        says(b"-ERR the key is empty", b"-ERR the key is longer"), begins_again=True,
+    ),
+    Allowed(
+        "IFEQ compares with values of up to 64 bytes here", compares,
+        says(b"-ERR IFEQ compares with"), begins_again=True,
+    ),
+    Allowed(
+        "INCRBYFLOAT adds decimals here, and x87's long doubles in Valkey",
+        named(b"INCRBYFLOAT"), same_sum, begins_again=True,
+    ),
+    Allowed("IFEQ is Valkey's, and unknown to Redis 8.0", is_valkeys),
     Allowed("Valkey 9.1 aborts a transaction for a MULTI in it; Redis and we go on", nests),
     Allowed(
         "GT and LT compare two times to live, and one server may have seen the two requests in one "
@@ -162,6 +210,7 @@ def elements(reply):
 class Connection:
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb")
 
     def reply(self):
@@ -177,13 +226,35 @@ class Connection:
             return line + b"".join(self.reply() for _ in range(replies))
         return line
 
+    def send(self, pieces):
+        for piece in pieces:
+            self.socket.sendall(piece)
+
     def ask(self, args):
-        self.socket.sendall(encoded(args))
+        self.send([encoded(args)])
         return self.reply()
+
+    def ask_all(self, pieces, count):
+        """Sends the pieces, and reads so many replies; several at the same time, since either end
+        may be full until the other one is read."""
+        if count == 1:
+            self.send(pieces)
+            return [self.reply()]
+        sender = threading.Thread(target=self.send, args=(pieces,), daemon=True)
+        sender.start()
+        replies = [self.reply() for _ in range(count)]
+        sender.join()
+        return replies
 
 
 VALUES = [b"", b"1", b"-5", b"10", b"abc", b"007", b" 5", b"3.5", b"9223372036854775807"]
 VALUES += [b"x" * 300, b"v" * 20_000, b"w" * 70_000]
+KEY_BYTES_MAX = 250
+POSITIONS = [b"0", b"0", b"1", b"3", b"-1", b"-1", b"-3", b"5", b"299", b"-300", b"19999"]
+POSITIONS += [b"100000", b"x", b"", b"9223372036854775807", b"-9223372036854775808"]
+OFFSETS = [b"0", b"0", b"1", b"3", b"10", b"300", b"20000", b"70000", b"-1", b"x"]
+FLOATS = [b"0.1", b"0.2", b"-0.25", b"1.5", b"10", b"-7", b"3.0e3", b"1e-3", b"+5", b"1e19"]
+FLOATS += [b"0.00000000000000001", b"-1e1", b"x", b"", b" 1", b"1.2.3", b"inf", b"nan"]
 NUMBERS = [b"1", b"-1", b"0", b"x", b"9223372036854775807", b"-9223372036854775808", b"+5", b""]
 TIMES = [b"900000", b"5000000", b"0", b"-1", b"x", b"9223372036854775807"]
 MOMENTS = {
@@ -198,14 +269,20 @@ FIXED = [
     "CLIENT NO-EVICT on", "CLIENT NO-TOUCH maybe", "CONFIG GET nosuch", "FLUSHALL bad", "CLIENT",
     "CONFIG", "EXEC 1", "nosuch a b", "COMMAND INFO nosuch", "AUTH default x", "HELLO 5",
 ]
+# Kinds that a long run must have drawn, beside the names of commands.
+KINDS = {"SET IFEQ", "GETRANGE", "SUBSTR", "SETRANGE", "INCRBYFLOAT", "EXEC behind WATCH"}
+KINDS |= {f"a key of {length} bytes" for length in (0, KEY_BYTES_MAX, KEY_BYTES_MAX + 1)}
+LONG_RUN = 10_000
 
 
 class Draws:
-    def __init__(self, seed, ours):
+    def __init__(self, seed, ours, beside_valkey):
         self.random = random.Random(seed)
         self.one = self.random.choice
         self.block = []
-        self.ours = ours
+        self.ours, self.beside_valkey = ours, beside_valkey
+        # Whether the next command leaves alone.
+        self.alone = True
         # Whether a transaction waits for its EXEC; how many commands were drawn since a WATCH.
         self.waits = False
         self.watched = None
@@ -222,6 +299,20 @@ class Draws:
         elif args[0] in (b"EXEC", b"DISCARD"):
             self.waits = False
         return args
+
+    def together(self):
+        """The commands that leave in one write, and the pieces that they are cut into."""
+        count = self.one([1, 1, 1, 1, 2, 3, 8])
+        self.alone = count == 1
+        commands = [self.next() for _ in range(count)]
+        sent = b"".join(encoded(args) for args in commands)
+        cuts = {0, len(sent)}
+        cuts |= {self.random.randrange(len(sent)) for _ in range(self.one([0, 0, 1, 3]))}
+        cuts = sorted(cuts)
+        return commands, [sent[begin:end] for begin, end in zip(cuts, cuts[1:])]
+
+    def begin_again(self):
+        self.block, self.waits = [], False
 
     def behind_watch(self):
         block, self.watched = [[b"WATCH", self.key()] + self.keys()], 0
@@ -251,6 +342,10 @@ class Draws:
                 return args
 
     def key(self):
+        one = self.random.random()
+        if one < 0.05:
+            length = 0 if one < 0.004 else KEY_BYTES_MAX + (one < 0.008)
+            return b"k" * length
         return b"k%d" % self.random.randrange(8)
 
     def keys(self):
@@ -265,6 +360,7 @@ class Draws:
         options = []
         for _ in range(self.one([0, 0, 1, 1, 2, 3])):
             plain = [[b"NX"], [b"XX"], [b"GET"], [b"KEEPTTL"], [b"bad"]]
+            plain += [[b"IFEQ", self.one(VALUES)], [b"IFEQ"]]
             options += self.one(plain + [self.timed([b"EX", b"PX", b"EXAT", b"PXAT"])] * 3)
         return options
 
@@ -290,6 +386,12 @@ class Draws:
             [self.one([b"DEL", b"UNLINK", b"EXISTS", b"TOUCH"])] + self.keys(),
             [b"MSETNX"] + self.pairs(), [b"RENAME", key, self.key()],
             [b"RENAMENX", key, self.key()], [b"TYPE", key],
+            [self.one([b"GETRANGE", b"SUBSTR"]), key, self.one(POSITIONS), self.one(POSITIONS)],
+            self.one([
+                [b"SETRANGE", key, self.one(OFFSETS), value],
+                [b"SETRANGE", key, b"9223372036854775807", b"x"],
+            ]),
+            [b"INCRBYFLOAT", key, self.one(FLOATS)],
             [expire, key, self.one(TIMES)] + self.one(when),
             [b"EXPIREAT", key, self.one([b"1900000000", b"1950000000", b"1"])] + self.one(when),
             [b"PEXPIREAT", key, self.one(MOMENTS[b"PXAT"])] + self.one(when),
@@ -333,35 +435,88 @@ def judge(args, ours, theirs, between_ms, queued=()):
     raise Differs(args, ours, theirs)
 
 
-def compare(ours, theirs, seed, commands):
-    draws = Draws(seed, ours)
-    queued = []
-    between = collections.deque([0], maxlen=500)  # until both servers have seen a command, ms
-    for connection in (ours, theirs):
-        connection.ask([b"FLUSHALL"])
-    for number in range(commands):
-        args = draws.next()
+def kinds_of(args, is_behind_watch):
+    """What is counted of a command: its name, and what is special about it."""
+    name = args[0].decode()
+    yield "SET IFEQ" if compares(args) else name
+    if args == [b"EXEC"] and is_behind_watch:
+        yield "EXEC behind WATCH"
+    if args[0] not in {line.split(" ")[0].encode() for line in FIXED}:
+        for length in (0, KEY_BYTES_MAX, KEY_BYTES_MAX + 1):
+            if b"k" * length in args[1:2]:
+                yield f"a key of {length} bytes"
+
+
+class Comparison:
+    """Both servers, and what is known of where they are."""
+
+    def __init__(self, ours, theirs, seed):
+        self.both, self.seed = (ours, theirs), seed
+        beside_valkey = b"\r\nvalkey_version:" in theirs.ask([b"INFO", b"server"])
+        self.draws = Draws(seed, ours, beside_valkey)
+        self.queued, self.is_watching = [], False
+        self.between = collections.deque([0], maxlen=500)  # until both have seen a command, ms
+        self.drawn = collections.Counter()
+        for connection in self.both:
+            if seed % 2 == 1:
+                connection.ask([b"HELLO", b"3"])
+            connection.ask([b"FLUSHALL"])
+
+    def step(self, number):
+        """Sends what leaves together, and compares the replies; how many commands that were."""
+        commands, pieces = self.draws.together()
+        self.drawn[f"{len(commands)} in one write"] += 1
         began = time.monotonic()
-        mine, other = ours.ask(args), theirs.ask(args)
-        between.append((time.monotonic() - began) * 1000)
+        replies = [connection.ask_all(pieces, len(commands)) for connection in self.both]
+        self.between.append((time.monotonic() - began) * 1000)
+        is_apart = False
+        for place, (args, mine, other) in enumerate(zip(commands, *replies)):
+            self.drawn.update(kinds_of(args, self.is_watching))
+            if not is_apart:
+                is_apart = self.judge(number + place, args, mine, other)
+            if args[0] in (b"MULTI", b"EXEC", b"DISCARD"):
+                self.queued = []
+            elif mine == b"+QUEUED\r\n":
+                self.queued.append(args)
+            if args[0] in (b"WATCH", b"UNWATCH", b"EXEC", b"DISCARD"):
+                self.is_watching = args[0] == b"WATCH"
+        if is_apart:
+            self.begin_again()
+        return len(commands)
+
+    def judge(self, number, args, mine, other):
+        """Whether the servers hold something different now. Ends the run where they must not."""
         try:
-            needed = judge(args, mine, other, max(between), queued)
+            needed = judge(args, mine, other, max(self.between), self.queued)
         except Differs as differs:
             command, mine, other = differs.said
-            queue = "; ".join(str(b" ".join(arg[:20] for arg in args)) for args in queued)
+            queue = "; ".join(str(b" ".join(arg[:20] for arg in row)) for row in self.queued)
             behind = f", behind {queue}" if args == [b"EXEC"] else ""
             said = f"{command}: {mine}, and Valkey {other}{behind}"
-            sys.exit(f"seed {seed}, command {number}: {said}")
-        if not draws.waits:
-            queued = []
-        elif mine == b"+QUEUED\r\n":
-            queued.append(args)
+            sys.exit(f"seed {self.seed}, command {number}: {said}")
         for allowed in needed:
             allowed.count += 1
-        if any(allowed.begins_again for allowed in needed):
-            for connection in (ours, theirs):
-                connection.ask([b"UNWATCH"])
-                connection.ask([b"FLUSHALL"])
+        return any(allowed.begins_again for allowed in needed)
+
+    def begin_again(self):
+        for connection in self.both:
+            if self.draws.waits:
+                connection.ask([b"DISCARD"])
+            connection.ask([b"UNWATCH"])
+            connection.ask([b"FLUSHALL"])
+        self.draws.begin_again()
+        self.queued, self.is_watching = [], False
+
+    def tell(self, commands):
+        """Says what was drawn, and what differed; fails if something was never drawn."""
+        print(", ".join(f"{kind} {count}" for kind, count in sorted(self.drawn.items())))
+        for allowed in ALLOWED:
+            if allowed.may:
+                print(f"{allowed.count} times: {allowed.why}")
+        wanted = KINDS if self.draws.beside_valkey else KINDS - {"SET IFEQ"}
+        never = sorted(kind for kind in wanted if not self.drawn[kind])
+        if commands >= LONG_RUN and never:
+            sys.exit(f"seed {self.seed}: never drawn: {', '.join(never)}")
 
 
 def main():
@@ -381,14 +536,15 @@ def main():
                 time.sleep(0.05)
         else:
             sys.exit("Valkey does not answer")
-        compare(Connection(port), theirs, seed, commands)
+        comparison = Comparison(Connection(port), theirs, seed)
+        number = 0
+        while number < commands:
+            number += comparison.step(number)
     finally:
         valkey.terminate()
         valkey.wait()
-    for allowed in ALLOWED:
-        if allowed.may:
-            print(f"{allowed.count} times: {allowed.why}")
-    print(f"{commands} commands as Valkey's")
+    comparison.tell(number)
+    print(f"{number} commands as Valkey's")
 
 
 main()
