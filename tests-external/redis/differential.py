@@ -207,6 +207,11 @@ def elements(reply):
     return found
 
 
+def held(reply):
+    """What a bulk string holds."""
+    return reply[reply.index(b"\r\n") + 2:-2]
+
+
 class Connection:
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
@@ -271,8 +276,11 @@ FIXED = [
 ]
 # Kinds that a long run must have drawn, beside the names of commands.
 KINDS = {"SET IFEQ", "GETRANGE", "SUBSTR", "SETRANGE", "INCRBYFLOAT", "EXEC behind WATCH"}
+KINDS |= {"walks by SCAN"}
 KINDS |= {f"a key of {length} bytes" for length in (0, KEY_BYTES_MAX, KEY_BYTES_MAX + 1)}
 LONG_RUN = 10_000
+# Requests of one walk over the keys: an index of a million buckets, of which each looks at 64.
+WALK_STEPS_MAX = 20_000
 
 
 class Draws:
@@ -484,6 +492,34 @@ class Comparison:
             self.begin_again()
         return len(commands)
 
+    def may_walk(self):
+        """Now and then, where no transaction is under way."""
+        is_free = not (self.draws.waits or self.draws.block or self.is_watching)
+        return is_free and self.draws.random.random() < 0.01
+
+    def walk(self, number):
+        """Compares which keys a whole walk tells; cursors and their order are each server's own."""
+        one = self.draws.one
+        options = one([[], [b"MATCH", b"*"], [b"MATCH", b"k[1-4]"], [b"match", b"?k*"]])
+        options = options + one([[], [b"COUNT", b"1"], [b"COUNT", b"100"]])
+        options += one([[], [b"TYPE", b"string"], [b"TYPE", b"hash"]])
+        told = []
+        for connection in self.both:
+            keys, cursor = set(), b"0"
+            for _ in range(WALK_STEPS_MAX):
+                cursor, found = elements(connection.ask([b"SCAN", cursor] + options))
+                cursor = held(cursor)
+                keys.update(held(key) for key in elements(found))
+                if cursor == b"0":
+                    break
+            else:
+                sys.exit(f"seed {self.seed}, command {number}: SCAN {options} does not end")
+            told.append(sorted(keys))
+        self.drawn["walks by SCAN"] += 1
+        if told[0] != told[1]:
+            said = f"{told[0]}, and Valkey {told[1]}"
+            sys.exit(f"seed {self.seed}, command {number}: SCAN {options}: {said}")
+
     def judge(self, number, args, mine, other):
         """Whether the servers hold something different now. Ends the run where they must not."""
         try:
@@ -540,6 +576,8 @@ def main():
         number = 0
         while number < commands:
             number += comparison.step(number)
+            if comparison.may_walk():
+                comparison.walk(number)
     finally:
         valkey.terminate()
         valkey.wait()
