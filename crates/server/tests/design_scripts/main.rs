@@ -11,8 +11,8 @@ use script::{Act, Case, Expectation};
 use std::path::Path;
 
 /// Turns without a byte after which a server has said all that it will. Where every key of a
-/// multiget goes to its owner, each takes a few; and `RANDOMKEY` looks for a key in up to 65 turns.
-const TURNS_QUIET: usize = 80;
+/// multiget goes to its owner, each takes a few.
+const TURNS_QUIET: usize = 64;
 
 /// Send, and return what comes until nothing comes any more.
 fn exchange(rig: &mut Rig, client: &Client, bytes: &[u8]) -> Vec<u8> {
