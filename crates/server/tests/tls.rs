@@ -13,6 +13,7 @@ use laneway_tls::{
 };
 use laneway_transport::Stream;
 use laneway_transport::memory::{Faults, MemoryStream, MemoryTransport, Net};
+use laneway_vopr::rig::resp::{Speech, bulk, words};
 use laneway_vopr::rig::{Plan, STEP_NANOS, domain_of, hit, tail, value};
 use std::io::{ErrorKind, IoSlice};
 use std::sync::{Arc, LazyLock};
@@ -140,9 +141,42 @@ impl Guest {
     }
 }
 
-fn set(key: &str, value: &[u8]) -> Vec<u8> {
-    let line = format!("set {key} 0 0 {}\r\n", value.len());
-    [line.as_bytes(), value, b"\r\n"].concat()
+/// A request of three keys, of which there is no last one, and its reply.
+fn three(speech: Speech, large: &[u8], small: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    match speech {
+        Speech::Text => (
+            b"get large small none\r\n".to_vec(),
+            [&hit("large", large)[..], &hit("small", small), b"END\r\n"].concat(),
+        ),
+        Speech::Resp => (
+            words("MGET large small none"),
+            [&b"*3\r\n"[..], &bulk(large), &bulk(small), b"$-1\r\n"].concat(),
+        ),
+    }
+}
+
+/// Many small requests lie decrypted behind a large one that moves the connection elsewhere.
+fn pipeline(speech: Speech) -> (Vec<u8>, Vec<u8>) {
+    let (small, large) = (value(100, 1), value(300_000, 2));
+    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    for number in 0..3 {
+        asked.extend(speech.storing("large", &large));
+        told.extend_from_slice(speech.stored());
+        for _ in 0..50 {
+            asked.extend(speech.storing("small", &small));
+            asked.extend(speech.get("small"));
+            told.extend_from_slice(speech.stored());
+            told.extend(speech.hit("small", &small));
+        }
+        let (three, reply) = three(speech, &large, &small);
+        asked.extend(speech.get("large"));
+        asked.extend(three);
+        told.extend(speech.hit("large", &large));
+        told.extend(reply);
+        asked.extend(speech.storing("n", number.to_string().as_bytes()));
+        told.extend_from_slice(speech.stored());
+    }
+    (asked, told)
 }
 
 fn plans() -> Vec<Plan> {
@@ -160,70 +194,50 @@ fn plans() -> Vec<Plan> {
 
 #[test]
 fn pipelines_of_small_and_large_are_served_in_order_wherever_they_are_cut() {
-    let (small, large) = (value(100, 1), value(300_000, 2));
-    let round = || {
-        let (mut asked, mut told) = (Vec::new(), Vec::new());
-        // Many small ones lie decrypted behind a large one that moves the connection elsewhere.
-        for number in 0..3 {
-            asked.extend(set("large", &large));
-            told.extend_from_slice(b"STORED\r\n");
-            for _ in 0..50 {
-                asked.extend(set("small", &small));
-                asked.extend_from_slice(b"get small\r\n");
-                told.extend_from_slice(b"STORED\r\n");
-                told.extend([&hit("small", &small)[..], b"END\r\n"].concat());
+    for speech in Speech::BOTH {
+        let (asked, told) = pipeline(speech);
+        for plan in plans() {
+            for (seed, version) in [(1, 0), (2, 1), (3, 1)] {
+                let faults = match seed {
+                    1 => Faults { pipe_bytes: 1 << 20, ..Faults::NONE },
+                    _ => Faults { seed, short: 60, refuse: 60, reset: 0, pipe_bytes: 20_000 },
+                };
+                let mut rig = Rig::new(&Plan { faults, ..plan.clone() });
+                let mut guest = rig.connect(version);
+                rig.ask(&mut guest, &asked, &told);
             }
-            asked.extend_from_slice(b"get large\r\nget large small none\r\n");
-            told.extend([&hit("large", &large)[..], b"END\r\n", &hit("large", &large)].concat());
-            told.extend([&hit("small", &small)[..], b"END\r\n"].concat());
-            asked.extend(format!("set n 0 0 1\r\n{number}\r\n").into_bytes());
-            told.extend_from_slice(b"STORED\r\n");
-        }
-        (asked, told)
-    };
-    let (asked, told) = round();
-    for plan in plans() {
-        for (seed, version) in [(1, 0), (2, 1), (3, 1)] {
-            let faults = match seed {
-                1 => Faults { pipe_bytes: 1 << 20, ..Faults::NONE },
-                _ => Faults { seed, short: 60, refuse: 60, reset: 0, pipe_bytes: 20_000 },
-            };
-            let mut rig = Rig::new(&Plan { faults, ..plan.clone() });
-            let mut guest = rig.connect(version);
-            rig.ask(&mut guest, &asked, &told);
         }
     }
 }
 
 #[test]
 fn small_requests_are_answered_while_a_large_reply_is_under_way_or_stands_still() {
-    let (small, large) = (value(100, 3), value(4 << 20, 4));
-    let told = [&hit("small", &small)[..], b"END\r\n"].concat();
-    for plan in [Plan::of(1, Form::TimeShare), Plan::of(4, Form::Roles)] {
-        let mut rig = Rig::new(&plan);
+    let plans = [Plan::of(1, Form::TimeShare), Plan::of(4, Form::Roles)];
+    for (plan, speech) in plans.iter().flat_map(|plan| Speech::BOTH.map(|speech| (plan, speech))) {
+        let (small, large) = (value(100, 3), value(4 << 20, 4));
+        let (asked, told) = (speech.get("small"), speech.hit("small", &small));
+        let mut rig = Rig::new(plan);
         let (mut slow, mut quick) = (rig.connect(1), rig.connect(1));
-        rig.ask(&mut quick, &set("small", &small), b"STORED\r\n");
-        rig.ask(&mut slow, &set("large", &large), b"STORED\r\n");
-        let alone = rig.ask(&mut quick, b"get small\r\n", &told);
-        slow.out.extend_from_slice(b"get large\r\n");
-        let whole = hit("large", &large).len() + 5;
+        rig.ask(&mut quick, &speech.storing("small", &small), speech.stored());
+        rig.ask(&mut slow, &speech.storing("large", &large), speech.stored());
+        let alone = rig.ask(&mut quick, &asked, &told);
+        slow.out.extend(speech.get("large"));
+        let whole = speech.hit("large", &large);
         let mut answered = 0;
-        while slow.got.len() < whole {
+        while slow.got.len() < whole.len() {
             slow.exchange(slow.got.len() + 16_384);
-            let turns = rig.ask(&mut quick, b"get small\r\n", &told);
-            assert!(turns <= alone + 2, "{turns} turns, and {alone} without the large one");
+            let turns = rig.ask(&mut quick, &asked, &told);
+            assert!(turns <= alone + 2, "{turns} turns, {alone} without the large one, {speech:?}");
             answered += 1;
         }
-        assert!(answered > 20, "{answered}");
-        assert!(
-            slow.got.starts_with(b"VALUE large 0 4194304\r\n") && slow.got.ends_with(b"END\r\n")
-        );
+        assert!(answered > 20, "{answered}, {speech:?}");
+        assert!(slow.got == whole, "{speech:?}: {:?}", tail(&slow.got));
         // It asks again, and never reads.
-        slow.out.extend_from_slice(b"get large\r\n");
+        slow.out.extend(speech.get("large"));
         slow.exchange(0);
         for _ in 0..200 {
-            let turns = rig.ask(&mut quick, b"get small\r\n", &told);
-            assert!(turns <= alone + 2, "{turns} turns");
+            let turns = rig.ask(&mut quick, &asked, &told);
+            assert!(turns <= alone + 2, "{turns} turns, {speech:?}");
         }
     }
 }

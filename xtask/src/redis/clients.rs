@@ -182,6 +182,12 @@ fn java(place: &Place, (library, class): (&str, &str)) -> Result<Told, String> {
     let folder = place.copy("java")?;
     let (pom, installed) = (folder.join("pom.xml"), folder.join("installed.xml"));
     if std::fs::read(&pom).ok() != std::fs::read(&installed).ok() {
+        // What an older pom.xml asked for must not lie beside what this one asks for.
+        let libraries = folder.join("libraries");
+        if libraries.exists() {
+            let told = |e| format!("{}: {e}", libraries.display());
+            std::fs::remove_dir_all(&libraries).map_err(told)?;
+        }
         let mut copy = Command::new("mvn");
         copy.args(["-q", "-B", COPY_LIBRARIES, "-DoutputDirectory=libraries"]);
         if let Err(why) = fetch(copy.current_dir(&folder))? {

@@ -1,7 +1,75 @@
 //! RESP for tests: requests written, and where a reply ends, by a way of its own.
 
-use super::Rig;
+use super::{Rig, hit};
 use laneway_transport::memory::Client;
+
+/// What a test speaks: facts of the lanes hold for memcached's text and for RESP alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    Text,
+    Resp,
+}
+
+impl Speech {
+    pub const BOTH: [Speech; 2] = [Speech::Text, Speech::Resp];
+
+    /// The request that stores a value.
+    pub fn storing(self, key: &str, value: &[u8]) -> Vec<u8> {
+        match self {
+            Speech::Text => {
+                let head = format!("set {key} 0 0 {}\r\n", value.len());
+                [head.as_bytes(), value, b"\r\n"].concat()
+            }
+            Speech::Resp => request(&[b"SET", key.as_bytes(), value]),
+        }
+    }
+
+    /// The reply to it.
+    pub fn stored(self) -> &'static [u8] {
+        match self {
+            Speech::Text => b"STORED\r\n",
+            Speech::Resp => b"+OK\r\n",
+        }
+    }
+
+    /// Store a value.
+    pub fn set(self, rig: &mut Rig, client: &Client, key: &str, value: &[u8]) {
+        let told = rig.ask(client, &self.storing(key, value), b"\r\n");
+        assert_eq!(told, self.stored());
+    }
+
+    /// The request of one key.
+    pub fn get(self, key: &str) -> Vec<u8> {
+        match self {
+            Speech::Text => format!("get {key}\r\n").into_bytes(),
+            Speech::Resp => request(&[b"GET", key.as_bytes()]),
+        }
+    }
+
+    /// The whole reply to it.
+    pub fn hit(self, key: &str, value: &[u8]) -> Vec<u8> {
+        match self {
+            Speech::Text => [&hit(key, value)[..], b"END\r\n"].concat(),
+            Speech::Resp => bulk(value),
+        }
+    }
+
+    /// The same where there is no such key.
+    pub fn miss(self) -> &'static [u8] {
+        match self {
+            Speech::Text => b"END\r\n",
+            Speech::Resp => b"$-1\r\n",
+        }
+    }
+
+    /// A request that does nothing, and its reply.
+    pub fn ping(self) -> (Vec<u8>, &'static [u8]) {
+        match self {
+            Speech::Text => (b"mn\r\n".to_vec(), b"MN\r\n"),
+            Speech::Resp => (words("PING"), b"+PONG\r\n"),
+        }
+    }
+}
 
 /// A request.
 pub fn request(args: &[&[u8]]) -> Vec<u8> {
