@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn who_did_not_ask_for_one_is_served_without() {
         let line = ["-U", "5000", "--kernel-lane", "lo"].map(OsString::from);
-        let Ok(Asked::Serve(flags)) = flags::read(line, []) else { panic!("{line:?}") };
+        let Ok(Asked::Serve(flags)) = flags::read(line.clone(), []) else { panic!("{line:?}") };
         let mut settings = super::super::settings(&flags).expect("they are sound");
         let begun = begin(&flags, &mut settings).expect("nobody asked for it");
         assert_eq!((begun.sandbox, settings.sandbox), (Sandbox::Off, Sandbox::Off));
