@@ -376,8 +376,8 @@ fn connect_any(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStr
     Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Also which of the addresses it is, and the one for datagrams. The connection knows: 0.0.0.0 leads
-/// to another, and only what comes from that one is the server's.
+/// Also which of the addresses it is, and the one for datagrams. The connection knows: 0.0.0.0
+/// leads to another, and only what comes from that one is the server's.
 fn topology_by_tcp(
     addresses: &[SocketAddr],
     nanos_max: u64,

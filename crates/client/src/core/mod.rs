@@ -205,8 +205,8 @@ impl Core {
         self.by_id.contains_key(&id)
     }
 
-    /// Whether a datagram that has waited for room may still leave: not what is of a request that is
-    /// over, for its id is another's soon, or may not leave any more. What is about frames says
+    /// Whether a datagram that has waited for room may still leave: not what is of a request that
+    /// is over, for its id is another's soon, or may not leave any more. What is about frames says
     /// something of requests that are over, too.
     pub(crate) fn may_leave(&self, datagram: &[u8], now_nanos: u64) -> bool {
         Header::parse(datagram).is_none_or(|(header, _)| match header.kind {
