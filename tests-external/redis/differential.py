@@ -482,7 +482,7 @@ class Comparison:
             self.drawn.update(kinds_of(args, self.is_watching))
             if not is_apart:
                 is_apart = self.judge(number + place, args, mine, other)
-            if args[0] in (b"MULTI", b"EXEC", b"DISCARD"):
+            if args[0] in (b"EXEC", b"DISCARD") or (args == [b"MULTI"] and mine == b"+OK\r\n"):
                 self.queued = []
             elif mine == b"+QUEUED\r\n":
                 self.queued.append(args)

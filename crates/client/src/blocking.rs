@@ -418,16 +418,23 @@ fn datagrams_at(stats: &[(String, String)], address: SocketAddr) -> Result<Socke
     let Some(at) = told.and_then(|(_, value)| value.parse::<IpAddr>().ok()) else {
         return Ok(address);
     };
-    let is_here = address.ip().to_canonical().is_loopback();
+    let connected = address.ip().to_canonical();
+    let (is_here, is_any) = (connected.is_loopback(), at.is_unspecified());
+    let is_other_family = at.is_ipv4() != connected.is_ipv4();
     match at {
-        at if at.is_loopback() && !is_here => Err(Error::NoTopology(format!(
+        _ if !is_here && at.is_loopback() => Err(Error::NoTopology(format!(
             "datagrams reach it at {at} alone; connect to that address on its own host, or start \
              it with --udp-listen ADDRESS --udp-public"
         ))),
-        _ if !is_here => Ok(address),
-        IpAddr::V4(at) if at.is_unspecified() => Ok((Ipv4Addr::LOCALHOST, address.port()).into()),
-        IpAddr::V6(at) if at.is_unspecified() => Ok((Ipv6Addr::LOCALHOST, address.port()).into()),
-        at => Ok((at, address.port()).into()),
+        _ if !is_here && is_any && is_other_family => Err(Error::NoTopology(format!(
+            "datagrams reach it at {at}, which takes none for {connected}; connect to an address \
+             of the same family"
+        ))),
+        IpAddr::V4(_) if is_here && is_any => Ok((Ipv4Addr::LOCALHOST, address.port()).into()),
+        IpAddr::V6(_) if is_here && is_any => Ok((Ipv6Addr::LOCALHOST, address.port()).into()),
+        // No socket of one family takes what comes by the other.
+        _ if is_here || is_other_family => Ok((at, address.port()).into()),
+        _ => Ok(address),
     }
 }
 
@@ -512,6 +519,10 @@ mod tests {
             (Some("0.0.0.0"), "127.0.0.2:7", Some("127.0.0.1:7")),
             (Some("0.0.0.0"), "10.0.0.5:7", Some("10.0.0.5:7")),
             (Some("::"), "[::1]:7", Some("[::1]:7")),
+            (Some("0.0.0.0"), "[2001:db8::1]:7", None), // a name has addresses of both families
+            (Some("::"), "10.0.0.5:7", None),
+            (Some("10.0.0.5"), "[2001:db8::1]:7", Some("10.0.0.5:7")),
+            (Some("10.0.0.5"), "[::ffff:10.0.0.5]:7", Some("[::ffff:10.0.0.5]:7")),
             (Some("nonsense"), "10.0.0.5:7", Some("10.0.0.5:7")),
         ] {
             let stats = told.map(|told| ("udp_address".to_owned(), told.to_owned()));

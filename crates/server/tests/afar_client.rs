@@ -8,7 +8,7 @@
 mod mix;
 use laneway_vopr::rig;
 
-use laneway_client::{Answer, Core, Remote, Request, Settings, Topology};
+use laneway_client::{Answer, Core, Error, Refusal, Remote, Request, Settings, Topology};
 use laneway_policy::{Form, Placement, owner};
 use laneway_rdma::contract::{Lend, LongRequester as _, Posted, Requester as _};
 use laneway_rdma::faults::Faults;
@@ -213,6 +213,24 @@ fn a_value_that_is_repeated_in_another_way_is_stored_once() {
         }
         let Ok(Answer::Value(after)) = world.ask(Request::gets("k")) else { continue };
         assert_eq!(before.cas, after.cas, "round {round}, seed {}", seed());
+    }
+}
+
+#[test]
+fn a_value_longer_than_the_server_takes_is_refused_at_once_whether_a_card_reads_it_or_not() {
+    for is_stuck in [false, true] {
+        let mut plan = Plan { item_bytes_max: 512 << 10, ..plan(true, 0, 0) };
+        plan.afar = plan.afar.map(|way| Way { is_stuck, ..way });
+        let mut world = World::new(&plan, seed());
+        world.set("k", b"old");
+        let long = rig::value(1_800_000, 1);
+        for request in [Request::append("k", long.as_slice()), Request::set("k", long.as_slice())] {
+            assert_eq!(world.get("k"), b"old");
+            let answer = world.ask(request);
+            assert!(matches!(answer, Err(Error::Refused(Refusal::Server(_)))), "{answer:?}");
+        }
+        assert_eq!(world.ask(Request::get("k")).ok(), Some(Answer::Missing), "nothing stale");
+        assert_eq!(world.core.counts().retries, 0, "the card is stuck: {is_stuck}");
     }
 }
 

@@ -49,8 +49,11 @@ impl Desk {
         };
         if bytes > self.message_bytes_max() {
             // There never is room for it.
-            if let Some(front) = lenders.claim(peer, said).and_then(front_of) {
-                self.is_too_long(core, at, from, &front, bytes);
+            match lenders.claim(peer, said).map(front_of) {
+                Some(Some(front)) => self.is_too_long(core, at, from, &front, bytes),
+                // A card gives nothing at once: it is refused when its first frame comes.
+                Some(None) => ask_for_all(self, at, &from, bytes),
+                None => {}
             }
             return;
         }

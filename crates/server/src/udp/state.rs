@@ -320,9 +320,8 @@ impl Desk {
 
     /// Whether a message of so many bytes may be copied from its client: as if it came in pieces.
     pub fn may_fetch(&self, message_bytes: usize) -> bool {
-        message_bytes <= self.bounds.message_bytes_max
-            && (self.storing.is_empty() && self.fetching.is_empty()
-                || self.storing_bytes + message_bytes <= self.bounds.bytes_max)
+        self.storing.is_empty() && self.fetching.is_empty()
+            || self.storing_bytes + message_bytes <= self.bounds.bytes_max
     }
 
     /// Bring the account up to what messages take that are not whole, or not stored.
