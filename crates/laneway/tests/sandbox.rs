@@ -236,7 +236,7 @@ fn the_file_of_config_is_read_again_without_looking_names_up() {
     server.stop();
     // Without a sandbox it is the name that is at fault.
     write(64);
-    let mut server = Process::serve(&["--config", &config, "-p", "-1"]);
+    let mut server = Process::serve(&["--config", &config, "-p", "-1", "--sandbox", "off"]);
     folder.write("laneway.toml", "listen = [\"no-such-name.invalid\"]\nmemory-limit = 64\n");
     server.signal("HUP");
     server.await_log("everything in the file stays as it was");
