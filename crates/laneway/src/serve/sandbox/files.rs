@@ -97,9 +97,13 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// A path that is there: this one, or the nearest above it, where it is to be made.
+/// A path that is there: this one, or the nearest above it, where it is to be made. It is to be made
+/// also in the place of a file that is empty, beside what links lead to.
 fn there_or_above(path: &Path) -> PathBuf {
-    let there = path.ancestors().find(|path| path.exists());
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_there =
+        |path: &&Path| path.metadata().is_ok_and(|found| !found.is_file() || found.len() != 0);
+    let there = path.ancestors().find(is_there);
     there.filter(|path| !path.as_os_str().is_empty()).map_or_else(|| ".".into(), Path::to_owned)
 }
 
@@ -189,6 +193,31 @@ mod tests {
         fs::remove_dir_all(&folder).expect("it is ours");
         for wanted in [current, folder] {
             assert!(all.contains(&(wanted.clone(), Reach::Read)), "{wanted:?}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_empty_is_made_anew_where_it_lies() {
+        let folder = std::env::temp_dir().join(format!("laneway-empty-{}", std::process::id()));
+        for name in ["data", "pm", "ssd"] {
+            fs::create_dir_all(folder.join(name)).expect("temp is writable");
+        }
+        let folder = folder.canonicalize().expect("it is there");
+        let (empty, full) = (folder.join("pm/log"), folder.join("ssd/file"));
+        fs::write(&empty, "").expect("temp is writable");
+        fs::write(&full, "text").expect("temp is writable");
+        std::os::unix::fs::symlink(&empty, folder.join("data/log")).expect("temp is writable");
+        let data = folder.join("data");
+        let of = |more: &str| {
+            let line = format!("--data-dir {} --ssd {} {more}", data.display(), full.display());
+            rules(&flags(&line), None)
+        };
+        let (linked, named) = (of(""), of(&format!("--pm {}", empty.display())));
+        fs::remove_dir_all(&folder).expect("it is ours");
+        for all in [linked, named] {
+            for wanted in [&data, &folder.join("pm"), &full] {
+                assert!(all.contains(&(wanted.clone(), Reach::Own)), "{wanted:?}: {all:?}");
+            }
         }
     }
 
