@@ -59,14 +59,8 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
         [&flags.config, &flags.auth_file, &flags.tls_cert, &flags.tls_key, &flags.tls_client_ca];
     // They are read again at SIGHUP.
     for path in own.into_iter().flatten().map(|path| &**path).chain(theirs) {
-        rules.push((folder_of(Path::new(path)), Reach::Read));
-        if let Ok(target) = Path::new(path).canonicalize() {
-            rules.push((folder_of(&target), Reach::Read));
-        }
-        // A folder on the way may be a link that is set anew to another folder, as Kubernetes and
-        // others that roll out do: the new one stands beside it.
-        let links = Path::new(path).ancestors().filter(|prefix| prefix.is_symlink());
-        rules.extend(links.map(|link| (folder_of(link), Reach::Read)));
+        let folders = folders_of(Path::new(path));
+        rules.extend(folders.into_iter().map(|folder| (folder, Reach::Read)));
     }
     for path in [&flags.unix_socket, &flags.shm, &flags.pid_file].into_iter().flatten() {
         rules.push((folder_of(Path::new(path)), Reach::Entries));
@@ -95,6 +89,32 @@ fn folder_of(path: &Path) -> PathBuf {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => ".".into(),
     }
+}
+
+/// Links that the kernel follows on the way to one file.
+const LINKS_MAX: usize = 40;
+
+/// The folder of a file, and those of all links on the way to it, whose targets may be links, too.
+/// Any may be set anew, as Kubernetes and others that roll out do: what it leads to then stands
+/// beside what it leads to now.
+fn folders_of(path: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder_of(path)];
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        // The first one that the kernel meets.
+        let links = path.ancestors().filter_map(|prefix| Some((prefix, prefix.read_link().ok()?)));
+        let Some((link, target)) = links.last() else { break };
+        let folder = folder_of(link);
+        // Nothing stands behind the last link, and no slash may, either.
+        let next = match path.strip_prefix(link) {
+            Ok(rest) if !rest.as_os_str().is_empty() => folder.join(target).join(rest),
+            _ => folder.join(target),
+        };
+        folders.push(folder);
+        path = next;
+        folders.push(folder_of(&path));
+    }
+    folders
 }
 
 /// A path that is there: this one, or the nearest above it, where it is to be made. It is to be made
@@ -194,6 +214,33 @@ mod tests {
         for wanted in [current, folder] {
             assert!(all.contains(&(wanted.clone(), Reach::Read)), "{wanted:?}: {all:?}");
         }
+    }
+
+    /// A link of one's own to a file that Kubernetes mounts, which it reaches by two more.
+    #[test]
+    fn the_folders_of_links_to_links_are_read() {
+        let folder = std::env::temp_dir().join(format!("laneway-chain-{}", std::process::id()));
+        let (own, mounted) = (folder.join("own"), folder.join("mounted"));
+        fs::create_dir_all(mounted.join("..1")).expect("temp is writable");
+        fs::create_dir_all(&own).expect("temp is writable");
+        fs::write(mounted.join("..1/users"), "a:b").expect("temp is writable");
+        let link = |to: &str, from: &Path| {
+            std::os::unix::fs::symlink(to, from).expect("temp is writable");
+        };
+        link("..1", &mounted.join("..data"));
+        link("..data/users", &mounted.join("users"));
+        link("../mounted/users", &own.join("users"));
+        link("loop", &own.join("loop"));
+        let found = folders_of(&own.join("users"));
+        let ends = folders_of(&own.join("loop"));
+        let last = found.last().and_then(|last| last.canonicalize().ok());
+        let places = found.iter().filter_map(|folder| folder.canonicalize().ok());
+        let places: Vec<PathBuf> = places.collect();
+        let wanted = [&own, &mounted].map(|folder| folder.canonicalize().expect("it is there"));
+        fs::remove_dir_all(&folder).expect("it is ours");
+        assert!(wanted.iter().all(|wanted| places.contains(wanted)), "{places:?}");
+        assert_eq!(last, Some(wanted[1].join("..1")), "{found:?}");
+        assert_eq!(ends.len(), 1 + 2 * LINKS_MAX, "a link to itself leads nowhere");
     }
 
     #[test]
