@@ -8,6 +8,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus,
 };
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The newest rights that are asked for; an older kernel has fewer of them.
@@ -77,7 +78,8 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
         rules.extend(links.map(|link| (there_or_above(&folder.join(link)), Reach::Own)));
     }
     if flags.core_dumps {
-        rules.push((".".into(), Reach::Entries));
+        let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+        rules.push((folder_of_cores(&pattern), Reach::Entries));
     }
     rules.sort();
     rules.dedup();
@@ -88,6 +90,16 @@ fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => ".".into(),
+    }
+}
+
+/// Where the kernel writes a core by this pattern (core(5)), which it does as the process that ends;
+/// the working folder, where the pattern names no other. A program that it gives the core to is in
+/// no sandbox.
+fn folder_of_cores(pattern: &str) -> PathBuf {
+    match pattern.starts_with('/') {
+        true => there_or_above(&folder_of(Path::new(pattern.trim_end()))),
+        false => ".".into(),
     }
 }
 
@@ -158,7 +170,6 @@ mod tests {
     use super::*;
     use crate::flags::{self, Asked};
     use std::ffi::OsString;
-    use std::fs;
     use std::net::{TcpListener, TcpStream};
 
     /// Since Linux 6.7.
@@ -213,6 +224,22 @@ mod tests {
         fs::remove_dir_all(&folder).expect("it is ours");
         for wanted in [current, folder] {
             assert!(all.contains(&(wanted.clone(), Reach::Read)), "{wanted:?}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn cores_go_where_the_kernel_puts_them() {
+        let folder = std::env::temp_dir().canonicalize().expect("it is there");
+        let there = folder.display();
+        for (pattern, wanted) in [
+            ("core\n", Path::new(".")),
+            ("cores/%p\n", Path::new(".")),
+            ("|/usr/lib/systemd/systemd-coredump %P\n", Path::new(".")),
+            ("", Path::new(".")),
+            (&format!("{there}/core.%e.%p\n"), &folder),
+            (&format!("{there}/%e.no-such-folder/%p\n"), &folder),
+        ] {
+            assert_eq!(folder_of_cores(pattern), wanted, "{pattern}");
         }
     }
 
