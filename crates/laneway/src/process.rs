@@ -217,10 +217,19 @@ fn may_lock(limit_bytes: rlim_t, changes_user: bool, has_right: bool) -> bool {
 
 /// Whether this process has that right now.
 fn may_lock_beyond_limit() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let [status, map] = ["/proc/self/status", "/proc/self/uid_map"]
+        .map(|path| fs::read_to_string(path).unwrap_or_default());
+    has_lock_right(&status, &map)
+}
+
+/// The same, of what the kernel tells of the process's rights and of its users. The kernel asks for
+/// the right over the whole machine: in a container that has users of its own it counts for
+/// nothing.
+fn has_lock_right(status: &str, map: &str) -> bool {
     let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let rights = rights.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     rights.is_some_and(|rights| rights & (1 << CAP_IPC_LOCK) != 0)
+        && map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// A pid file, removed when the server ends.
@@ -347,6 +356,22 @@ mod tests {
         ] {
             let found = may_lock(limit_bytes, changes_user, has_right);
             assert_eq!(found, locks, "{limit_bytes} {changes_user} {has_right}");
+        }
+    }
+
+    #[test]
+    fn a_right_to_lock_counts_on_the_machine_and_in_no_namespace_of_users() {
+        const MACHINE: &str = "         0          0 4294967295\n";
+        for (rights, map, has) in [
+            ("000001ffffffffff", MACHINE, true),
+            ("0000000000004000", MACHINE, true),
+            ("000001ffffffbfff", MACHINE, false),
+            ("000001ffffffffff", "0 1000 1\n", false),
+            ("000001ffffffffff", "0 1000 1\n1 100000 65536\n", false),
+            ("000001ffffffffff", "", false),
+        ] {
+            let status = format!("Name:\tlaneway\nCapEff:\t{rights}\nCapBnd:\t0\n");
+            assert_eq!(has_lock_right(&status, map), has, "{rights} {map}");
         }
     }
 
