@@ -246,6 +246,29 @@ fn the_file_of_config_is_read_again_without_looking_names_up() {
 }
 
 #[test]
+fn a_file_that_the_file_of_config_names_elsewhere_is_said_to_be_refused_by_the_sandbox() {
+    let (folder, elsewhere) = (Folder::new(), Folder::new());
+    for folder in [&folder, &elsewhere] {
+        folder.write("users", "a:b\n");
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(folder.path().join("users"), mode).expect("it is ours");
+    }
+    let write = |users: &Folder| {
+        let users = text_in(users, "users");
+        folder.write("laneway.toml", &format!("auth-file = \"{users}\"\n"));
+    };
+    write(&folder);
+    let config = text_in(&folder, "laneway.toml");
+    let flags = ["--config", &config, "-p", "-1", "-l", "127.0.0.1", "--sandbox", "on"];
+    let mut server = Process::serve(&flags);
+    write(&elsewhere);
+    server.signal("HUP");
+    server.await_log("everything in the file stays as it was");
+    assert!(server.said.contains("; the sandbox (--sandbox) lets"), "{}", server.said);
+    server.stop();
+}
+
+#[test]
 fn another_user_serves_in_a_sandbox_too() {
     if fs::metadata("/proc/self").expect("Linux has it").uid() != 0 {
         // Past the capture of the tests' output, or nobody would see it.
