@@ -93,9 +93,9 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Where the kernel writes a core by this pattern (core(5)), which it does as the process that ends;
-/// the working folder, where the pattern names no other. A program that it gives the core to is in
-/// no sandbox.
+/// Where the kernel writes a core by this pattern (core(5)), which it does as the process that
+/// ends; the working folder, where the pattern names no other. A program that it gives the core to
+/// is in no sandbox.
 fn folder_of_cores(pattern: &str) -> PathBuf {
     match pattern.starts_with('/') {
         true => there_or_above(&folder_of(Path::new(pattern.trim_end()))),
@@ -129,8 +129,8 @@ fn folders_of(path: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// A path that is there: this one, or the nearest above it, where it is to be made. It is to be made
-/// also in the place of a file that is empty, beside what links lead to.
+/// A path that is there: this one, or the nearest above it, where it is to be made. It is to be
+/// made also in the place of a file that is empty, beside what links lead to.
 fn there_or_above(path: &Path) -> PathBuf {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let is_there =
