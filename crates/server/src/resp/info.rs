@@ -41,7 +41,7 @@ impl<T: Transport> Core<T> {
         let totals = shared.totals();
         let mut stats = shared.store.stats();
         shared.other_stores().iter().for_each(|store| stats.add(&store.stats()));
-        // It reads all histograms of all workers, and clients ask for other sections as they connect.
+        // It reads all histograms of all workers; clients ask for other sections as they connect.
         let answered = if is_wanted(sections, "stats") { self.answered() } else { 0 };
         let all = [self.of_server(&stats), self.of_work(&totals, answered, &stats)].concat();
         let mut text = String::new();
