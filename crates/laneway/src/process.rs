@@ -1,12 +1,14 @@
 //! What a server does to its own process before it serves: go to the background, change user, raise
 //! limits, lock memory, write its pid; and how signals end it.
 
+use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
+use nix::sys::stat::Mode;
 use nix::unistd::{
-    Gid, User, dup2_stderr, dup2_stdin, dup2_stdout, geteuid, getgrouplist, setgid, setgroups,
-    setsid, setuid,
+    Gid, Uid, User, dup2_stderr, dup2_stdin, dup2_stdout, fchownat, geteuid, getgrouplist, setgid,
+    setgroups, setsid, setuid,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -14,9 +16,9 @@ use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::lchown;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,10 +118,8 @@ impl NextUser {
     /// Give it the files of sockets that root has made: whoever may open one is said by the owner
     /// and the mode. A refusal is a warning, since clients of other kinds may be there.
     pub fn take_over(&self, sockets: &[PathBuf]) {
-        let (uid, gid) = (self.user.uid.as_raw(), self.user.gid.as_raw());
         for path in sockets {
-            // Whatever has been put there in the meantime, what it links to is not given away.
-            if let Err(error) = lchown(path, Some(uid), Some(gid)) {
+            if let Err(error) = give_socket(path, self.user.uid, self.user.gid) {
                 log::warn!(
                     "-u {}: {} stays root's, and that user may not be able to open it: {error}",
                     self.user.name,
@@ -136,6 +136,17 @@ impl NextUser {
         let become_it = become_it.and_then(|()| setuid(user.uid));
         become_it.map_err(|error| format!("-u {}: cannot become that user: {error}", user.name))
     }
+}
+
+/// Gives a socket's file away. Whoever may write to its folder may have put a link there meanwhile,
+/// a hard one to a file of root's, too: nothing but a socket is given away.
+fn give_socket(path: &Path, user: Uid, group: Gid) -> io::Result<()> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = fs::File::from(open(path, flags, Mode::empty())?);
+    if !file.metadata()?.file_type().is_socket() {
+        return Err(io::Error::other("it is no socket"));
+    }
+    Ok(fchownat(&file, "", Some(user), Some(group), AtFlags::AT_EMPTY_PATH)?)
 }
 
 /// Allow so many descriptors, and some beside. Returns how many of them there may be.
@@ -206,10 +217,19 @@ fn may_lock(limit_bytes: rlim_t, changes_user: bool, has_right: bool) -> bool {
 
 /// Whether this process has that right now.
 fn may_lock_beyond_limit() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let [status, map] = ["/proc/self/status", "/proc/self/uid_map"]
+        .map(|path| fs::read_to_string(path).unwrap_or_default());
+    has_lock_right(&status, &map)
+}
+
+/// The same, of what the kernel tells of the process's rights and of its users. The kernel asks for
+/// the right over the whole machine: in a container that has users of its own it counts for
+/// nothing.
+fn has_lock_right(status: &str, map: &str) -> bool {
     let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let rights = rights.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     rights.is_some_and(|rights| rights & (1 << CAP_IPC_LOCK) != 0)
+        && map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// A pid file, removed when the server ends.
@@ -309,6 +329,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_but_a_socket_is_given_away() {
+        let place = std::env::temp_dir().join(format!("laneway-given-{}", std::process::id()));
+        fs::create_dir_all(&place).expect("temp is writable");
+        let [socket, file, link] = ["socket", "file", "link"].map(|name| place.join(name));
+        let listener = std::os::unix::net::UnixListener::bind(&socket).expect("temp is writable");
+        fs::write(&file, "precious").expect("temp is writable");
+        std::os::unix::fs::symlink(&socket, &link).expect("temp is writable");
+        // To whom it belongs anyway, which everybody may.
+        let given = [&socket, &file, &link, &place.join("none")]
+            .map(|path| give_socket(path, geteuid(), nix::unistd::getegid()).is_ok());
+        drop(listener);
+        fs::remove_dir_all(&place).expect("it is ours");
+        assert_eq!(given, [true, false, false, false]);
+    }
+
+    #[test]
     fn memory_is_locked_only_where_later_memory_is_not_refused_for_it() {
         const MIB: rlim_t = 1 << 20;
         for (limit_bytes, changes_user, has_right, locks) in [
@@ -320,6 +356,22 @@ mod tests {
         ] {
             let found = may_lock(limit_bytes, changes_user, has_right);
             assert_eq!(found, locks, "{limit_bytes} {changes_user} {has_right}");
+        }
+    }
+
+    #[test]
+    fn a_right_to_lock_counts_on_the_machine_and_in_no_namespace_of_users() {
+        const MACHINE: &str = "         0          0 4294967295\n";
+        for (rights, map, has) in [
+            ("000001ffffffffff", MACHINE, true),
+            ("0000000000004000", MACHINE, true),
+            ("000001ffffffbfff", MACHINE, false),
+            ("000001ffffffffff", "0 1000 1\n", false),
+            ("000001ffffffffff", "0 1000 1\n1 100000 65536\n", false),
+            ("000001ffffffffff", "", false),
+        ] {
+            let status = format!("Name:\tlaneway\nCapEff:\t{rights}\nCapBnd:\t0\n");
+            assert_eq!(has_lock_right(&status, map), has, "{rights} {map}");
         }
     }
 

@@ -145,10 +145,13 @@ fn serve(
     };
     let Prepared { server, admin, watchdog, reloads, sandbox, _pid_file } = prepared;
     // Nobody has been served until here.
-    if let Err(error) = sandbox.complete() {
-        let _ = server.stop(); // what it would say is of less interest
-        return fail(STATUS_SETUP, &error);
-    }
+    let sandbox = match sandbox.complete() {
+        Ok(told) => told,
+        Err(error) => {
+            let _ = server.stop(); // what it would say is of less interest
+            return fail(STATUS_SETUP, &error);
+        }
+    };
     // Whoever is told that it serves reads the file of ports next.
     tell_ports(&server);
     if flags.daemon
@@ -156,6 +159,8 @@ fn serve(
     {
         return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));
     }
+    // A command that goes to the background says nothing where all is well.
+    sandbox.iter().for_each(|told| log::info!("{told}"));
     server.open();
     tell_ready(&server);
     reloads.begin();

@@ -236,12 +236,35 @@ fn the_file_of_config_is_read_again_without_looking_names_up() {
     server.stop();
     // Without a sandbox it is the name that is at fault.
     write(64);
-    let mut server = Process::serve(&["--config", &config, "-p", "-1"]);
+    let mut server = Process::serve(&["--config", &config, "-p", "-1", "--sandbox", "off"]);
     folder.write("laneway.toml", "listen = [\"no-such-name.invalid\"]\nmemory-limit = 64\n");
     server.signal("HUP");
     server.await_log("everything in the file stays as it was");
     assert!(server.said.contains("SIGHUP: -l no-such-name.invalid: "), "{}", server.said);
     assert!(!server.said.contains("the sandbox"), "{}", server.said);
+    server.stop();
+}
+
+#[test]
+fn a_file_that_the_file_of_config_names_elsewhere_is_said_to_be_refused_by_the_sandbox() {
+    let (folder, elsewhere) = (Folder::new(), Folder::new());
+    for folder in [&folder, &elsewhere] {
+        folder.write("users", "a:b\n");
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(folder.path().join("users"), mode).expect("it is ours");
+    }
+    let write = |users: &Folder| {
+        let users = text_in(users, "users");
+        folder.write("laneway.toml", &format!("auth-file = \"{users}\"\n"));
+    };
+    write(&folder);
+    let config = text_in(&folder, "laneway.toml");
+    let flags = ["--config", &config, "-p", "-1", "-l", "127.0.0.1", "--sandbox", "on"];
+    let mut server = Process::serve(&flags);
+    write(&elsewhere);
+    server.signal("HUP");
+    server.await_log("everything in the file stays as it was");
+    assert!(server.said.contains("; the sandbox (--sandbox) lets"), "{}", server.said);
     server.stop();
 }
 

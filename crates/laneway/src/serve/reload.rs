@@ -150,7 +150,10 @@ fn reload(args: &[OsString], running: &mut Flags, looks_up: bool, live: &impl Li
     };
     match new {
         Ok(new) => apply(running, &new, live),
-        Err(why) => log::error!("SIGHUP: {why}; everything in the file stays as it was"),
+        Err(why) => {
+            let hint = if looks_up { "" } else { unreadable_in_sandbox(&why) };
+            log::error!("SIGHUP: {why}{hint}; everything in the file stays as it was");
+        }
     }
 }
 
@@ -160,6 +163,13 @@ fn in_sandbox(flag: &str, place: &str) -> String {
         "{flag} {place}: the sandbox (--sandbox) lets this server look no name up, and this one \
          was not there when it started; write a number, or start the server anew"
     )
+}
+
+/// What else is told where a file that may be sound cannot be read in a sandbox.
+fn unreadable_in_sandbox(why: &str) -> &'static str {
+    const WORDS: &str = "; the sandbox (--sandbox) lets this server read files in those folders \
+                         alone that were named when it started";
+    if why.contains("Permission denied") { WORDS } else { "" }
 }
 
 /// Tell what is not as it was, and change what can be changed; `running` is what is in force then.

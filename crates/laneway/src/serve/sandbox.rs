@@ -28,48 +28,51 @@ pub struct Begun {
     sandbox: Sandbox,
     /// A start without it is refused.
     is_asked_for: bool,
+    /// Why there is none, where nobody has asked for one.
+    why_without: Option<String>,
 }
 
 /// Guard the files, before any thread is made. What cannot be guarded is told, and `settings` have
 /// what holds.
 pub fn begin(flags: &Flags, settings: &mut Settings) -> Result<Begun, String> {
     let is_asked_for = !matches!(flags.sandbox.as_deref(), None | Some("auto"));
-    if settings.sandbox != Sandbox::Off
+    let mut begun = Begun { sandbox: settings.sandbox, is_asked_for, why_without: None };
+    if begun.sandbox != Sandbox::Off
         && let Some(why) = unfit(settings)
     {
-        goes_without(settings, why, is_asked_for);
+        begun.go_without(why.to_owned());
     }
-    if settings.sandbox == Sandbox::On {
-        let rules = files::rules(flags, ports_file());
-        match files::guard(&rules) {
-            Ok(()) => {}
-            Err(why) if is_asked_for => {
-                return Err(format!(
-                    "--sandbox on: {why}; --sandbox log tells what a sandbox would refuse"
-                ));
-            }
-            Err(why) => goes_without(settings, &why, is_asked_for),
+    if begun.sandbox == Sandbox::On
+        && let Err(why) = files::guard(&files::rules(flags, ports_file()))
+    {
+        if is_asked_for {
+            return Err(format!(
+                "--sandbox on: {why}; --sandbox log tells what a sandbox would refuse"
+            ));
         }
+        begun.go_without(why);
     }
-    Ok(Begun { sandbox: settings.sandbox, is_asked_for })
-}
-
-/// There is no sandbox.
-fn goes_without(settings: &mut Settings, why: &str, is_asked_for: bool) {
-    let name = settings.sandbox.name();
-    match is_asked_for {
-        true => log::warn!("--sandbox {name}: there is none, since {why}"),
-        false => log::info!("in no sandbox, since {why}"),
-    }
-    settings.sandbox = Sandbox::Off;
+    settings.sandbox = begun.sandbox;
+    Ok(begun)
 }
 
 impl Begun {
-    /// Guard the system calls, once everything is there that serves.
-    pub fn complete(self) -> Result<(), String> {
-        let Begun { sandbox, is_asked_for } = self;
+    /// There is no sandbox.
+    fn go_without(&mut self, why: String) {
+        if self.is_asked_for {
+            log::warn!("--sandbox {}: there is none, since {why}", self.sandbox.name());
+        } else {
+            self.why_without = Some(why);
+        }
+        self.sandbox = Sandbox::Off;
+    }
+
+    /// Guard the system calls, once everything is there that serves. Returns what is to be told of
+    /// it then.
+    pub fn complete(self) -> Result<Option<String>, String> {
+        let Begun { sandbox, is_asked_for, why_without } = self;
         if sandbox == Sandbox::Off {
-            return Ok(());
+            return Ok(why_without.map(|why| format!("in no sandbox, since {why}")));
         }
         if let Err(why) = calls::guard(sandbox, std::env::var_os("NOTIFY_SOCKET").is_some()) {
             let name = sandbox.name();
@@ -77,17 +80,13 @@ impl Begun {
                 return Err(format!("--sandbox {name}: {why}; leave it out, or say off"));
             }
             log::warn!("half a sandbox: files are refused, and system calls are not: {why}");
-            return Ok(());
+            return Ok(None);
         }
-        log::info!(
-            "{}",
-            match sandbox {
-                Sandbox::On =>
-                    "in a sandbox: files and system calls that it does not need are refused",
-                _ => "system calls that a sandbox would refuse are logged by the kernel",
-            }
-        );
-        Ok(())
+        let told = match sandbox {
+            Sandbox::On => "in a sandbox: files and system calls that it does not need are refused",
+            _ => "system calls that a sandbox would refuse are logged by the kernel",
+        };
+        Ok(Some(told.to_owned()))
     }
 }
 
@@ -163,6 +162,7 @@ mod tests {
         let mut settings = super::super::settings(&flags).expect("they are sound");
         let begun = begin(&flags, &mut settings).expect("nobody asked for it");
         assert_eq!((begun.sandbox, settings.sandbox), (Sandbox::Off, Sandbox::Off));
-        assert_eq!(begun.complete(), Ok(()));
+        let told = begun.complete().expect("nobody asked for it").expect("it is told");
+        assert!(told.starts_with("in no sandbox, since --kernel-lane"), "{told}");
     }
 }

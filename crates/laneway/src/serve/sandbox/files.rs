@@ -8,6 +8,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus,
 };
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The newest rights that are asked for; an older kernel has fewer of them.
@@ -59,14 +60,8 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
         [&flags.config, &flags.auth_file, &flags.tls_cert, &flags.tls_key, &flags.tls_client_ca];
     // They are read again at SIGHUP.
     for path in own.into_iter().flatten().map(|path| &**path).chain(theirs) {
-        rules.push((folder_of(Path::new(path)), Reach::Read));
-        if let Ok(target) = Path::new(path).canonicalize() {
-            rules.push((folder_of(&target), Reach::Read));
-        }
-        // A folder on the way may be a link that is set anew to another folder, as Kubernetes and
-        // others that roll out do: the new one stands beside it.
-        let links = Path::new(path).ancestors().filter(|prefix| prefix.is_symlink());
-        rules.extend(links.map(|link| (folder_of(link), Reach::Read)));
+        let folders = folders_of(Path::new(path));
+        rules.extend(folders.into_iter().map(|folder| (folder, Reach::Read)));
     }
     for path in [&flags.unix_socket, &flags.shm, &flags.pid_file].into_iter().flatten() {
         rules.push((folder_of(Path::new(path)), Reach::Entries));
@@ -83,7 +78,8 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
         rules.extend(links.map(|link| (there_or_above(&folder.join(link)), Reach::Own)));
     }
     if flags.core_dumps {
-        rules.push((".".into(), Reach::Entries));
+        let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+        rules.push((folder_of_cores(&pattern), Reach::Entries));
     }
     rules.sort();
     rules.dedup();
@@ -97,9 +93,49 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// A path that is there: this one, or the nearest above it, where it is to be made.
+/// Where the kernel writes a core by this pattern (core(5)), which it does as the process that
+/// ends; the working folder, where the pattern names no other. A program that it gives the core to
+/// is in no sandbox.
+fn folder_of_cores(pattern: &str) -> PathBuf {
+    match pattern.starts_with('/') {
+        true => there_or_above(&folder_of(Path::new(pattern.trim_end()))),
+        false => ".".into(),
+    }
+}
+
+/// Links that the kernel follows on the way to one file.
+const LINKS_MAX: usize = 40;
+
+/// The folder of a file, and those of all links on the way to it, whose targets may be links, too.
+/// Any may be set anew, as Kubernetes and others that roll out do: what it leads to then stands
+/// beside what it leads to now.
+fn folders_of(path: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder_of(path)];
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        // The first one that the kernel meets.
+        let links = path.ancestors().filter_map(|prefix| Some((prefix, prefix.read_link().ok()?)));
+        let Some((link, target)) = links.last() else { break };
+        let folder = folder_of(link);
+        // Nothing stands behind the last link, and no slash may, either.
+        let next = match path.strip_prefix(link) {
+            Ok(rest) if !rest.as_os_str().is_empty() => folder.join(target).join(rest),
+            _ => folder.join(target),
+        };
+        folders.push(folder);
+        path = next;
+        folders.push(folder_of(&path));
+    }
+    folders
+}
+
+/// A path that is there: this one, or the nearest above it, where it is to be made. It is to be
+/// made also in the place of a file that is empty, beside what links lead to.
 fn there_or_above(path: &Path) -> PathBuf {
-    let there = path.ancestors().find(|path| path.exists());
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_there =
+        |path: &&Path| path.metadata().is_ok_and(|found| !found.is_file() || found.len() != 0);
+    let there = path.ancestors().find(is_there);
     there.filter(|path| !path.as_os_str().is_empty()).map_or_else(|| ".".into(), Path::to_owned)
 }
 
@@ -134,7 +170,6 @@ mod tests {
     use super::*;
     use crate::flags::{self, Asked};
     use std::ffi::OsString;
-    use std::fs;
     use std::net::{TcpListener, TcpStream};
 
     /// Since Linux 6.7.
@@ -189,6 +224,74 @@ mod tests {
         fs::remove_dir_all(&folder).expect("it is ours");
         for wanted in [current, folder] {
             assert!(all.contains(&(wanted.clone(), Reach::Read)), "{wanted:?}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn cores_go_where_the_kernel_puts_them() {
+        let folder = std::env::temp_dir().canonicalize().expect("it is there");
+        let there = folder.display();
+        for (pattern, wanted) in [
+            ("core\n", Path::new(".")),
+            ("cores/%p\n", Path::new(".")),
+            ("|/usr/lib/systemd/systemd-coredump %P\n", Path::new(".")),
+            ("", Path::new(".")),
+            (&format!("{there}/core.%e.%p\n"), &folder),
+            (&format!("{there}/%e.no-such-folder/%p\n"), &folder),
+        ] {
+            assert_eq!(folder_of_cores(pattern), wanted, "{pattern}");
+        }
+    }
+
+    /// A link of one's own to a file that Kubernetes mounts, which it reaches by two more.
+    #[test]
+    fn the_folders_of_links_to_links_are_read() {
+        let folder = std::env::temp_dir().join(format!("laneway-chain-{}", std::process::id()));
+        let (own, mounted) = (folder.join("own"), folder.join("mounted"));
+        fs::create_dir_all(mounted.join("..1")).expect("temp is writable");
+        fs::create_dir_all(&own).expect("temp is writable");
+        fs::write(mounted.join("..1/users"), "a:b").expect("temp is writable");
+        let link = |to: &str, from: &Path| {
+            std::os::unix::fs::symlink(to, from).expect("temp is writable");
+        };
+        link("..1", &mounted.join("..data"));
+        link("..data/users", &mounted.join("users"));
+        link("../mounted/users", &own.join("users"));
+        link("loop", &own.join("loop"));
+        let found = folders_of(&own.join("users"));
+        let ends = folders_of(&own.join("loop"));
+        let last = found.last().and_then(|last| last.canonicalize().ok());
+        let places = found.iter().filter_map(|folder| folder.canonicalize().ok());
+        let places: Vec<PathBuf> = places.collect();
+        let wanted = [&own, &mounted].map(|folder| folder.canonicalize().expect("it is there"));
+        fs::remove_dir_all(&folder).expect("it is ours");
+        assert!(wanted.iter().all(|wanted| places.contains(wanted)), "{places:?}");
+        assert_eq!(last, Some(wanted[1].join("..1")), "{found:?}");
+        assert_eq!(ends.len(), 1 + 2 * LINKS_MAX, "a link to itself leads nowhere");
+    }
+
+    #[test]
+    fn a_file_that_is_empty_is_made_anew_where_it_lies() {
+        let folder = std::env::temp_dir().join(format!("laneway-empty-{}", std::process::id()));
+        for name in ["data", "pm", "ssd"] {
+            fs::create_dir_all(folder.join(name)).expect("temp is writable");
+        }
+        let folder = folder.canonicalize().expect("it is there");
+        let (empty, full) = (folder.join("pm/log"), folder.join("ssd/file"));
+        fs::write(&empty, "").expect("temp is writable");
+        fs::write(&full, "text").expect("temp is writable");
+        std::os::unix::fs::symlink(&empty, folder.join("data/log")).expect("temp is writable");
+        let data = folder.join("data");
+        let of = |more: &str| {
+            let line = format!("--data-dir {} --ssd {} {more}", data.display(), full.display());
+            rules(&flags(&line), None)
+        };
+        let (linked, named) = (of(""), of(&format!("--pm {}", empty.display())));
+        fs::remove_dir_all(&folder).expect("it is ours");
+        for all in [linked, named] {
+            for wanted in [&data, &folder.join("pm"), &full] {
+                assert!(all.contains(&(wanted.clone(), Reach::Own)), "{wanted:?}: {all:?}");
+            }
         }
     }
 
