@@ -31,9 +31,9 @@ usage: cargo xtask tidy
 Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
 machine; the tables of figures in README and docs/figures.md as bench/record has them, what is stale
-marked; links and headings of every page, and the list of pages in docs/SUMMARY.md; licence and
-source of every package that is built in. Exceptions to sizes and cycles stand in
-xtask/tidy-exceptions.txt, which only shrinks.";
+marked; links, headings and tasks that pages name, the list of pages in docs/SUMMARY.md, and the
+program's words in docs/troubleshooting.md; licence and source of every package that is built in.
+Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {

@@ -1,9 +1,10 @@
 //! Pages of Markdown: a link leads to a file and a heading that there are, the book's list has
-//! every page of docs/, and what stands behind `cargo xtask` is a task.
+//! every page of docs/, what stands behind `cargo xtask` is a task, and what troubleshooting.md says
+//! that the program says stands in its source.
 //!
 //! Headings are named as GitHub and mdBook name them. Links to other sites are not followed.
 
-use super::code::line_of;
+use super::code::{is_test_path, line_of};
 use super::words::push;
 use super::{Finding, Source, Tree};
 use crate::{SUBCOMMANDS, process};
@@ -13,6 +14,10 @@ use std::collections::BTreeMap;
 const SUMMARY: &str = "docs/SUMMARY.md";
 const PAGES: &str = "docs/";
 const TASK: &str = "cargo xtask";
+/// The page whose tables begin with words of the program's.
+const SYMPTOMS: &str = "docs/troubleshooting.md";
+/// What stands in such words for what differs.
+const ELLIPSIS: &str = "...";
 
 pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
     for page in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
@@ -20,6 +25,7 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
         tasks(page, found);
     }
     summary(tree, found);
+    quotes(tree, found);
 }
 
 fn links(tree: &Tree, page: &Source, found: &mut Vec<Finding>) {
@@ -136,4 +142,26 @@ fn summary(tree: &Tree, found: &mut Vec<Finding>) {
             push(found, "book", page, 0, format!("{SUMMARY} does not list it"));
         }
     }
+}
+
+fn quotes(tree: &Tree, found: &mut Vec<Finding>) {
+    let Some(page) = tree.file(SYMPTOMS) else { return };
+    let product = |file: &&Source| file.path.starts_with("crates/") && !is_test_path(&file.path);
+    let sources: Vec<String> = tree.rust().filter(product).map(|file| whole(&file.text)).collect();
+    for (line, text) in prose(&page.text).filter(|(_, text)| text.starts_with('|')) {
+        let cell = text.split('|').nth(1).unwrap_or_default();
+        let quoted = cell.split('`').skip(1).step_by(2).flat_map(|span| span.split(ELLIPSIS));
+        for words in quoted.map(str::trim).filter(|words| !words.is_empty()) {
+            if !sources.iter().any(|source| source.contains(words)) {
+                push(found, "quote", page, line, format!("no program says {words:?}"));
+            }
+        }
+    }
+}
+
+/// A source whose strings are whole that go on in the next line.
+fn whole(source: &str) -> String {
+    let mut pieces = source.split("\\\n");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |before, piece| before + piece.trim_start())
 }

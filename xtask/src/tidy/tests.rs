@@ -128,6 +128,25 @@ fn the_book_lists_every_page() {
 }
 
 #[test]
+fn what_is_quoted_is_said() {
+    let source = "const A: &str = \"the {device} is full, \\\n    and waits\";";
+    let source = ("crates/server/src/a.rs", source);
+    let test = ("crates/server/src/a/tests.rs", "const A: &str = \"only here\";");
+    for (cell, is_said) in [
+        ("`the ... is full, and waits`", true),
+        ("no words of the program's", true),
+        ("`...`", true),
+        ("`the ... is empty`", false),
+        ("`only here`", false),
+    ] {
+        let page = format!("| you see | why |\n|---|---|\n| {cell} | `anything` |\n");
+        let expected: &[&str] = if is_said { &[] } else { &["quote"] };
+        let files = [source, test, ("docs/troubleshooting.md", page.as_str())];
+        assert_eq!(rules(&files), expected, "{cell}");
+    }
+}
+
+#[test]
 fn functions_and_files_and_lines_stay_small() {
     let body = "    g();\n".repeat(68);
     check("crates/server/src/a.rs", &format!("fn f() {{\n{body}}}\n"), &[]);
