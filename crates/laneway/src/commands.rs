@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Each command with what it does.
-const COMMANDS: [(&str, &str); 16] = [
+pub const COMMANDS: [(&str, &str); 16] = [
     ("serve", "run the server; takes memcached's flags (laneway serve --help)"),
     ("bench", "measure a server: laneway, memcached, redis (laneway bench --help)"),
     ("sim", "what every design does on any number of cores (laneway sim --help)"),

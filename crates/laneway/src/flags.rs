@@ -36,4 +36,6 @@ pub use values::bytes;
 #[cfg(test)]
 mod config_tests;
 #[cfg(test)]
+mod documents_tests;
+#[cfg(test)]
 mod tests;

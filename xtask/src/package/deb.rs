@@ -35,8 +35,11 @@ const FILES: &[(&str, &str)] = &[
     ("docs/disk-format.md", "usr/share/doc/laneway/disk-format.md"),
     ("docs/install.md", "usr/share/doc/laneway/install.md"),
     ("docs/kernel.md", "usr/share/doc/laneway/kernel.md"),
+    ("docs/migrating.md", "usr/share/doc/laneway/migrating.md"),
     ("docs/reliability.md", "usr/share/doc/laneway/reliability.md"),
     ("docs/resp.md", "usr/share/doc/laneway/resp.md"),
+    ("docs/tour.md", "usr/share/doc/laneway/tour.md"),
+    ("docs/troubleshooting.md", "usr/share/doc/laneway/troubleshooting.md"),
     ("packaging/debian/conffiles", "DEBIAN/conffiles"),
 ];
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];

@@ -9,6 +9,7 @@ pub mod code;
 mod cycles;
 mod exceptions;
 mod licences;
+mod pages;
 mod rooms;
 mod sizes;
 #[cfg(test)]
@@ -30,8 +31,9 @@ usage: cargo xtask tidy
 Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
 machine; the tables of figures in README and docs/figures.md as bench/record has them, what is stale
-marked; licence and source of every package that is built in. Exceptions to sizes and cycles stand
-in xtask/tidy-exceptions.txt, which only shrinks.";
+marked; links, headings and tasks that pages name, the list of pages in docs/SUMMARY.md, and the
+program's words in docs/troubleshooting.md; licence and source of every package that is built in.
+Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -120,6 +122,7 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     sizes::check(tree, &mut found);
     rooms::check(tree, &mut found);
     cycles::check(tree, &mut found);
+    pages::check(tree, &mut found);
     tables(tree, &mut found);
     found
 }

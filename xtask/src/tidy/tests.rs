@@ -87,6 +87,66 @@ fn no_text_names_a_folder_of_this_machine() {
 }
 
 #[test]
+fn a_link_leads_to_a_file_and_a_heading() {
+    let other = "# One *two*\n```sh\n# no heading\n```\n## One two\n### `a_b` (c), d\n";
+    for (target, is_there) in [
+        ("b.md", true),
+        ("./b.md#one-two", true),
+        ("b.md#one-two-1", true),
+        ("b.md#a_b-c-d", true),
+        ("../docs/b.md", true),
+        ("#here", true),
+        ("..", true),
+        ("https://example.org/no.md#no", true),
+        ("b.md#one-two-2", false),
+        ("b.md#no-heading", false),
+        ("#there", false),
+        ("no.md", false),
+        ("docs/b.md", false),
+    ] {
+        let page = format!("# Here\nSee [`this`]({target}) and `[that](no.md)`.\n");
+        let expected: &[&str] = if is_there { &[] } else { &["link"] };
+        assert_eq!(rules(&[("docs/a.md", &page), ("docs/b.md", other)]), expected, "{target}");
+    }
+    check("docs/a.md", "```text\n[a](no.md)\n```\n[a](no.md)\n", &["link"]);
+}
+
+#[test]
+fn a_page_names_tasks_that_there_are() {
+    check("docs/a.md", "`cargo xtask tidy`, `cargo xtask\nbench ID`, `cargo xtask TASK`", &[]);
+    check("docs/a.md", "`cargo xtask` and `cargo xtask --help`", &[]);
+    check("docs/a.md", "```sh\ncargo xtask tydi\n```\n", &["task"]);
+}
+
+#[test]
+fn the_book_lists_every_page() {
+    let summary = ("docs/SUMMARY.md", "# Summary\n\n- [A](a.md)\n");
+    let a = ("docs/a.md", "# A\n");
+    assert_eq!(rules(&[summary, a, ("docs/plots/b.md", ""), ("c.md", "")]), [""; 0]);
+    assert_eq!(rules(&[summary, a, ("docs/b.md", "# B\n")]), ["book"]);
+    assert_eq!(rules(&[summary]), ["link"]);
+}
+
+#[test]
+fn what_is_quoted_is_said() {
+    let source = "const A: &str = \"the {device} is full, \\\n    and waits\";";
+    let source = ("crates/server/src/a.rs", source);
+    let test = ("crates/server/src/a/tests.rs", "const A: &str = \"only here\";");
+    for (cell, is_said) in [
+        ("`the ... is full, and waits`", true),
+        ("no words of the program's", true),
+        ("`...`", true),
+        ("`the ... is empty`", false),
+        ("`only here`", false),
+    ] {
+        let page = format!("| you see | why |\n|---|---|\n| {cell} | `anything` |\n");
+        let expected: &[&str] = if is_said { &[] } else { &["quote"] };
+        let files = [source, test, ("docs/troubleshooting.md", page.as_str())];
+        assert_eq!(rules(&files), expected, "{cell}");
+    }
+}
+
+#[test]
 fn functions_and_files_and_lines_stay_small() {
     let body = "    g();\n".repeat(68);
     check("crates/server/src/a.rs", &format!("fn f() {{\n{body}}}\n"), &[]);

@@ -68,7 +68,8 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
     }
 }
 
-fn push(
+/// Note what one line of a file has, or with line 0 the whole file.
+pub fn push(
     found: &mut Vec<Finding>,
     rule: &'static str,
     file: &Source,
