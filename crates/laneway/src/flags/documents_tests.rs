@@ -4,7 +4,9 @@
 
 use super::command_line::{all, row};
 use super::{Asked, Flags, read, values};
+use crate::asking::whom;
 use crate::commands::COMMANDS;
+use crate::{ask, backup, doctor, ping, tier, top};
 use laneway_load::{cli, experiment::Experiment};
 use std::ffi::OsString;
 use std::fs;
@@ -167,13 +169,41 @@ fn complaint(words: &[String]) -> Option<String> {
         "bench" => of_bench(rest),
         word if word.starts_with("--") => None,
         word if word.starts_with('-') => of_serve(words),
-        word => of_name(word),
+        word => of_tool(word, rest),
     }
 }
 
-fn of_name(command: &str) -> Option<String> {
-    let is_known = COMMANDS.iter().any(|(name, _)| *name == command);
-    (!is_known).then(|| format!("no command is called {command}"))
+/// What `--help` prints for a command that says there all that it takes.
+fn help_of(command: &str) -> Option<String> {
+    let help = match command {
+        "stats" => ask::HELP,
+        "top" => top::HELP,
+        "ping" => ping::HELP,
+        "backup" => backup::HELP,
+        "doctor" => doctor::HELP,
+        "fsck" | "scan" | "dump" | "load" => return Some(tier::help(command)),
+        _ => return None,
+    };
+    Some(help.replace("{flags}", whom::HELP))
+}
+
+/// A command that is not there, or one of its flags, or statistics of a name that there is not.
+fn of_tool(command: &str, rest: &[String]) -> Option<String> {
+    if !COMMANDS.iter().any(|(name, _)| *name == command) {
+        return Some(format!("no command is called {command}"));
+    }
+    let help = help_of(command)?;
+    let is_said = |word: &str| {
+        help.split(|c: char| c.is_whitespace() || ",;:[]()".contains(c)).any(|own| own == word)
+    };
+    for word in rest {
+        let flag = word.split('=').next().unwrap_or_default();
+        if flag.starts_with("--") && !ANSWERED.contains(&flag) && !is_said(flag) {
+            return Some(format!("laneway {command} has no {flag}"));
+        }
+    }
+    let family = rest.first().filter(|word| word.starts_with(char::is_lowercase))?;
+    (command == "stats" && !is_said(family)).then(|| format!("there are no statistics {family}"))
 }
 
 fn of_serve(words: &[String]) -> Option<String> {
@@ -243,7 +273,7 @@ fn of_span(span: &Span) -> Option<String> {
         "serve" if span.in_table && first[0] != "serve" => of_serve(rest),
         "serve" => unknown_flag(rest),
         word if word.starts_with('-') => None,
-        word => of_name(word),
+        word => of_tool(word, rest),
     }
 }
 
@@ -305,6 +335,10 @@ fn a_wrong_command_is_found_with_its_line() {
         ("laneway -m many", Some("many")),
         ("laneway serve --config /no/such/file -m 64 &", None),
         ("laneway statistics", Some("no command is called statistics")),
+        ("laneway stats lane", Some("there are no statistics lane")),
+        ("laneway stats --login FILE hotkeys", None),
+        ("laneway load DIR --ssd-size=1g -i FILE", None),
+        ("laneway fsck DIR --repare", Some("laneway fsck has no --repare")),
         ("cat users; laneway serve -Y", Some("-Y")),
         ("laneway stats lanes > /no/such/file", None),
         ("cargo run --release -- serve --shm '/a b'", None),
