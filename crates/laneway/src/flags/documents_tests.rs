@@ -6,7 +6,7 @@ use super::command_line::{all, row};
 use super::{Asked, Flags, read, values};
 use crate::asking::whom;
 use crate::commands::COMMANDS;
-use crate::{ask, backup, doctor, ping, tier, top};
+use crate::{ask, backup, doctor, ping, serve, tier, top};
 use laneway_load::{cli, experiment::Experiment};
 use std::ffi::OsString;
 use std::fs;
@@ -215,12 +215,22 @@ fn of_serve(words: &[String]) -> Option<String> {
     match read(words, []) {
         Err(refused) => Some(refused.why),
         Ok(Asked::Serve(flags)) if !flags.warnings.is_empty() => Some(flags.warnings.join("; ")),
-        Ok(Asked::Serve(mut flags)) => of_choices(&mut flags),
+        Ok(Asked::Serve(mut flags)) => of_choices(&mut flags).or_else(|| of_settings(&flags)),
         Ok(Asked::Help | Asked::Version | Asked::Licence) => None,
     }
 }
 
-/// A value that is none of those that its flag has; the server looks at that later.
+/// Flags that do not go together, or a value out of its bounds.
+fn of_settings(flags: &Flags) -> Option<String> {
+    // What these name is looked at, and lies on the reader's machine.
+    let is_elsewhere = flags.auth_file.is_some()
+        || flags.tls
+        || flags.tls_cert.is_some()
+        || flags.backup_dir.is_some();
+    if is_elsewhere { None } else { serve::checked(flags).err() }
+}
+
+/// A value that is none of those that its flag has.
 fn of_choices(flags: &mut Flags) -> Option<String> {
     for flag in all().filter(|flag| !flag.choices.is_empty()) {
         let Some(value) = values::toml((flag.field)(flags)) else { continue };
@@ -333,6 +343,8 @@ fn a_wrong_command_is_found_with_its_line() {
         ("laneway serve -m 64 -l 127.0.0.1, 10.0.0.1", Some("no flag stands before this word")),
         ("laneway serve -m 64 -n 48", Some("-n has no effect")),
         ("laneway -m many", Some("many")),
+        ("laneway serve -a 0770", Some("there is no unix socket")),
+        ("laneway serve -m 64 -I 64m", Some("must be at most half of -m")),
         ("laneway serve --config /no/such/file -m 64 &", None),
         ("laneway statistics", Some("no command is called statistics")),
         ("laneway stats lane", Some("there are no statistics lane")),
