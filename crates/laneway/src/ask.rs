@@ -8,7 +8,8 @@ use lexopt::ValueExt;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const HELP: &str = "\
+/// What `--help` prints; `{flags}` stands for those that say whom to ask.
+pub const HELP: &str = "\
 laneway stats: ask a running server for its statistics
 
 Usage: laneway stats [--server HOST:PORT | --socket PATH] [FLAGS] [FAMILY]

@@ -14,7 +14,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-const HELP: &str = "\
+/// What `--help` prints; `{flags}` stands for those that say whom to ask.
+pub const HELP: &str = "\
 laneway backup: copy what a running server keeps durably, while it serves
 
 Usage: laneway backup [--server HOST:PORT | --socket PATH] [FLAGS] NAME

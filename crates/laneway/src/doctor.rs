@@ -11,7 +11,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-const HELP: &str = "\
+/// What `--help` prints.
+pub const HELP: &str = "\
 laneway doctor: what this machine offers, layer by layer, and what to do
 
 Usage: laneway doctor [kernel | rdma]

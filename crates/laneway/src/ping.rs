@@ -7,7 +7,8 @@ use crate::asking::whom::{self, Other, Whom};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const HELP: &str = "\
+/// What `--help` prints; `{flags}` stands for those that say whom to ask.
+pub const HELP: &str = "\
 laneway ping: ask a running server whether it answers
 
 Usage: laneway ping [--server HOST:PORT | --socket PATH] [FLAGS]

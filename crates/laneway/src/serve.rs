@@ -82,7 +82,7 @@ pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
 type Checked = (Settings, Option<DurableSettings>, Format, Option<SocketAddr>);
 
 /// Checked against each other and the machine; an error says where the flag was given, too.
-fn checked(flags: &Flags) -> Result<Checked, String> {
+pub fn checked(flags: &Flags) -> Result<Checked, String> {
     let all = settings(flags).and_then(|settings| {
         let durable = tier::settings(flags, settings.policy.design)?;
         let format = Format::named(flags.log_format.as_deref())?;

@@ -91,12 +91,17 @@ struct Asked {
     help: bool,
 }
 
+/// What `--help` prints for one of the four.
+pub fn help(command: &str) -> String {
+    let tool = TOOLS.iter().find(|(name, _)| *name == command);
+    format!("{}{HELP_OF_ALL}", tool.map_or(FSCK, |(_, help)| help))
+}
+
 /// Runs one of the four.
 pub fn run(command: &str, args: Vec<OsString>) -> ExitCode {
     let asked = match parse(command, args) {
         Ok(asked) if asked.help => {
-            let tool = TOOLS.iter().find(|(name, _)| *name == command);
-            print!("{}{HELP_OF_ALL}", tool.map_or(FSCK, |(_, help)| help));
+            print!("{}", help(command));
             return ExitCode::SUCCESS;
         }
         Ok(asked) => asked,

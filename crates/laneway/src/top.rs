@@ -21,7 +21,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use view::{ClientOrder, KeyOrder, View};
 
-const HELP: &str = "\
+/// What `--help` prints; `{flags}` stands for those that say whom to ask.
+pub const HELP: &str = "\
 laneway top: what a running server does: both lanes, workers, hot keys, clients
 
 Usage: laneway top [--server HOST:PORT | --socket PATH] [--interval SECONDS]

@@ -1,6 +1,6 @@
 //! Pages of Markdown: a link leads to a file and a heading that there are, the book's list has
-//! every page of docs/, what stands behind `cargo xtask` is a task, and what troubleshooting.md says
-//! that the program says stands in its source.
+//! every page of docs/, what stands behind `cargo xtask` is a task, and what troubleshooting.md
+//! quotes stands in the program's source.
 //!
 //! Headings are named as GitHub and mdBook name them. Links to other sites are not followed.
 

@@ -4,7 +4,9 @@
 
 use super::command_line::{all, row};
 use super::{Asked, Flags, read, values};
+use crate::asking::whom;
 use crate::commands::COMMANDS;
+use crate::{ask, backup, doctor, ping, serve, tier, top};
 use laneway_load::{cli, experiment::Experiment};
 use std::ffi::OsString;
 use std::fs;
@@ -167,13 +169,41 @@ fn complaint(words: &[String]) -> Option<String> {
         "bench" => of_bench(rest),
         word if word.starts_with("--") => None,
         word if word.starts_with('-') => of_serve(words),
-        word => of_name(word),
+        word => of_tool(word, rest),
     }
 }
 
-fn of_name(command: &str) -> Option<String> {
-    let is_known = COMMANDS.iter().any(|(name, _)| *name == command);
-    (!is_known).then(|| format!("no command is called {command}"))
+/// What `--help` prints for a command that says there all that it takes.
+fn help_of(command: &str) -> Option<String> {
+    let help = match command {
+        "stats" => ask::HELP,
+        "top" => top::HELP,
+        "ping" => ping::HELP,
+        "backup" => backup::HELP,
+        "doctor" => doctor::HELP,
+        "fsck" | "scan" | "dump" | "load" => return Some(tier::help(command)),
+        _ => return None,
+    };
+    Some(help.replace("{flags}", whom::HELP))
+}
+
+/// A command that is not there, or one of its flags, or statistics of a name that there is not.
+fn of_tool(command: &str, rest: &[String]) -> Option<String> {
+    if !COMMANDS.iter().any(|(name, _)| *name == command) {
+        return Some(format!("no command is called {command}"));
+    }
+    let help = help_of(command)?;
+    let is_said = |word: &str| {
+        help.split(|c: char| c.is_whitespace() || ",;:[]()".contains(c)).any(|own| own == word)
+    };
+    for word in rest {
+        let flag = word.split('=').next().unwrap_or_default();
+        if flag.starts_with("--") && !ANSWERED.contains(&flag) && !is_said(flag) {
+            return Some(format!("laneway {command} has no {flag}"));
+        }
+    }
+    let family = rest.first().filter(|word| word.starts_with(char::is_lowercase))?;
+    (command == "stats" && !is_said(family)).then(|| format!("there are no statistics {family}"))
 }
 
 fn of_serve(words: &[String]) -> Option<String> {
@@ -185,12 +215,22 @@ fn of_serve(words: &[String]) -> Option<String> {
     match read(words, []) {
         Err(refused) => Some(refused.why),
         Ok(Asked::Serve(flags)) if !flags.warnings.is_empty() => Some(flags.warnings.join("; ")),
-        Ok(Asked::Serve(mut flags)) => of_choices(&mut flags),
+        Ok(Asked::Serve(mut flags)) => of_choices(&mut flags).or_else(|| of_settings(&flags)),
         Ok(Asked::Help | Asked::Version | Asked::Licence) => None,
     }
 }
 
-/// A value that is none of those that its flag has; the server looks at that later.
+/// Flags that do not go together, or a value out of its bounds.
+fn of_settings(flags: &Flags) -> Option<String> {
+    // What these name is looked at, and lies on the reader's machine.
+    let is_elsewhere = flags.auth_file.is_some()
+        || flags.tls
+        || flags.tls_cert.is_some()
+        || flags.backup_dir.is_some();
+    if is_elsewhere { None } else { serve::checked(flags).err() }
+}
+
+/// A value that is none of those that its flag has.
 fn of_choices(flags: &mut Flags) -> Option<String> {
     for flag in all().filter(|flag| !flag.choices.is_empty()) {
         let Some(value) = values::toml((flag.field)(flags)) else { continue };
@@ -243,7 +283,7 @@ fn of_span(span: &Span) -> Option<String> {
         "serve" if span.in_table && first[0] != "serve" => of_serve(rest),
         "serve" => unknown_flag(rest),
         word if word.starts_with('-') => None,
-        word => of_name(word),
+        word => of_tool(word, rest),
     }
 }
 
@@ -303,8 +343,14 @@ fn a_wrong_command_is_found_with_its_line() {
         ("laneway serve -m 64 -l 127.0.0.1, 10.0.0.1", Some("no flag stands before this word")),
         ("laneway serve -m 64 -n 48", Some("-n has no effect")),
         ("laneway -m many", Some("many")),
+        ("laneway serve -a 0770", Some("there is no unix socket")),
+        ("laneway serve -m 64 -I 64m", Some("must be at most half of -m")),
         ("laneway serve --config /no/such/file -m 64 &", None),
         ("laneway statistics", Some("no command is called statistics")),
+        ("laneway stats lane", Some("there are no statistics lane")),
+        ("laneway stats --login FILE hotkeys", None),
+        ("laneway load DIR --ssd-size=1g -i FILE", None),
+        ("laneway fsck DIR --repare", Some("laneway fsck has no --repare")),
         ("cat users; laneway serve -Y", Some("-Y")),
         ("laneway stats lanes > /no/such/file", None),
         ("cargo run --release -- serve --shm '/a b'", None),
