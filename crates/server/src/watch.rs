@@ -135,6 +135,8 @@ pub struct TierWatch {
     pub lost: u64,
     /// What was dropped to make room on the SSD.
     pub evicted: Evicted,
+    /// How much memory the index of all items takes.
+    pub index_bytes: u64,
     /// How long the last start took.
     pub recovery_ms: u64,
     /// Backups that have ended; none where none can be asked for.
@@ -355,6 +357,7 @@ fn of_tier(durable: &Durable) -> TierWatch {
         refused: counts.refused.told(),
         lost: read(&counts.lost),
         evicted: durable.tier.evicted(),
+        index_bytes: durable.tier.index_bytes(),
         recovery_ms: durable.recovery.took_ms,
         backups: durable.backups.is_enabled().then(|| durable.backups.ended()),
         scrub: durable.scrubs.told(),

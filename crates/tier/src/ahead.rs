@@ -122,6 +122,7 @@ mod tests {
     use super::*;
     use crate::disk::sim::{Faults, Power, SimDisk};
     use crate::pointer::Extent;
+    use smallvec::smallvec;
 
     const BYTES: usize = 3 * PIECE_BYTES + 100;
 
@@ -131,7 +132,7 @@ mod tests {
         let mut image = vec![0; (blocks as usize + 2) * BLOCK_BYTES];
         image[BLOCK_BYTES..][..BYTES].copy_from_slice(&value);
         let crcs = value.chunks(PIECE_BYTES).map(crc32c).collect();
-        let extents = vec![Extent { start: 1, blocks }];
+        let extents = smallvec![Extent { start: 1, blocks }];
         let disk = SimDisk::from_image(image, Power::new(u64::MAX), 1, Faults::default());
         (disk, Pointer { bytes: BYTES as u64, extents, crcs }, value)
     }

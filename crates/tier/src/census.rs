@@ -195,6 +195,7 @@ mod tests {
     use super::*;
     use crate::index::{Entry, Home, Tie};
     use crate::pointer::Pointer;
+    use smallvec::smallvec;
     use std::sync::Arc;
 
     const BLOCKS: u64 = 200;
@@ -212,8 +213,8 @@ mod tests {
     }
 
     fn large(start: u32) -> What {
-        let extents = vec![Extent { start, blocks: 2 }];
-        What::Large(Arc::new(Pointer { bytes: 8192, extents, crcs: vec![1] }.into()))
+        let extents = smallvec![Extent { start, blocks: 2 }];
+        What::Large(Arc::new(Pointer { bytes: 8192, extents, crcs: smallvec![1] }.into()))
     }
 
     fn table(id: u64, start: u32) -> Table {

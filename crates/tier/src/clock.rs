@@ -252,6 +252,7 @@ mod tests {
     use crate::entry::Home;
     use crate::pointer::{Extent, Pointer};
     use crate::types::BLOCK_BYTES;
+    use smallvec::smallvec;
     use std::sync::Arc;
 
     fn entry(sequence: u64, home: Home, what: What) -> Entry {
@@ -259,8 +260,8 @@ mod tests {
     }
 
     fn large(start: u32) -> Entry {
-        let extents = vec![Extent { start, blocks: 1 }];
-        let pointer = Pointer { bytes: 4096, extents, crcs: vec![1] };
+        let extents = smallvec![Extent { start, blocks: 1 }];
+        let pointer = Pointer { bytes: 4096, extents, crcs: smallvec![1] };
         entry(u64::from(start), Home::log(0), What::Large(Arc::new(pointer.into())))
     }
 

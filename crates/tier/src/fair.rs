@@ -14,7 +14,8 @@ use crate::entry::{Entry, Home, Published, Tie, What};
 use crate::fastfair::{Cell, Change, FairTree, Kept, LINES_MAX, Room, lines_of};
 use crate::ledger::Ledger;
 use crate::tables::Table;
-use crate::types::{Error, KEY_BYTES_MAX, Position, Result};
+use crate::types::{Error, ItemMeta, KEY_BYTES_MAX, Position, Result};
+use crate::value::Large;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -266,6 +267,18 @@ impl FairIndex {
             entry.what = What::Lost;
             true
         });
+    }
+
+    /// See [`crate::index::Index::know`]: a cell is not changed for it.
+    pub fn know(&self, _: &[u8], _: u64, _: ItemMeta) {}
+
+    /// See [`crate::index::Index::written`]: here is no value that waits.
+    pub fn written(&self, _: &Large) {}
+
+    /// See [`crate::index::Index::bytes`]: the counters of hits. Which lines of persistent memory
+    /// are free is not counted.
+    pub fn bytes(&self) -> u64 {
+        (size_of_val(&*self.weights) + size_of_val(&*self.marks)) as u64
     }
 
     /// See [`crate::index::Index::weigh`].

@@ -91,6 +91,7 @@ mod tests {
     use crate::index::{Home, What};
     use crate::pointer::{Extent, Pointer};
     use crate::segment::Shape;
+    use smallvec::smallvec;
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
@@ -108,8 +109,8 @@ mod tests {
             let key = format!("key-{:02}", random.below(15)).into_bytes();
             free.extend(held.remove(&key));
             let start = free.swap_remove(random.below(free.len() as u64) as usize);
-            let extents = vec![Extent { start, blocks: 1 }];
-            let large = Pointer { bytes: 4096, extents, crcs: vec![1] };
+            let extents = smallvec![Extent { start, blocks: 1 }];
+            let large = Pointer { bytes: 4096, extents, crcs: smallvec![1] };
             let what = match random.below(4) {
                 0 => What::Tombstone,
                 1 => What::Small { value_bytes: 9 },

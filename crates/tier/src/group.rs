@@ -188,7 +188,10 @@ impl Shared {
             doing("sync the log", self.region.sync(why, records))?;
         }
         // Whoever reads a value finds it on the SSD. Before anybody has to wait for the writer.
-        out.values.iter().for_each(|value| self.waiting.give(value.written()));
+        for value in &out.values {
+            self.waiting.give(value.written());
+            self.index.written(value);
+        }
         Ok(())
     }
 

@@ -7,7 +7,8 @@
 
 use crate::btree::BTree;
 use crate::fair::FairIndex;
-use crate::types::IndexKind;
+use crate::types::{IndexKind, ItemMeta};
+use crate::value::Large;
 
 pub use crate::btree::{Builder, Offer};
 pub use crate::entry::{Counts, Entry, Home, Published, Tie, What};
@@ -102,6 +103,21 @@ impl Index {
     /// Notes that this record of `key` cannot be read.
     pub fn mark_lost(&self, key: &[u8], sequence: u64) {
         either!(self, index => index.mark_lost(key, sequence));
+    }
+
+    /// What is kept with the large item of this sequence, as its record says.
+    pub fn know(&self, key: &[u8], sequence: u64, meta: ItemMeta) {
+        either!(self, index => index.know(key, sequence, meta));
+    }
+
+    /// The bytes of this value were written: it waits in memory no more.
+    pub fn written(&self, value: &Large) {
+        either!(self, index => index.written(value));
+    }
+
+    /// How much memory it takes.
+    pub fn bytes(&self) -> u64 {
+        either!(self, index => index.bytes())
     }
 
     /// The hits counted for `key`, if this record is what is known of it.

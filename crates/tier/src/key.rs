@@ -18,6 +18,16 @@ enum Lies {
     Elsewhere(Box<[u8]>),
 }
 
+impl Key {
+    /// How many of its bytes lie elsewhere.
+    pub fn elsewhere_bytes(&self) -> usize {
+        match &self.0 {
+            Lies::Here { .. } => 0,
+            Lies::Elsewhere(key) => key.len(),
+        }
+    }
+}
+
 impl From<&[u8]> for Key {
     fn from(key: &[u8]) -> Key {
         if SHORT_BYTES_MAX < key.len() {

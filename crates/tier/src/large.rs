@@ -12,6 +12,7 @@ use crate::types::{BLOCK_BYTES, Error, Result, doing};
 use crate::value::{Large, room_of};
 use crc32c::{crc32c, crc32c_append};
 use laneway_sync::planted::{Bug, is_planted};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// Neighbours of a group are written as one up to this length.
@@ -36,7 +37,7 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES as u64))
             .map_err(|_| Error::SsdFull { blocks: bytes / BLOCK_BYTES as u64 })?;
         let extents = shared.as_ref().take_blocks(blocks, owner)?;
-        let pointer = Pointer { bytes: 0, extents, crcs: Vec::new() };
+        let pointer = Pointer { bytes: 0, extents: extents.into(), crcs: SmallVec::new() };
         let piece = Blocks::zeroed((bytes as usize).clamp(1, PIECE_BYTES));
         Ok(LargeWriter { shared, owner, pointer, piece, filled: 0 })
     }
@@ -132,7 +133,8 @@ pub fn waiting(shared: &Shared, value: &[u8]) -> Result<Option<Large>> {
             return Err(error);
         }
     };
-    let pointer = Pointer { bytes: value.len() as u64, extents, crcs: vec![crc32c(value)] };
+    let (bytes, crcs) = (value.len() as u64, smallvec![crc32c(value)]);
+    let pointer = Pointer { bytes, extents: SmallVec::from_slice(&extents), crcs };
     Ok(Some(Large::waiting(pointer, value.into())))
 }
 
@@ -210,8 +212,8 @@ fn cut(extents: &[Extent], mut blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
 }
 
 /// Neighbours as one.
-fn joined(extents: Vec<Extent>) -> Vec<Extent> {
-    let mut all: Vec<Extent> = Vec::new();
+fn joined(extents: Vec<Extent>) -> SmallVec<[Extent; 1]> {
+    let mut all: SmallVec<[Extent; 1]> = SmallVec::new();
     for extent in extents {
         match all.last_mut() {
             Some(last) if last.start + last.blocks == extent.start => last.blocks += extent.blocks,
@@ -274,7 +276,7 @@ mod tests {
     fn cutting_and_joining_keep_every_block() {
         let extents = [Extent { start: 1, blocks: 3 }, Extent { start: 4, blocks: 5 }];
         let (kept, spare) = cut(&extents, 4);
-        assert_eq!(joined(kept), [Extent { start: 1, blocks: 4 }]);
+        assert_eq!(joined(kept)[..], [Extent { start: 1, blocks: 4 }]);
         assert_eq!(spare, [Extent { start: 5, blocks: 4 }]);
     }
 }

@@ -14,8 +14,8 @@
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`; `index`,
-//! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `offer`, `group`, `append`,
-//! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`, `backup`,
+//! in memory (`btree` of `leaf`s) or in persistent memory (`fair` on `fastfair`); `offer`, `group`,
+//! `append`, `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`, `backup`,
 //! `scrub`, `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and
 //! `make` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
 //! docs/disk-format.md has every byte.
@@ -51,6 +51,7 @@ mod head;
 mod index;
 mod key;
 mod large;
+mod leaf;
 mod ledger;
 mod log;
 mod lost;

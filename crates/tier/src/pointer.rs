@@ -7,6 +7,7 @@
 
 use crate::bytes::{Put, Reader};
 use crate::types::{BLOCK_BYTES, VALUE_BYTES_MAX};
+use smallvec::SmallVec;
 
 /// A crc covers this much of a value, so that a slice can be verified without the rest.
 pub const PIECE_BYTES: usize = 1 << 20;
@@ -28,9 +29,9 @@ pub struct Pointer {
     /// How many bytes.
     pub bytes: u64,
     /// In this order.
-    pub extents: Vec<Extent>,
+    pub extents: SmallVec<[Extent; 1]>,
     /// One for each piece.
-    pub crcs: Vec<u32>,
+    pub crcs: SmallVec<[u32; 1]>,
 }
 
 /// A part of a piece: where on the SSD, and how many bytes of blocks.
@@ -94,6 +95,10 @@ impl Pointer {
         if bytes_max < bytes || reader.len() < extents.checked_mul(8)?.checked_add(crcs * 4)? {
             return None;
         }
+        // No value was ever given more; a checkpoint may have more.
+        if bytes_max <= VALUE_BYTES_MAX as u64 && EXTENTS_MAX < extents {
+            return None;
+        }
         let mut pointer = Pointer { bytes, ..Pointer::default() };
         let mut held = 0;
         for _ in 0..extents {
@@ -122,10 +127,12 @@ impl Pointer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use smallvec::smallvec;
 
     fn pointer() -> Pointer {
-        let extents = vec![Extent { start: 10, blocks: 100 }, Extent { start: 500, blocks: 157 }];
-        Pointer { bytes: PIECE_BYTES as u64 + 1, extents, crcs: vec![1, 2] }
+        let extents =
+            smallvec![Extent { start: 10, blocks: 100 }, Extent { start: 500, blocks: 157 }];
+        Pointer { bytes: PIECE_BYTES as u64 + 1, extents, crcs: smallvec![1, 2] }
     }
 
     #[test]

@@ -148,6 +148,7 @@ impl Shared {
         let bytes = self.read_record(entry.home, entry.record_bytes as usize)?;
         let Some(record) = verified(&bytes, key, entry.sequence) else { return Ok(None) };
         large.know(record.meta);
+        self.index.know(key, entry.sequence, record.meta);
         held.meta = record.meta;
         Ok(Some(held))
     }

@@ -221,14 +221,14 @@ impl Shared {
             } else if entry.home.is_ssd() || self.region.disk().is_some() {
                 wanted.push(Wanted { home: entry.home, bytes, what });
             } else if let Ok(bytes) = self.read_record(entry.home, bytes) {
-                show_record(number, sought, &bytes, show);
+                self.show_record(number, sought, &bytes, show);
             }
         }
         // Values whose headers have not come yet.
         let mut late = Vec::new();
         // A failure is met again, and told, when the item is read by itself.
         self.fetch(wanted, meanwhile, |part, bytes| match *part {
-            Part::Record(number) => show_record(number, &sought[number], bytes, show),
+            Part::Record(number) => self.show_record(number, &sought[number], bytes, show),
             Part::Value(number) if !show_value(number, sought[number].entry(), bytes, show) => {
                 late.push((number, bytes.to_vec()));
             }
@@ -236,6 +236,26 @@ impl Shared {
         });
         for (number, bytes) in late {
             show_value(number, sought[number].entry(), &bytes, show);
+        }
+    }
+
+    /// Shows a small item, or notes what is kept with a large one, from its record if these bytes
+    /// are that.
+    fn show_record(
+        &self,
+        number: usize,
+        sought: &impl Sought,
+        bytes: &[u8],
+        show: &mut dyn FnMut(usize, Shown<'_>),
+    ) {
+        let Entry { sequence, what, .. } = sought.entry();
+        let Some(record) = verified(bytes, sought.key(), *sequence) else { return };
+        match what {
+            What::Large(large) => {
+                large.know(record.meta);
+                self.index.know(sought.key(), *sequence, record.meta);
+            }
+            _ => show(number, Shown { value: record.body, meta: record.meta, sequence: *sequence }),
         }
     }
 }
@@ -250,22 +270,6 @@ pub fn place_of(large: &Large) -> Option<Home> {
     }
 }
 
-/// Shows a small item, or notes what is kept with a large one, from its record if these bytes are
-/// that.
-fn show_record(
-    number: usize,
-    sought: &impl Sought,
-    bytes: &[u8],
-    show: &mut dyn FnMut(usize, Shown<'_>),
-) {
-    let Entry { sequence, what, .. } = sought.entry();
-    let Some(record) = verified(bytes, sought.key(), *sequence) else { return };
-    match what {
-        What::Large(large) => large.know(record.meta),
-        _ => show(number, Shown { value: record.body, meta: record.meta, sequence: *sequence }),
-    }
-}
-
 /// Shows a large item if these bytes are its value; false if its header has to come first.
 fn show_value(
     number: usize,
@@ -275,7 +279,7 @@ fn show_value(
 ) -> bool {
     let What::Large(large) = &entry.what else { return true };
     let Some(meta) = large.meta() else { return false };
-    if large.crcs == [crc32c(bytes)] {
+    if large.crcs[..] == [crc32c(bytes)] {
         show(number, Shown { value: bytes, meta, sequence: entry.sequence });
     }
     true

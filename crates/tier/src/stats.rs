@@ -108,6 +108,8 @@ impl Counters {
 pub struct Stats {
     /// Which index says where everything is.
     pub index: IndexKind,
+    /// How much memory that takes.
+    pub index_bytes: u64,
     /// Items by medium.
     pub items: Counts,
     /// Sort tables.

@@ -428,6 +428,7 @@ impl Shared {
         let (waiting_bytes, waiting_bytes_most) = self.waiting.bytes();
         Stats {
             index: self.index.kind(),
+            index_bytes: self.index.bytes(),
             items: self.index.count(),
             tables,
             log_live_bytes,

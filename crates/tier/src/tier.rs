@@ -273,6 +273,11 @@ impl Tier {
         self.shared.counters.evicted()
     }
 
+    /// How much memory the index takes; from a counter alone.
+    pub fn index_bytes(&self) -> u64 {
+        self.shared.index.bytes()
+    }
+
     /// Of the next `looks` items from `from` on, those that have expired at `now_seconds`; from the
     /// index alone.
     pub fn expired(&self, from: &[u8], looks: usize, now_seconds: u32) -> Expired {

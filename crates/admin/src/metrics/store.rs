@@ -68,6 +68,8 @@ fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
     page.counter("tier_faults", help, tier.faults)?;
     page.counter_bytes("tier_fault", "Bytes of their values", tier.fault_bytes)?;
     page.counter("tier_spills", "Large values written to the SSD", tier.spills)?;
+    let help = "Memory of the durable tier's index of all items, which lies beside -m";
+    page.gauge_bytes("tier_index", help, tier.index_bytes)?;
     let by = |cause: &'static str, count: u64| (vec![("cause", cause)], count as f64);
     page.counters(
         "tier_refused_writes",

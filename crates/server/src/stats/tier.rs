@@ -47,6 +47,7 @@ pub fn write_tier(snapshot: Option<&TierSnapshot>, out: &mut Vec<u8>) {
     lines.yes("tier", snapshot.is_some());
     if let Some(snapshot) = snapshot {
         lines.shown("index", format_args!("{}", snapshot.stats.index.name()));
+        lines.number("index_bytes", snapshot.stats.index_bytes);
     }
     if let Some(snapshot) = snapshot {
         media(&mut lines, &snapshot.stats);

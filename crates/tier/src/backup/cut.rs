@@ -348,8 +348,9 @@ mod tests {
     use super::*;
     use crate::btree::BTree;
     use crate::entry::Tie;
-    use crate::pointer::{Extent, Pointer};
+    use crate::pointer::Pointer;
     use crate::space::Claims;
+    use smallvec::{SmallVec, smallvec};
 
     fn entry(sequence: u64, what: What) -> Entry {
         let home = Home::log(sequence * 64);
@@ -358,9 +359,9 @@ mod tests {
 
     /// An item of so many blocks, which are taken.
     fn large(space: &Space, sequence: u64, blocks: u32) -> Entry {
-        let extents: Vec<Extent> = space.take(blocks).unwrap();
+        let extents = SmallVec::from_vec(space.take(blocks).unwrap());
         let bytes = u64::from(blocks) * BLOCK_BYTES as u64;
-        let pointer = Pointer { bytes, extents, crcs: vec![1] };
+        let pointer = Pointer { bytes, extents, crcs: smallvec![1] };
         entry(sequence, What::Large(Arc::new(pointer.into())))
     }
 

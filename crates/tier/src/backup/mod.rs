@@ -221,7 +221,7 @@ impl Backup {
         if let Some(bytes) = large.bytes_waiting() {
             return Ok((bytes.to_vec(), meta));
         }
-        if let Some(value) = parts.value.filter(|value| large.crcs == [crc32c(value)]) {
+        if let Some(value) = parts.value.filter(|value| large.crcs[..] == [crc32c(value)]) {
             return Ok((value, meta));
         }
         let mut value = Vec::with_capacity(large.bytes as usize);
@@ -279,6 +279,7 @@ impl Backup {
         let record = verified(&record, &held.key, held.entry.sequence);
         let meta = record.ok_or_else(|| damaged(held))?.meta;
         large.know(meta);
+        self.shared.index.know(&held.key, held.entry.sequence, meta);
         Ok(meta)
     }
 

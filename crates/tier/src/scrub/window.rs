@@ -235,6 +235,7 @@ mod tests {
     use super::*;
     use crate::disk::sim::Random;
     use crate::pointer::Extent;
+    use smallvec::smallvec;
 
     /// Places of an item, at most.
     const AT_ONCE: usize = 10;
@@ -258,9 +259,9 @@ mod tests {
                             let at = random.below(blocks.len() as u64) as usize;
                             Extent { start: blocks.swap_remove(at), blocks: 1 }
                         };
-                        let extents: Vec<Extent> = (0..count).map(|_| take()).collect();
+                        let extents = (0..count).map(|_| take()).collect();
                         let bytes = (count * BLOCK_BYTES) as u64 - random.below(4000);
-                        let crcs = vec![0; (bytes as usize).div_ceil(PIECE_BYTES)];
+                        let crcs = smallvec![0; (bytes as usize).div_ceil(PIECE_BYTES)];
                         What::Large(Arc::new(Pointer { bytes, extents, crcs }.into()))
                     }
                 };
@@ -304,12 +305,12 @@ mod tests {
     #[test]
     fn a_value_in_several_extents_is_parts_of_pieces_of_a_megabyte() {
         let block = |bytes: usize| (bytes / BLOCK_BYTES) as u32;
-        let extents = vec![
+        let extents = smallvec![
             Extent { start: 500, blocks: block(PIECE_BYTES) + 2 },
             Extent { start: 100, blocks: 1 },
         ];
         let bytes = (PIECE_BYTES + 2 * BLOCK_BYTES + 5) as u64;
-        let pointer = Pointer { bytes, extents, crcs: vec![1, 2] };
+        let pointer = Pointer { bytes, extents, crcs: smallvec![1, 2] };
         let mut window = Window::new(100);
         let what = What::Large(Arc::new(pointer.into()));
         assert_eq!(window.item(b"k", &entry(9, Home::log(64), what)), bytes + 64);
