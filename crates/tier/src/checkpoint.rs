@@ -9,6 +9,7 @@
 use crate::ahead::{Piece, Pieces, read_ahead};
 use crate::bytes::{Put, Reader};
 use crate::disk::{Barrier, Disk};
+use crate::flushes::Medium;
 use crate::index::Entry;
 use crate::large::LargeWriter;
 use crate::outline::Outline;
@@ -85,7 +86,9 @@ impl Shared {
         // At an interval the index shows what is not durable yet, so the checkpoint may hold it: it
         // must not outlive its record.
         self.commit(Barrier::Group)?;
-        doing("sync a checkpoint", self.ssd.sync(Barrier::Checkpoint)).inspect_err(|error| {
+        let sync = || self.ssd.sync(Barrier::Checkpoint);
+        let synced = self.counters.flushes.timed(Medium::Ssd, sync);
+        doing("sync a checkpoint", synced).inspect_err(|error| {
             self.writer().failed = Some(error.to_string());
         })?;
         let [newest, before] = maintenance.checkpoints.clone();

@@ -123,6 +123,8 @@ impl Shared {
                 accounts.tables.remove(id)
             };
             if let Some(table) = removed {
+                self.counters.tally.tables.take(1);
+                self.counters.tally.table_live_bytes.take(table.live);
                 self.debit(table.home, NAMED_RECORD_BYTES);
                 self.index.fair().into_iter().for_each(|fair| fair.table_gone(id));
                 let end = table.start() + u64::from(table.bytes);

@@ -13,8 +13,9 @@
 //! Knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
-//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`; `index`,
-//! in memory (`btree`) or in persistent memory (`fair` on `fastfair`); `offer`, `group`, `append`,
+//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`, `tally`,
+//! `flushes` (what is counted); `index`, in memory (`btree`) or in persistent memory (`fair` on
+//! `fastfair`); `offer`, `group`, `append`,
 //! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`, `backup`,
 //! `scrub`, `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and
 //! `make` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
@@ -43,6 +44,7 @@ mod evict;
 mod fair;
 mod fastfair;
 mod fetch;
+mod flushes;
 mod follow;
 pub mod fsck;
 mod gather;
@@ -74,16 +76,19 @@ mod store;
 mod superblock;
 mod survey;
 mod tables;
+mod tally;
 mod tier;
 mod tree;
 mod types;
 mod value;
+mod walked;
 
 pub use append::Ticket;
 pub use attempt::{LargeDraft, LargeWhole, Tried};
 pub use clock::{Asks, Hears, Wanted};
 pub use courtesy::give_way;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
+pub use flushes::{FLUSH_BUCKETS, FlushTimes, Nanos};
 pub use index::Counts;
 pub use pointer::PIECE_BYTES;
 pub use read::{Expired, LargeReader, Look};
@@ -91,7 +96,7 @@ pub use reads::{Answer, Reads, Request, Wake};
 pub use recover::{Media, Progress};
 pub use report::Report;
 pub use scan::{Found, Shown};
-pub use stats::{Dropped, Evicted, Stats};
+pub use stats::{Dropped, Evicted, Stats, Usage};
 pub use tier::Tier;
 pub use types::{
     BLOCK_BYTES, Durability, Error, FORMAT_VERSION, IndexKind, Item, ItemMeta, KEY_BYTES_MAX,

@@ -17,6 +17,7 @@ use crate::append::{Draft, deletion};
 use crate::bytes::Blocks;
 use crate::clock::Step;
 use crate::disk::Barrier;
+use crate::flushes::Medium;
 use crate::index::Home;
 use crate::pointer::Extent;
 use crate::record::{self, Kind, Record, Stamp, bytes_of};
@@ -218,8 +219,10 @@ impl Shared {
         for id in needed.tables_forgotten {
             accounts.tables.dropped.remove(&id);
         }
-        accounts.segments[slot as usize] = 0;
+        let live = std::mem::take(&mut accounts.segments[slot as usize]);
         writer.log.release(slot);
+        self.counters.tally.log_live_bytes.take(live);
+        self.counters.tally.free_segments.set(writer.log.free_slots().into());
         turn.quarantined.remove(&slot);
         self.counters.segments_freed.add(1);
         Ok(())
@@ -400,6 +403,9 @@ impl Shared {
         let bytes = moving.bytes() as u32;
         self.credit(to, bytes);
         let moved = self.index.relocate(&moving.key, moving.sequence, moving.home, to);
+        if moved && moving.kind == Kind::Small {
+            self.index.small_moved(moving.home, to);
+        }
         self.debit(if moved { moving.home } else { to }, bytes);
     }
 
@@ -489,7 +495,8 @@ impl Shared {
         if tables.is_empty() {
             return Ok(());
         }
-        let synced = doing("sync sort tables", self.ssd.sync(Barrier::Table));
+        let sync = || self.ssd.sync(Barrier::Table);
+        let synced = doing("sync sort tables", self.counters.flushes.timed(Medium::Ssd, sync));
         let written: u64 = tables.iter().map(|(table, _)| u64::from(table.bytes)).sum();
         match synced.and_then(|()| self.name_tables(&tables, &cold)) {
             Ok(()) => {
@@ -543,7 +550,7 @@ impl Shared {
             let named = self.append_note(Kind::Table, &key_of(table.id), &table.body())?;
             (table.sequence, table.home) = named;
             self.credit(table.home, NAMED_RECORD_BYTES);
-            self.accounts().tables.add(table);
+            self.add_table(table);
             for (offset, moving) in offsets.iter().zip(&mut cold) {
                 self.relocate(moving, Home::ssd(table.start() + *offset as u64));
                 self.counters.migrated_records.add(1);

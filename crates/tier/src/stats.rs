@@ -2,7 +2,9 @@
 //!
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
 
+use crate::flushes::{FlushTimes, Flushes};
 use crate::index::Counts;
+use crate::tally::Tally;
 use crate::types::IndexKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,7 +25,7 @@ impl Counter {
 }
 
 /// The tier's counters.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Counters {
     /// Key and value bytes that users wrote.
     pub user_bytes: Counter,
@@ -63,6 +65,10 @@ pub struct Counters {
     pub checkpoints: Counter,
     /// Checkpoints for which there was no room.
     pub checkpoints_refused: Counter,
+    /// What there is.
+    pub tally: Tally,
+    /// How long flushes take.
+    pub flushes: Flushes,
 }
 
 /// What was dropped to make room on the SSD, by class.
@@ -103,6 +109,54 @@ impl Counters {
     }
 }
 
+/// What is used of the media, what was written there, and how long that took: told without a lock
+/// and without a walk. In bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The region, without an index in it.
+    pub log_bytes: u64,
+    /// Segments of it that are in use.
+    pub log_used_bytes: u64,
+    /// Current records in them.
+    pub log_live_bytes: u64,
+    /// The SSD.
+    pub ssd_bytes: u64,
+    /// Blocks of it that are in use, checkpoints and superblocks included.
+    pub ssd_used_bytes: u64,
+    /// Current records in sort tables.
+    pub table_live_bytes: u64,
+    /// Large items' values; nothing where the index is in persistent memory, which a walk tells.
+    pub large_live_bytes: Option<u64>,
+    /// Sort tables, in number.
+    pub tables: u64,
+    /// Segments that are in use beyond the share at which migration begins: 0 where it keeps up.
+    pub migration_backlog_bytes: u64,
+    /// Keys and values that users wrote.
+    pub user_written_bytes: u64,
+    /// Written to the log's medium since the store was opened.
+    pub log_written_bytes: u64,
+    /// The same to the SSD.
+    pub ssd_written_bytes: u64,
+    /// Flushes of the log.
+    pub log_flushes: FlushTimes,
+    /// Those of the SSD.
+    pub ssd_flushes: FlushTimes,
+}
+
+impl Usage {
+    /// What is current: records in log and sort tables, deletions among them, and large values.
+    pub fn live_bytes(&self) -> Option<u64> {
+        Some(self.log_live_bytes + self.table_live_bytes + self.large_live_bytes?)
+    }
+
+    /// Bytes in use on both media for each that is current; 0 where none is.
+    pub fn space_amplification(&self) -> Option<f64> {
+        let held = self.log_used_bytes + self.ssd_used_bytes;
+        let live = self.live_bytes()?;
+        Some(if live == 0 { 0.0 } else { held as f64 / live as f64 })
+    }
+}
+
 /// `stats tier`, as a value.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
@@ -110,6 +164,8 @@ pub struct Stats {
     pub index: IndexKind,
     /// Items by medium.
     pub items: Counts,
+    /// What is used of the media, and was written.
+    pub usage: Usage,
     /// Sort tables.
     pub tables: u64,
     /// Bytes of current records in the log.

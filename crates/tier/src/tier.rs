@@ -6,6 +6,7 @@ use crate::background::Background;
 use crate::backup::{Backup, Bounds};
 use crate::clock::{Asks, Hears};
 use crate::disk::Barrier;
+use crate::flushes::Nanos;
 use crate::large::waiting;
 use crate::read::{Expired, LargeReader, Look};
 use crate::reads::{Answer, Reads, Request, Wake};
@@ -14,7 +15,7 @@ use crate::recover::{Media, Progress, Purpose, recover};
 use crate::report::Report;
 use crate::scan::{Found, Shown};
 use crate::scrub::{self, Scrub};
-use crate::stats::{Evicted, Stats};
+use crate::stats::{Evicted, Stats, Usage};
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, SEQUENCE_MAX, Settings};
 use std::sync::Arc;
@@ -375,9 +376,25 @@ impl Tier {
         Scrub::begin(&self.shared, bounds)
     }
 
-    /// Statistics; walks the index.
+    /// Counts how long the media take to make something durable, by this clock from now on.
+    pub fn time_flushes_by(&self, nanos: Nanos) {
+        self.shared.counters.flushes.time_by(nanos);
+    }
+
+    /// What is used of the media, was written, and how long flushes took: takes no lock.
+    pub fn usage(&self) -> Usage {
+        self.shared.usage()
+    }
+
+    /// Statistics; walks nothing but an index in persistent memory.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+
+    /// The same by a walk over everything, to hold the counters against it; nobody writes
+    /// meanwhile, and what was written is settled.
+    pub fn stats_by_walk(&self) -> Stats {
+        self.shared.stats_by_walk()
     }
 
     /// Makes everything durable and a checkpoint, so that the next start replays nothing. A drop
