@@ -140,6 +140,7 @@ mod tests {
             "cache_memlimit",
             "shutdown",
             "backup",
+            "migrate_rate",
             "slabs",
             "lru",
             "lru_crawler",

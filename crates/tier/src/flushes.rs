@@ -1,7 +1,7 @@
 //! How long the media take to make durable what was written, as a histogram by medium, in
 //! microseconds: a bucket for each power of two.
 //!
-//! The tier has no clock: whoever owns the store lends one ([`crate::Tier::time_flushes_by`]), and
+//! The tier has no clock: whoever owns the store lends one ([`crate::Tier::lend_clock`]), and
 //! without one nothing is counted. A flush of the log that the one of the SSD serves for is none.
 
 use crate::tally::Amount;
@@ -54,6 +54,11 @@ impl Flushes {
     /// By this clock from now on; the first that is lent counts.
     pub fn time_by(&self, nanos: Nanos) {
         let _ = self.nanos.set(nanos);
+    }
+
+    /// What it says now.
+    pub fn now(&self) -> Option<u64> {
+        self.nanos.get().map(|nanos| nanos())
     }
 
     /// Times a flush of this medium.

@@ -14,7 +14,7 @@
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`, `tally`,
-//! `flushes` (what is counted); `index`, in memory (`btree`) or in persistent memory (`fair` on
+//! `flushes`, `pace` (what is counted); `index`, in memory (`btree`) or in persistent memory (`fair` on
 //! `fastfair`); `offer`, `group`, `append`,
 //! `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`, `backup`,
 //! `scrub`, `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and
@@ -60,6 +60,7 @@ mod make;
 mod migrate;
 mod offer;
 mod outline;
+mod pace;
 pub mod pm;
 mod pointer;
 mod read;

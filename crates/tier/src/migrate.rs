@@ -22,6 +22,7 @@ use crate::index::Home;
 use crate::pointer::Extent;
 use crate::record::{self, Kind, Record, Stamp, bytes_of};
 use crate::segment::{Met, Scan, life_of};
+use crate::stats::Counters;
 use crate::store::{Maintenance, Moved, Shared};
 use crate::tables::{
     DROPPED_RECORD_BYTES, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of, life_of_table,
@@ -120,6 +121,9 @@ impl Shared {
             if reserve < before {
                 return Ok(());
             }
+            if self.is_held() {
+                self.counters.rate_yields.add(1);
+            }
             let emptied = self.empty_segment(&mut self.maintenance(), false);
             let emptied = match emptied {
                 // Nothing could be evicted for the sort table.
@@ -150,6 +154,23 @@ impl Shared {
         match reserve < self.writer().log.free_slots() {
             true => Ok(()),
             false => Err(Error::PmFull),
+        }
+    }
+
+    /// Whether the rate of migration and compaction lets them wait.
+    pub fn is_held(&self) -> bool {
+        let Counters { pace, flushes, .. } = &self.counters;
+        flushes.now().is_some_and(|now| !pace.may_go(now))
+    }
+
+    /// They wrote so many bytes. Of those that went beyond the rate, as much as a turn may write is
+    /// made good.
+    fn moved(&self, bytes: u64) {
+        let Counters { pace, flushes, moved_bytes, .. } = &self.counters;
+        moved_bytes.add(bytes);
+        if let Some(now) = flushes.now() {
+            let turn = u64::from(self.shape.segment_bytes).max(self.settings.table_bytes as u64);
+            pace.spend(bytes, now, 2 * turn);
         }
     }
 
@@ -382,6 +403,7 @@ impl Shared {
             }
             if let Some((_, appended)) = self.append_here(&mut writer, draft)? {
                 self.counters.kept_records.add(1);
+                self.moved(moving.bytes().next_multiple_of(LINE_BYTES) as u64);
                 let to = Home::log(appended.at);
                 match self.index.fair() {
                     Some(fair) => {
@@ -526,6 +548,7 @@ impl Shared {
         };
         doing("write a sort table", self.ssd.write_all(table.start(), blocks.as_slice()))?;
         self.counters.ssd_bytes.add(blocks.as_slice().len() as u64);
+        self.moved(blocks.as_slice().len() as u64);
         Ok(table)
     }
 

@@ -4,6 +4,7 @@
 
 use crate::flushes::{FlushTimes, Flushes};
 use crate::index::Counts;
+use crate::pace::Pace;
 use crate::tally::Tally;
 use crate::types::IndexKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,6 +66,12 @@ pub struct Counters {
     pub checkpoints: Counter,
     /// Checkpoints for which there was no room.
     pub checkpoints_refused: Counter,
+    /// Bytes that migration and compaction wrote: sort tables, and records appended again.
+    pub moved_bytes: Counter,
+    /// Turns of theirs that went beyond their rate, for want of room.
+    pub rate_yields: Counter,
+    /// Their rate.
+    pub pace: Pace,
     /// What there is.
     pub tally: Tally,
     /// How long flushes take.
@@ -192,6 +199,12 @@ pub struct Stats {
     pub grouped_records: u64,
     /// Writers that had to make room themselves.
     pub stalls: u64,
+    /// Bytes that migration and compaction may write a second; 0 for any number.
+    pub migrate_rate: u64,
+    /// Bytes that they wrote: sort tables, and records appended again.
+    pub moved_bytes: u64,
+    /// Turns of theirs that went beyond the rate, for want of room.
+    pub rate_yields: u64,
     /// Records appended again because they were hot.
     pub kept_records: u64,
     /// Records that went to sort tables.

@@ -376,9 +376,17 @@ impl Tier {
         Scrub::begin(&self.shared, bounds)
     }
 
-    /// Counts how long the media take to make something durable, by this clock from now on.
-    pub fn time_flushes_by(&self, nanos: Nanos) {
+    /// Lends the store a clock, once: by it is counted how long the media take to make something
+    /// durable, and migration held to its rate.
+    pub fn lend_clock(&self, nanos: Nanos) {
         self.shared.counters.flushes.time_by(nanos);
+    }
+
+    /// Has migration and compaction write at most so many bytes a second, in turns of a segment or
+    /// two sort tables; 0 for any number. They go beyond it where log or SSD is short of room, and
+    /// where there is no clock ([`Tier::lend_clock`]).
+    pub fn limit_migration(&self, bytes_per_second: u64) {
+        self.shared.counters.pace.set(bytes_per_second);
     }
 
     /// What is used of the media, was written, and how long flushes took: takes no lock.

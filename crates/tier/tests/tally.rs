@@ -117,7 +117,7 @@ fn flushes_are_timed_by_the_medium_that_they_make_durable() {
     assert_eq!(tier.usage().log_flushes.count(), 0);
     // Each look at it takes 70 µs: so does each flush.
     let now = Arc::new(AtomicU64::new(0));
-    tier.time_flushes_by(Box::new(move || now.fetch_add(70_000, Relaxed)));
+    tier.lend_clock(Box::new(move || now.fetch_add(70_000, Relaxed)));
     tier.put(b"small", b"goes to the log", ItemMeta::default()).unwrap();
     let usage = tier.usage();
     assert_eq!((usage.log_flushes.count(), usage.ssd_flushes.count()), (1, 0));

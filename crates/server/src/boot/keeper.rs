@@ -86,7 +86,8 @@ impl Running {
     ) -> Result<Running, String> {
         let Opened { tier, lock, settings, .. } = opened;
         let durable = shared.durable.get().expect("it was shared").clone();
-        tier.time_flushes_by(Box::new(move || clock.nanos()));
+        tier.lend_clock(Box::new(move || clock.nanos()));
+        tier.limit_migration(settings.migrate_rate);
         let (hands, waiting) = Threads::start(&tier, &durable, settings.read_threads, clock)?;
         let keeper = Executor::new(Keeper::new(shared.clone(), Box::new(hands)));
         keeper.let_help(&durable);

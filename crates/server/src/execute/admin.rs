@@ -30,6 +30,8 @@ const REASSIGN_DISABLED: &[u8] = b"CLIENT_ERROR slab reassignment disabled\r\n";
 const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
 const SEGMENTS_TOO_LARGE: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
 const FACTORS_TOO_SMALL: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
+const MIGRATE_RATE_USAGE: &[u8] =
+    b"CLIENT_ERROR usage: migrate_rate BYTES (a second; 0 for as many as it can)\r\n";
 const NO_TLS: &[u8] = b"Error TLS not enabled\r\n";
 /// Files are read by no worker.
 const BY_SIGHUP: &[u8] = b"Error SIGHUP reads the certificates again\r\n";
@@ -59,6 +61,16 @@ pub(super) fn backup(line: &[u8]) -> Option<Result<Asked, &'static [u8]>> {
     let words: Vec<&[u8]> = Tokens::new(line.trim_ascii_end()).collect();
     let (&command, words) = words.split_first()?;
     (command == b"backup").then(|| backup::asked(words))
+}
+
+/// The bytes a second of a `migrate_rate` line, 0 for any number; nothing where the line is another.
+pub(super) fn migrate_rate(line: &[u8]) -> Option<Result<u64, &'static [u8]>> {
+    let words: Vec<&[u8]> = Tokens::new(line.trim_ascii_end()).collect();
+    let (&command, words) = words.split_first()?;
+    (command == b"migrate_rate").then(|| match words {
+        [bytes] => number(bytes).ok_or(MIGRATE_RATE_USAGE),
+        _ => Err(MIGRATE_RATE_USAGE),
+    })
 }
 
 /// Everything else: `line` is the whole line; `tls`: it is spoken.
@@ -153,6 +165,17 @@ fn is_classes(word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_migrate_rate_is_one_number() {
+        let rate = |line: &str| migrate_rate(line.as_bytes());
+        assert_eq!(rate("migrate_rate 0"), Some(Ok(0)));
+        assert_eq!(rate("migrate_rate  16777216 "), Some(Ok(16 << 20)));
+        for line in ["migrate_rate", "migrate_rate 1 2", "migrate_rate 1m", "migrate_rate -1"] {
+            assert_eq!(rate(line), Some(Err(MIGRATE_RATE_USAGE)), "{line}");
+        }
+        assert_eq!((rate("migrate_rates 1"), rate("")), (None, None));
+    }
 
     #[test]
     fn admin_lines_are_answered_as_memcached_answers_them() {

@@ -129,6 +129,9 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.shown("group_records_mean", format_args!("{mean:.1}"));
     lines.number("stalls", stats.stalls);
     lines.number("records_migrated", stats.migrated_records);
+    lines.number("migrate_rate", stats.migrate_rate);
+    lines.number("migrate_rate_yields", stats.rate_yields);
+    lines.number("bytes_migrated", stats.moved_bytes);
     lines.number("records_kept_hot", stats.kept_records);
     lines.number("records_expired", stats.expired_records);
     lines.number("evicted_items", stats.evicted.small.items + stats.evicted.large.items);
