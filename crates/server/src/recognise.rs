@@ -140,6 +140,7 @@ mod tests {
             "cache_memlimit",
             "shutdown",
             "backup",
+            "checkpoint",
             "migrate_rate",
             "slabs",
             "lru",

@@ -56,6 +56,16 @@ impl Shared {
         }
     }
 
+    /// Whether the newest checkpoint has all that was appended.
+    pub fn is_checkpointed(&self) -> Result<bool> {
+        // While it is held no checkpoint is under way.
+        let maintenance = self.maintenance();
+        let writer = self.writer();
+        writer.check()?;
+        let is_there = maintenance.checkpoints[0].body.bytes != 0;
+        Ok(is_there && writer.behind_bytes() == writer.checkpointed_bytes)
+    }
+
     /// Makes a checkpoint, durable when this returns. Without room on the SSD for it the store goes
     /// on: a restart replays more.
     pub fn checkpoint(&self) -> Result<()> {

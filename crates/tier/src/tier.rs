@@ -356,6 +356,15 @@ impl Tier {
         self.shared.checkpoint()
     }
 
+    /// Makes a checkpoint now, unless nothing was appended since the last: a start replays nothing of
+    /// what was appended before.
+    pub fn checkpoint_now(&self) -> Result<()> {
+        match self.shared.is_checkpointed()? {
+            true => Ok(()),
+            false => self.shared.checkpoint(),
+        }
+    }
+
     /// Begins a copy of what the store holds now, which may be written to meanwhile; there is one
     /// at a time.
     pub fn backup(&self, bounds: Bounds) -> Result<Backup> {

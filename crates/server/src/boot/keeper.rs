@@ -254,7 +254,7 @@ impl Threads {
         let others = start("tier-write", true)?;
         // It makes room in the log: neither commits nor large values wait for that.
         let rooms = start("tier-room", false)?;
-        // It goes over the whole index: no value waits for that.
+        // It goes over the whole index, and writes checkpoints: no value waits for that.
         let counts = start("tier-count", true)?;
         let rings = durable.clone();
         let wake: Wake = Arc::new(move || rings.ring());
@@ -278,7 +278,7 @@ impl Hands for Threads {
             Order::Commit => &self.commits,
             Order::Spill { .. } => &self.others,
             Order::Write { .. } | Order::Flush { .. } => &self.rooms,
-            Order::Count { .. } => &self.counts,
+            Order::Count { .. } | Order::Checkpoint { .. } => &self.counts,
         };
         // It ends only after the keeper, or by a panic that it has told.
         let sent = to.send(order);

@@ -44,6 +44,11 @@ pub enum Order {
         /// Comes back with the statistics.
         number: u64,
     },
+    /// Make a checkpoint.
+    Checkpoint {
+        /// Comes back with the end.
+        number: u64,
+    },
 }
 
 /// A change that was put aside.
@@ -86,6 +91,8 @@ pub enum Done {
     Flushed(u64, Result<()>),
     /// Everything was counted.
     Counted(u64, Box<Stats>),
+    /// A checkpoint is durable.
+    Checkpointed(u64, Result<()>),
     /// Something was read.
     Read(u64, Answer),
 }
@@ -114,6 +121,7 @@ pub fn carry_out(tier: &Tier, order: Order) -> Done {
         }
         Order::Flush { number, at } => Done::Flushed(number, flush(tier, at)),
         Order::Count { number } => Done::Counted(number, Box::new(tier.stats())),
+        Order::Checkpoint { number } => Done::Checkpointed(number, tier.checkpoint_now()),
     }
 }
 

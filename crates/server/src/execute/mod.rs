@@ -22,6 +22,7 @@ mod remove;
 mod reply;
 mod store;
 
+pub(crate) use admin::is_checkpoint;
 pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::{META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head};
