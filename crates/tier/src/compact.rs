@@ -59,11 +59,13 @@ impl Shared {
         self.merge(turn, empty)
     }
 
-    fn tables_that(&self, wanted: impl Fn(&Table) -> bool) -> Vec<Table> {
+    /// The tables of which this is so.
+    pub fn tables_that(&self, wanted: impl Fn(&Table) -> bool) -> Vec<Table> {
         self.accounts().tables.iter().filter(|table| wanted(table)).copied().collect()
     }
 
-    fn merge(&self, _turn: &mut Maintenance, tables: Vec<Table>) -> Result<bool> {
+    /// Merges these into new ones, and frees them; false if all of them are damaged.
+    pub fn merge(&self, _turn: &mut Maintenance, tables: Vec<Table>) -> Result<bool> {
         let (mut moving, mut emptied) = (Vec::new(), Vec::new());
         for table in tables {
             let (mut current, mut is_whole) = (Vec::new(), true);

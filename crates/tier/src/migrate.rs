@@ -205,7 +205,7 @@ impl Shared {
         Ok(emptied)
     }
 
-    fn empty(
+    pub fn empty(
         &self,
         turn: &mut Maintenance,
         (slot, generation, end): (u32, u64, u32),

@@ -356,13 +356,22 @@ impl Tier {
         self.shared.checkpoint()
     }
 
-    /// Makes a checkpoint now, unless nothing was appended since the last: a start replays nothing of
-    /// what was appended before.
+    /// Makes a checkpoint now, unless nothing was appended since the last: a start replays nothing
+    /// of what was appended before.
     pub fn checkpoint_now(&self) -> Result<()> {
         match self.shared.is_checkpointed()? {
             true => Ok(()),
             false => self.shared.checkpoint(),
         }
+    }
+
+    /// Compacts the store: rewrites what is sparse in log and sort tables until the bytes in use
+    /// are close to those that are current ([`Tier::usage`]). `hears` hears of bytes rewritten, and of
+    /// these with what is left. Nothing is lost whenever it is interrupted. Fails with
+    /// [`Error::SsdFull`] where the SSD has not the room for all that it takes; what could be done
+    /// was done then.
+    pub fn compact(&self, hears: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.shared.condense(hears)
     }
 
     /// Begins a copy of what the store holds now, which may be written to meanwhile; there is one
