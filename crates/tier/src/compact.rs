@@ -110,7 +110,8 @@ impl Shared {
         Ok(true)
     }
 
-    fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
+    /// Frees these, once the log says so.
+    pub fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
         let mut dropped = Vec::new();
         for table in emptied {
             let (sequence, home) = self.append_note(Kind::TableDrop, &key_of(table.id), &[])?;

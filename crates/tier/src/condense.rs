@@ -11,6 +11,7 @@
 use crate::store::{Maintenance, RESERVE_PUT, Shared};
 use crate::tables::Table;
 use crate::types::{BLOCK_BYTES, Error, Result};
+use laneway_sync::planted::{Bug, is_planted};
 
 /// Hears how far it is: bytes of segments and tables that were rewritten, and these with what is
 /// left.
@@ -126,6 +127,9 @@ impl Shared {
         // Each of the new ones may end within a block.
         let ends = live.div_ceil(self.settings.table_bytes as u64);
         match live.div_ceil(BLOCK_BYTES as u64) + ends < blocks {
+            true if is_planted(Bug::CompactionForgets) => {
+                self.drop_tables(&tables).map(|()| Some(true))
+            }
             true => self.merge(turn, tables).map(Some),
             false => Ok(None),
         }

@@ -365,6 +365,13 @@ impl Tier {
         }
     }
 
+    /// Bytes that a start would read, counted since the store was opened: all of them, and those
+    /// that the newest checkpoint spares it.
+    pub fn checkpointed(&self) -> (u64, u64) {
+        let writer = self.shared.writer();
+        (writer.behind_bytes(), writer.checkpointed_bytes)
+    }
+
     /// Compacts the store: rewrites what is sparse in log and sort tables until the bytes in use
     /// are close to those that are current ([`Tier::usage`]). `hears` hears of bytes rewritten, and of
     /// these with what is left. Nothing is lost whenever it is interrupted. Fails with
