@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Each command with what it does.
-pub const COMMANDS: [(&str, &str); 16] = [
+pub const COMMANDS: [(&str, &str); 17] = [
     ("serve", "run the server; takes memcached's flags (laneway serve --help)"),
     ("bench", "measure a server: laneway, memcached, redis (laneway bench --help)"),
     ("sim", "what every design does on any number of cores (laneway sim --help)"),
@@ -19,6 +19,7 @@ pub const COMMANDS: [(&str, &str); 16] = [
     ("ping", "ask a running server whether it answers, for health checks"),
     ("backup", "copy what a running server keeps durably, while it serves"),
     ("fsck", "check, and with --repair repair, the folder of serve --data-dir"),
+    ("compact", "rewrite what is sparse in such a folder"),
     ("scan", "list what such a folder holds, in key order"),
     ("dump", "write all of it as one stream"),
     ("load", "put the items of such a stream, or of a backup, into a folder"),

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Some("doctor") => doctor::run(rest()),
         Some("bench") => bench::run(rest().into_iter()),
         Some("sim") => sim::run(rest().into_iter()),
-        Some(tool @ ("fsck" | "scan" | "dump" | "load")) => tier::run(tool, rest()),
+        Some(tool @ ("fsck" | "compact" | "scan" | "dump" | "load")) => tier::run(tool, rest()),
         Some("completions") => commands::completions(&rest()),
         Some("man") => commands::man(&rest()),
         None | Some("help" | "--help") => {

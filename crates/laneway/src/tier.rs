@@ -1,22 +1,23 @@
-//! `laneway fsck`, `scan`, `dump` and `load`: tools for the folder of a durable store that no
-//! server has open.
+//! `laneway fsck`, `compact`, `scan`, `dump` and `load`: tools for the folder of a durable store that
+//! no server has open.
 
 mod progress;
 
-use self::progress::Progress;
+use self::progress::{Progress, size};
 use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
 use laneway_load::output::{MODE_OWNER, NewFile, unless_closed};
 use laneway_tier::dump::Dumped;
-use laneway_tier::fsck::Findings;
-use laneway_tier::{Directory, DirectorySettings, Error, Item, dump};
+use laneway_tier::fsck::{Findings, Stage};
+use laneway_tier::{Directory, DirectorySettings, Error, Item, Usage, dump};
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const FSCK: &str = "\
 laneway fsck: check the folder of serve --data-dir
@@ -26,6 +27,19 @@ Usage: laneway fsck DIR [--repair]
 Reads everything in the order in which it lies on log and SSD, and writes
 nothing. It names every item that cannot be read, and tells on stderr how far it
 is. With --repair these items, and only they, are dropped; look first.
+";
+
+const COMPACT: &str = "\
+laneway compact: rewrite what is sparse in a folder of serve --data-dir
+
+Usage: laneway compact DIR
+
+Empties segments of the log and merges sort tables of which a tenth or more is
+not current, and drops what has expired, until the bytes in use are close to those
+that are current; it tells on stderr how far it is. No file becomes smaller: what
+is gained is free for what is written next. It may be interrupted at any moment,
+nothing is lost by that, and may be started again. A full SSD is an error (status
+74); what could be done was done then.
 ";
 
 const SCAN: &str = "\
@@ -69,12 +83,15 @@ no store.
 ";
 
 /// The tools, and the beginning of what each says of itself.
-const TOOLS: [(&str, &str); 4] = [("fsck", FSCK), ("scan", SCAN), ("dump", DUMP), ("load", LOAD)];
+const TOOLS: [(&str, &str); 5] =
+    [("fsck", FSCK), ("compact", COMPACT), ("scan", SCAN), ("dump", DUMP), ("load", LOAD)];
 
 /// Damage was found.
 const STATUS_DAMAGED: u8 = 1;
 /// A medium or the output refused, or there is no store.
 const STATUS_MEDIUM: u8 = 74;
+/// What is told of while a store is opened.
+const REPLAYED: &str = "of the log replayed";
 /// Keys read at once.
 const PAGE: usize = 256;
 
@@ -91,13 +108,13 @@ struct Asked {
     help: bool,
 }
 
-/// What `--help` prints for one of the four.
+/// What `--help` prints for one of them.
 pub fn help(command: &str) -> String {
     let tool = TOOLS.iter().find(|(name, _)| *name == command);
     format!("{}{HELP_OF_ALL}", tool.map_or(FSCK, |(_, help)| help))
 }
 
-/// Runs one of the four.
+/// Runs one of them.
 pub fn run(command: &str, args: Vec<OsString>) -> ExitCode {
     let asked = match parse(command, args) {
         Ok(asked) if asked.help => {
@@ -119,6 +136,7 @@ pub fn run(command: &str, args: Vec<OsString>) -> ExitCode {
     };
     let done = match command {
         "fsck" => fsck(&asked, &store),
+        "compact" => compact(&store),
         "scan" => scan(&asked, &store),
         "dump" => dump_all(&asked, &store),
         _ => load(&asked, &store),
@@ -178,8 +196,8 @@ fn key(parser: &mut Parser) -> Result<Vec<u8>, String> {
 }
 
 fn fsck(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
-    let mut progress = Progress::new();
-    let mut hears = |stage, done, total| progress.hear(stage, done, total);
+    let mut progress = Progress::of("fsck");
+    let mut hears = |stage, done, total| progress.hear(words(stage), done, total);
     let findings = match asked.repair {
         true => Directory::repair(store, &mut hears),
         false => Directory::check(store, &mut hears),
@@ -195,6 +213,41 @@ fn fsck(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
         eprintln!("laneway fsck: {}", stdout_error(error));
     }
     Ok(ExitCode::from(STATUS_DAMAGED))
+}
+
+fn words(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Opening => REPLAYED,
+        Stage::Reading => "read",
+    }
+}
+
+fn compact(store: &DirectorySettings) -> Result<ExitCode, Error> {
+    let mut progress = Progress::of("compact");
+    let mut store = store.clone();
+    store.settings.background = false;
+    let (directory, report) = Directory::open_existing(&store, &mut |done, total| {
+        progress.hear(REPLAYED, done, total);
+    })?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    directory.tell_time(u32::try_from(now.as_secs()).unwrap_or(u32::MAX));
+    let before = directory.stats().usage;
+    let done = directory.compact(&mut |done, total| progress.hear("rewritten", done, total));
+    progress.end();
+    let after = directory.stats().usage;
+    for problem in &report.problems {
+        eprintln!("laneway compact: {problem}; left as it is");
+    }
+    let held = |usage: &Usage| size(usage.log_used_bytes + usage.ssd_used_bytes);
+    let current = size(after.live_bytes().unwrap_or(0));
+    eprintln!(
+        "laneway compact: {} of log and SSD were in use, and {} are; {current} of that is current",
+        held(&before),
+        held(&after)
+    );
+    done?;
+    directory.close()?;
+    Ok(ExitCode::from(if report.problems.is_empty() { 0 } else { STATUS_DAMAGED }))
 }
 
 fn tell_findings(out: &mut impl Write, findings: &Findings, repair: bool) -> io::Result<()> {

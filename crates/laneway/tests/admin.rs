@@ -255,6 +255,40 @@ fn a_thousand_idle_connections_and_readers_that_do_not_read_shut_nobody_out() {
 }
 
 #[test]
+fn what_a_data_folder_holds_is_told_by_metrics_as_by_stats() {
+    let folder = std::env::temp_dir().join(format!("laneway-metrics-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let path = folder.to_str().expect("it is text");
+    let sizes = ["--pm-size", "64m", "--ssd-size", "64m"];
+    let server = Watched::start(&[&["--data-dir", path][..], &sizes].concat());
+    let mut client = server.client();
+    for (key, bytes) in [("small", 100), ("large", 100_000)] {
+        let request = format!("set {key} 0 0 {bytes}\r\n{}\r\n", "x".repeat(bytes));
+        ask(&mut client, request.as_bytes(), b"STORED\r\n");
+    }
+    let scrape = server.scrape();
+    scrape.histograms_are_whole();
+    for (series, name) in [
+        ("laneway_tier_medium_bytes{medium=\"log\"}", "log_bytes"),
+        ("laneway_tier_medium_bytes{medium=\"ssd\"}", "ssd_bytes"),
+        ("laneway_tier_used_bytes{medium=\"log\"}", "log_bytes_used"),
+        ("laneway_tier_live_bytes{medium=\"log\"}", "log_bytes_live"),
+        ("laneway_tier_live_bytes{medium=\"ssd\"}", "large_bytes_live"),
+        ("laneway_tier_migration_backlog_bytes", "migration_backlog_bytes"),
+        ("laneway_tier_user_written_bytes_total", "user_bytes_written"),
+        ("laneway_tier_written_bytes_total{medium=\"ssd\"}", "ssd_bytes_written"),
+        ("laneway_tier_flush_duration_seconds_count{medium=\"log\"}", "log_flushes"),
+        ("laneway_tier_flush_duration_seconds_count{medium=\"ssd\"}", "ssd_flushes"),
+    ] {
+        assert_eq!(scrape.value(series), server.stat("tier", name), "{series}");
+    }
+    let (used, all) = (server.stat("tier", "log_bytes_used"), server.stat("tier", "log_bytes"));
+    assert!(0 < used && used < all, "{used} of {all}");
+    server.process.stop();
+    std::fs::remove_dir_all(&folder).expect("it is there");
+}
+
+#[test]
 fn where_the_endpoint_cannot_be_is_told() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let taken = held.local_addr().expect("it is bound").to_string();

@@ -148,7 +148,8 @@ fn settings(file: &Path) -> BTreeMap<String, String> {
 #[test]
 fn the_settings_that_are_installed_tell_defaults_and_their_examples_are_taken() {
     /// Examples; every other line behind a # holds the default.
-    const EXAMPLES: [&str; 5] = ["auth-file", "threads", "data-dir", "admin", "slow-ms"];
+    const EXAMPLES: [&str; 6] =
+        ["auth-file", "threads", "data-dir", "admin", "slow-ms", "migrate-rate"];
     let folder = std::env::temp_dir().join(format!("laneway-settings-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("temp is writable");
     let (file, users) = (folder.join("laneway.toml"), folder.join("users"));

@@ -283,7 +283,7 @@ fn every_command_is_listed_and_each_tool_says_how_it_alone_is_called() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let overview = help(&["help"]);
-    for tool in ["fsck", "scan", "dump", "load"] {
+    for tool in ["fsck", "compact", "scan", "dump", "load"] {
         assert!(overview.contains(&format!("\n  {tool} ")), "{tool}: {overview}");
         let own = help(&[tool, "--help"]);
         assert!(own.contains(&format!("Usage: laneway {tool} DIR")), "{own}");

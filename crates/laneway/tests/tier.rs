@@ -183,6 +183,42 @@ fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
 }
 
 #[test]
+fn a_compaction_gains_room_and_loses_nothing() {
+    let folder = Folder::new("compact");
+    let server = Server::start(&folder, &["--pm-size", "64m", "--ssd-size", "64m"]);
+    let mut client = server.connect();
+    let bytes = |number: u64| if number % 10 == 0 { 50_000 } else { 3000 };
+    for round in 0..4 {
+        for number in 0..2000_u64 {
+            let request = set(&format!("k{number}"), &value(number + round, bytes(number)));
+            assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
+        }
+    }
+    let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
+    server.stop();
+    let compacted = tool(&folder, "compact", &[]);
+    let told = text(&compacted.stderr);
+    assert!(compacted.status.success(), "{told}");
+    assert!(told.contains(" of log and SSD were in use, and "), "{told}");
+    let server = Server::start(&folder, &[]);
+    let mut client = server.connect();
+    let after = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
+    let number = |stats: &str, name: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        line.and_then(|text| text.parse::<u64>().ok()).expect("it is told")
+    };
+    let (before, now) = (number(&stats, "log_bytes_used"), number(&after, "log_bytes_used"));
+    assert!(now < before, "{now} of {before} bytes of the log");
+    for number in 0..2000_u64 {
+        assert!(get(&mut client, &format!("k{number}")) == Some(value(number + 3, bytes(number))));
+    }
+    server.stop();
+    assert_eq!(tool(&folder, "compact", &["--repair"]).status.code(), Some(2));
+    let missing = Folder::new("compact-none");
+    assert_eq!(tool(&missing, "compact", &[]).status.code(), Some(74));
+}
+
+#[test]
 fn a_restart_finds_everything_at_once_in_both_forms() {
     for workers in ["1", "4"] {
         let folder = Folder::new(&format!("warm-{workers}"));

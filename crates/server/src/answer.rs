@@ -1,7 +1,7 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
 use crate::domains::Domains;
-use crate::durable::backup;
+use crate::durable::backup::{self, NOT_KEPT};
 use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::latency::histogram::Reading;
@@ -20,6 +20,7 @@ use laneway_store::{ClassStats, ItemMeta, Moment, Stats};
 use laneway_tls::Named;
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
+use laneway_wire::reply::OK;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,6 +46,18 @@ impl<S> Shared<S> {
         match self.durable.get() {
             Some(durable) => durable.backups.answer(asked, asker),
             None => backup::DISABLED,
+        }
+    }
+
+    /// The reply to who has migration of the data folder write at most so many bytes a second from
+    /// now on; 0 is any number.
+    pub fn answer_migrate_rate(&self, bytes_per_second: u64) -> &'static [u8] {
+        match self.durable.get() {
+            Some(durable) => {
+                durable.tier.limit_migration(bytes_per_second);
+                OK
+            }
+            None => NOT_KEPT,
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::abroad::is_abroad;
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
+use crate::execute::is_checkpoint;
 use crate::requests::key_of;
 use crate::stats::{self, Question};
 use laneway_policy::route::hands_unseen;
@@ -94,6 +95,7 @@ fn is_keepers(request: &Request<'_>) -> bool {
     match request {
         Request::FlushAll { .. } | Request::MetaDebug(_) => true,
         Request::Stats(words) => stats::question(words) == Ok(Question::Tier),
+        Request::Admin(line) => is_checkpoint(line),
         _ => false,
     }
 }

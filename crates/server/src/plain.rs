@@ -105,6 +105,9 @@ impl<T: Transport> Streams<T> {
                 let reply = core.shared.answer_backup(&asked, connection.card.number);
                 self.out.extend_from_slice(reply);
             }
+            Outcome::MigrateRate(rate) => {
+                self.out.extend_from_slice(core.shared.answer_migrate_rate(rate));
+            }
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
         Step::Took(consumed)

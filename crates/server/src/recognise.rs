@@ -140,6 +140,8 @@ mod tests {
             "cache_memlimit",
             "shutdown",
             "backup",
+            "checkpoint",
+            "migrate_rate",
             "slabs",
             "lru",
             "lru_crawler",

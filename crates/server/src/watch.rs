@@ -16,7 +16,7 @@ use crate::shared::{Phase, Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{Role, SizeClass};
 use laneway_store::Stats;
-pub use laneway_tier::{Dropped, Evicted};
+pub use laneway_tier::{Dropped, Evicted, FLUSH_BUCKETS, FlushTimes, Usage};
 pub use laneway_tls::{Cause as TlsCause, Told as TlsWatch};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -137,6 +137,8 @@ pub struct TierWatch {
     pub evicted: Evicted,
     /// How much memory the index of all items takes.
     pub index_bytes: u64,
+    /// What is used of the media, was written, and how long flushes took.
+    pub usage: Usage,
     /// How long the last start took.
     pub recovery_ms: u64,
     /// Backups that have ended; none where none can be asked for.
@@ -358,6 +360,7 @@ fn of_tier(durable: &Durable) -> TierWatch {
         lost: read(&counts.lost),
         evicted: durable.tier.evicted(),
         index_bytes: durable.tier.index_bytes(),
+        usage: durable.tier.usage(),
         recovery_ms: durable.recovery.took_ms,
         backups: durable.backups.is_enabled().then(|| durable.backups.ended()),
         scrub: durable.scrubs.told(),

@@ -84,6 +84,9 @@ bugs! {
     ReadOnlyToken => "the token of a stale item is won by a read-only port",
     AddressLeaked => "a closed connection stays counted at its address",
     LargeUnnoted => "a large request that is answered is not noted",
+    RateIgnored => "migration does not keep to its rate",
+    CheckpointUnmade => "a checkpoint that was asked for is answered and not made",
+    CompactionForgets => "a compaction drops sparse sort tables with what is current in them",
 }
 
 #[cfg(feature = "planted")]

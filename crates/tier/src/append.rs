@@ -187,7 +187,10 @@ impl Shared {
         }
         writer = self.close_up(writer)?;
         match writer.log.roll(reserve) {
-            Ok(rolled) => Ok((writer, rolled)),
+            Ok(rolled) => {
+                self.counters.tally.free_segments.set(writer.log.free_slots().into());
+                Ok((writer, rolled))
+            }
             Err(error) => {
                 writer.failed = Some(error.to_string());
                 Err(error)

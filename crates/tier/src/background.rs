@@ -1,7 +1,7 @@
 //! What is done while the store is used, migration and checkpoints, and the thread that does it.
 
 use crate::courtesy::give_way;
-use crate::store::{Shared, Writer};
+use crate::store::{RESERVE_PUT, Shared, Writer};
 use crate::types::{Error, Result};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -66,11 +66,16 @@ impl Drop for Background {
 impl Shared {
     /// Does one turn of whatever is due; false if nothing was.
     pub fn maintain(&self) -> Result<bool> {
-        let (used, is_urgent) = {
+        let (used, is_tight, is_urgent) = {
             let writer = self.writer();
             writer.check()?;
-            (self.shape.segments - writer.log.free_slots(), self.is_migration_urgent(&writer))
+            let used = self.shape.segments - writer.log.free_slots();
+            (used, self.is_tight(&writer), self.is_migration_urgent(&writer))
         };
+        // The rate holds as long as nobody would wait for it.
+        let is_held = self.is_held();
+        let yields = is_held && (is_tight || self.is_ssd_short());
+        let may_move = !is_held || yields;
         // A step only: what else is due comes as often, and whatever became of this.
         let evicted = self.evict_if_low();
         // First, if it can be: migration does not end while much is written, and makes more for a
@@ -79,17 +84,19 @@ impl Shared {
         let due = u64::from(used) * 100
             >= u64::from(self.shape.segments) * u64::from(self.settings.migrate_percent);
         // Where it fails for want of room, what comes next may make some.
-        let emptied = match due {
+        let emptied = match due && may_move {
             true => self.empty_segment(&mut self.maintenance(), false),
             false => Ok(false),
         };
         if let Ok(true) = emptied {
+            self.counters.rate_yields.add(yields.into());
             let now_used = self.shape.segments - self.writer().log.free_slots();
             if now_used < used {
                 return Ok(true);
             }
         }
-        if self.tables_are_sparse() && self.compact_tables(&mut self.maintenance())? {
+        if may_move && self.tables_are_sparse() && self.compact_tables(&mut self.maintenance())? {
+            self.counters.rate_yields.add(yields.into());
             return Ok(true);
         }
         let checkpoint = match checkpoint {
@@ -101,6 +108,18 @@ impl Shared {
             true => Ok(true),
             false => checkpoint,
         }
+    }
+
+    /// Whether writers would soon wait for migration.
+    fn is_tight(&self, writer: &Writer) -> bool {
+        let spare = self.shape.segments * (100 - self.settings.migrate_percent) / 100;
+        writer.log.free_slots() < (spare / 2).max(RESERVE_PUT + 1)
+    }
+
+    /// Whether the SSD is short of what compaction may gain. Where items are evicted, it always is
+    /// nearly full, and eviction makes the room.
+    fn is_ssd_short(&self) -> bool {
+        !self.evicts() && self.space.free_blocks() * 16 < self.space.blocks()
     }
 
     /// Whether writers would soon wait for it, or there was no room for a checkpoint just now.

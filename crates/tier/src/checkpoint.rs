@@ -9,6 +9,7 @@
 use crate::ahead::{Piece, Pieces, read_ahead};
 use crate::bytes::{Put, Reader};
 use crate::disk::{Barrier, Disk};
+use crate::flushes::Medium;
 use crate::index::Entry;
 use crate::large::LargeWriter;
 use crate::outline::Outline;
@@ -55,6 +56,16 @@ impl Shared {
         }
     }
 
+    /// Whether the newest checkpoint has all that was appended.
+    pub fn is_checkpointed(&self) -> Result<bool> {
+        // While it is held no checkpoint is under way.
+        let maintenance = self.maintenance();
+        let writer = self.writer();
+        writer.check()?;
+        let is_there = maintenance.checkpoints[0].body.bytes != 0;
+        Ok(is_there && writer.behind_bytes() == writer.checkpointed_bytes)
+    }
+
     /// Makes a checkpoint, durable when this returns. Without room on the SSD for it the store goes
     /// on: a restart replays more.
     pub fn checkpoint(&self) -> Result<()> {
@@ -85,7 +96,9 @@ impl Shared {
         // At an interval the index shows what is not durable yet, so the checkpoint may hold it: it
         // must not outlive its record.
         self.commit(Barrier::Group)?;
-        doing("sync a checkpoint", self.ssd.sync(Barrier::Checkpoint)).inspect_err(|error| {
+        let sync = || self.ssd.sync(Barrier::Checkpoint);
+        let synced = self.counters.flushes.timed(Medium::Ssd, sync);
+        doing("sync a checkpoint", synced).inspect_err(|error| {
             self.writer().failed = Some(error.to_string());
         })?;
         let [newest, before] = maintenance.checkpoints.clone();

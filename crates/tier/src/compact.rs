@@ -59,11 +59,13 @@ impl Shared {
         self.merge(turn, empty)
     }
 
-    fn tables_that(&self, wanted: impl Fn(&Table) -> bool) -> Vec<Table> {
+    /// The tables of which this is so.
+    pub fn tables_that(&self, wanted: impl Fn(&Table) -> bool) -> Vec<Table> {
         self.accounts().tables.iter().filter(|table| wanted(table)).copied().collect()
     }
 
-    fn merge(&self, _turn: &mut Maintenance, tables: Vec<Table>) -> Result<bool> {
+    /// Merges these into new ones, and frees them; false if all of them are damaged.
+    pub fn merge(&self, _turn: &mut Maintenance, tables: Vec<Table>) -> Result<bool> {
         let (mut moving, mut emptied) = (Vec::new(), Vec::new());
         for table in tables {
             let (mut current, mut is_whole) = (Vec::new(), true);
@@ -108,7 +110,8 @@ impl Shared {
         Ok(true)
     }
 
-    fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
+    /// Frees these, once the log says so.
+    pub fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
         let mut dropped = Vec::new();
         for table in emptied {
             let (sequence, home) = self.append_note(Kind::TableDrop, &key_of(table.id), &[])?;
@@ -123,6 +126,8 @@ impl Shared {
                 accounts.tables.remove(id)
             };
             if let Some(table) = removed {
+                self.counters.tally.tables.take(1);
+                self.counters.tally.table_live_bytes.take(table.live);
                 self.debit(table.home, NAMED_RECORD_BYTES);
                 self.index.fair().into_iter().for_each(|fair| fair.table_gone(id));
                 let end = table.start() + u64::from(table.bytes);

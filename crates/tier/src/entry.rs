@@ -144,6 +144,8 @@ pub struct Counts {
     pub small_on_ssd: u64,
     /// Large items.
     pub large: u64,
+    /// Bytes of their values.
+    pub large_bytes: u64,
     /// Deleted keys that must be remembered.
     pub tombstones: u64,
     /// Items known to be damaged.
@@ -155,15 +157,30 @@ impl Counts {
     pub fn items(&self) -> u64 {
         self.small_in_log + self.small_on_ssd + self.large
     }
+
+    /// All of them.
+    pub fn entries(&self) -> u64 {
+        self.items() + self.tombstones + self.lost
+    }
 }
 
 impl Counts {
+    /// Of one.
+    pub fn of(entry: &Entry) -> Counts {
+        let mut counts = Counts::default();
+        counts.add(entry);
+        counts
+    }
+
     /// Counts one more.
     pub fn add(&mut self, entry: &Entry) {
         match &entry.what {
             What::Small { .. } if entry.home.is_ssd() => self.small_on_ssd += 1,
             What::Small { .. } => self.small_in_log += 1,
-            What::Large(_) => self.large += 1,
+            What::Large(_) => {
+                self.large += 1;
+                self.large_bytes += entry.value_bytes();
+            }
             What::Tombstone => self.tombstones += 1,
             What::Lost => self.lost += 1,
         }

@@ -53,7 +53,7 @@ impl Shared {
     pub fn follow(&self, table: Option<Table>, moved: &[Moved]) {
         if let Some(table) = table {
             self.credit(table.home, NAMED_RECORD_BYTES);
-            self.accounts().tables.add(table);
+            self.add_table(table);
             self.index.fair().into_iter().for_each(|fair| fair.table(table));
         }
         for Moved { key, sequence, from, to, bytes } in moved {

@@ -15,6 +15,7 @@
 //! acknowledged has both.
 
 use crate::disk::Barrier;
+use crate::flushes::Medium;
 use crate::large::Runs;
 use crate::log::{Group, Log};
 use crate::pm;
@@ -180,12 +181,19 @@ impl Shared {
     /// Makes durable what was written.
     fn sync(&self, out: &Outgoing, written: &Written, why: Barrier) -> Result<()> {
         if written.values && !is_planted(Bug::ValueFlushDropped) {
-            doing("sync the SSD", self.ssd.sync(Barrier::Data))?;
+            let sync = || self.ssd.sync(Barrier::Data);
+            doing("sync the SSD", self.counters.flushes.timed(Medium::Ssd, sync))?;
         }
         if let Some(records) = &written.records
             && !is_planted(Bug::LogFlushDropped)
         {
-            doing("sync the log", self.region.sync(why, records))?;
+            let sync = || self.region.sync(why, records);
+            // It has nothing to do where the sync above served for it.
+            let synced = match written.values && records.is_served {
+                true => sync(),
+                false => self.counters.flushes.timed(Medium::Log, sync),
+            };
+            doing("sync the log", synced)?;
         }
         // Whoever reads a value finds it on the SSD. Before anybody has to wait for the writer.
         for value in &out.values {

@@ -7,6 +7,7 @@
 
 use crate::btree::BTree;
 use crate::fair::FairIndex;
+use crate::tally::Entries;
 use crate::types::{IndexKind, ItemMeta};
 use crate::value::Large;
 
@@ -16,31 +17,51 @@ pub use crate::entry::{Counts, Entry, Home, Published, Tie, What};
 /// The index.
 pub enum Index {
     /// In memory; filled from a checkpoint.
-    Memory(BTree),
-    /// In persistent memory.
+    Memory(BTree, Entries),
+    /// In persistent memory. Its entries are not counted: a start looks at none of them.
     Fair(Box<FairIndex>),
 }
 
 impl Default for Index {
     fn default() -> Index {
-        Index::Memory(BTree::default())
+        Index::Memory(BTree::default(), Entries::default())
+    }
+}
+
+/// What was offered is in the index, or not.
+fn count(entries: &Entries, offered: &Counts, published: &Published) {
+    if let Published::Current(before) = published {
+        entries.came(offered);
+        before.iter().for_each(|before| entries.went(before));
     }
 }
 
 macro_rules! either {
     ($index:expr, $inner:ident => $does:expr) => {
         match $index {
-            Index::Memory($inner) => $does,
+            Index::Memory($inner, _) => $does,
             Index::Fair($inner) => $does,
         }
     };
 }
 
 impl Index {
+    /// The one in memory that was built of entries, with the count of these.
+    pub fn built(builder: Builder, counts: Counts) -> Index {
+        let is_in_order = builder.is_in_order();
+        let tree = builder.finish();
+        let mut walked = Counts::default();
+        if !is_in_order {
+            // A key that came twice was counted twice.
+            tree.walk(|_, entry| walked.add(entry));
+        }
+        Index::Memory(tree, Entries::of(if is_in_order { counts } else { walked }))
+    }
+
     /// The one in persistent memory, if it is that.
     pub fn fair(&self) -> Option<&FairIndex> {
         match self {
-            Index::Memory(_) => None,
+            Index::Memory(..) => None,
             Index::Fair(fair) => Some(fair),
         }
     }
@@ -48,7 +69,7 @@ impl Index {
     /// Which it is.
     pub fn kind(&self) -> IndexKind {
         match self {
-            Index::Memory(_) => IndexKind::BTree,
+            Index::Memory(..) => IndexKind::BTree,
             Index::Fair(_) => IndexKind::Fair,
         }
     }
@@ -61,7 +82,7 @@ impl Index {
     /// Whether the item of this sequence is what is known of `key`.
     pub fn is_current(&self, key: &[u8], sequence: u64) -> bool {
         match self {
-            Index::Memory(tree) => tree.is_current(key, sequence),
+            Index::Memory(tree, _) => tree.is_current(key, sequence),
             Index::Fair(fair) => {
                 fair.get(key).is_some_and(|now| now.sequence == sequence && now.is_item())
             }
@@ -75,13 +96,29 @@ impl Index {
 
     /// Offers an entry; the higher sequence counts.
     pub fn publish(&self, key: &[u8], entry: Entry, tie: Tie) -> Published {
-        either!(self, index => index.publish(key, entry, tie))
+        match self {
+            Index::Memory(tree, entries) => {
+                let offered = Counts::of(&entry);
+                let published = tree.publish(key, entry, tie);
+                count(entries, &offered, &published);
+                published
+            }
+            Index::Fair(fair) => fair.publish(key, entry, tie),
+        }
     }
 
     /// The same of many that come in the order of their keys; calls `done` for each.
     pub fn publish_in_order(&self, offers: &[Offer], mut done: impl FnMut(Published)) {
         match self {
-            Index::Memory(tree) => tree.publish_in_order(offers, done),
+            Index::Memory(tree, entries) => {
+                let mut left = offers.iter();
+                tree.publish_in_order(offers, |published| {
+                    if let Some((_, entry, _)) = left.next() {
+                        count(entries, &Counts::of(entry), &published);
+                    }
+                    done(published);
+                });
+            }
             Index::Fair(fair) => {
                 offers.iter().for_each(|(key, entry, tie)| {
                     done(fair.publish(key, entry.clone(), *tie));
@@ -95,14 +132,31 @@ impl Index {
         either!(self, index => index.relocate(key, sequence, from, to))
     }
 
-    /// Forgets `key` if it still is this record.
-    pub fn remove(&self, key: &[u8], sequence: u64) -> Option<Entry> {
-        either!(self, index => index.remove(key, sequence))
+    /// That was the record of a small item: it counts where it is now.
+    pub fn small_moved(&self, from: Home, to: Home) {
+        if let Index::Memory(_, entries) = self {
+            entries.small_moved(from, to);
+        }
     }
 
-    /// Notes that this record of `key` cannot be read.
+    /// Forgets `key` if it still is this record.
+    pub fn remove(&self, key: &[u8], sequence: u64) -> Option<Entry> {
+        let gone = either!(self, index => index.remove(key, sequence));
+        if let Index::Memory(_, entries) = self {
+            gone.iter().for_each(|gone| entries.went(gone));
+        }
+        gone
+    }
+
+    /// Notes that this record of `key` cannot be read. While the store is opened only: nobody else
+    /// changes it meanwhile.
     pub fn mark_lost(&self, key: &[u8], sequence: u64) {
+        let before = self.get(key);
         either!(self, index => index.mark_lost(key, sequence));
+        if let (Index::Memory(_, entries), Some(before)) = (self, before) {
+            entries.went(&before);
+            self.get(key).iter().for_each(|lost| entries.came(&Counts::of(lost)));
+        }
     }
 
     /// What is kept with the large item of this sequence, as its record says.
@@ -158,11 +212,28 @@ impl Index {
 
     /// Takes out every entry below `sequence`.
     pub fn flush(&self, sequence: u64) -> Vec<Entry> {
-        either!(self, index => index.flush(sequence))
+        let gone = either!(self, index => index.flush(sequence));
+        if let Index::Memory(_, entries) = self {
+            gone.iter().for_each(|gone| entries.went(gone));
+        }
+        gone
     }
 
-    /// How many items there are, and the bytes of their values: small, large.
+    /// How many entries there are; without a walk where they are in memory.
     pub fn count(&self) -> Counts {
+        self.counted().unwrap_or_else(|| self.count_by_walk())
+    }
+
+    /// The same; nothing where that takes a walk.
+    pub fn counted(&self) -> Option<Counts> {
+        match self {
+            Index::Memory(_, entries) => Some(entries.counts()),
+            Index::Fair(_) => None,
+        }
+    }
+
+    /// The same, by a walk over all of them.
+    pub fn count_by_walk(&self) -> Counts {
         let mut counts = Counts::default();
         self.walk(|_, entry| counts.add(entry));
         counts

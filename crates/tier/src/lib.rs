@@ -13,11 +13,12 @@
 //! Knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
-//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`; `index`,
-//! in memory (`btree` of `leaf`s) or in persistent memory (`fair` on `fastfair`); `offer`, `group`,
-//! `append`, `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `evict` with `clock`, `backup`,
-//! `scrub`, `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and
-//! `make` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
+//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`, `tally`,
+//! `flushes`, `pace` (what is counted); `index`, in memory (`btree` of `leaf`s) or in persistent memory
+//! (`fair` on `fastfair`); `offer`, `group`, `append`, `follow`, `large`, `fetch`, `read`, `scan`,
+//! `reads`, `migrate`, `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`, `checkpoint`
+//! and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and `make` (what is
+//! done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
 //! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
@@ -34,6 +35,7 @@ mod checkpoint;
 mod choose;
 mod clock;
 mod compact;
+mod condense;
 mod courtesy;
 mod directory;
 pub mod disk;
@@ -43,6 +45,7 @@ mod evict;
 mod fair;
 mod fastfair;
 mod fetch;
+mod flushes;
 mod follow;
 pub mod fsck;
 mod gather;
@@ -59,6 +62,7 @@ mod make;
 mod migrate;
 mod offer;
 mod outline;
+mod pace;
 pub mod pm;
 mod pointer;
 mod read;
@@ -75,16 +79,19 @@ mod store;
 mod superblock;
 mod survey;
 mod tables;
+mod tally;
 mod tier;
 mod tree;
 mod types;
 mod value;
+mod walked;
 
 pub use append::Ticket;
 pub use attempt::{LargeDraft, LargeWhole, Tried};
 pub use clock::{Asks, Hears, Wanted};
 pub use courtesy::give_way;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
+pub use flushes::{FLUSH_BUCKETS, FlushTimes, Nanos};
 pub use index::Counts;
 pub use pointer::PIECE_BYTES;
 pub use read::{Expired, LargeReader, Look};
@@ -92,7 +99,7 @@ pub use reads::{Answer, Reads, Request, Wake};
 pub use recover::{Media, Progress};
 pub use report::Report;
 pub use scan::{Found, Shown};
-pub use stats::{Dropped, Evicted, Stats};
+pub use stats::{Dropped, Evicted, Stats, Usage};
 pub use tier::Tier;
 pub use types::{
     BLOCK_BYTES, Durability, Error, FORMAT_VERSION, IndexKind, Item, ItemMeta, KEY_BYTES_MAX,

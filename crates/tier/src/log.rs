@@ -85,6 +85,8 @@ pub struct Log {
     shape: Shape,
     store_id: u64,
     slots: Vec<Slot>,
+    /// How many of them are free.
+    free_slots: u32,
     active: Option<Active>,
     generation: u64,
     flush_sequence: u64,
@@ -107,6 +109,7 @@ impl Log {
             region,
             shape,
             store_id,
+            free_slots: slots.iter().filter(|slot| **slot == Slot::Free).count() as u32,
             slots,
             active: None,
             generation,
@@ -150,7 +153,7 @@ impl Log {
 
     /// How many slots are free.
     pub fn free_slots(&self) -> u32 {
-        self.slots.iter().filter(|slot| **slot == Slot::Free).count() as u32
+        self.free_slots
     }
 
     /// The sealed slot of the highest generation, and where its records end.
@@ -278,6 +281,7 @@ impl Log {
         let bytes = header.encode(&self.shape);
         doing("begin a segment", self.region.append(self.shape.start(slot), &bytes))?;
         self.slots[slot as usize] = Slot::Active;
+        self.free_slots -= 1;
         // The header becomes durable with the first group.
         self.active = Some(Active {
             slot,
@@ -295,6 +299,7 @@ impl Log {
     pub fn release(&mut self, slot: u32) {
         assert!(matches!(self.slots[slot as usize], Slot::Sealed { .. }), "only what is sealed");
         self.slots[slot as usize] = Slot::Free;
+        self.free_slots += 1;
     }
 
     /// Ends the records before `at` for good. Where nothing is behind them the block is not written

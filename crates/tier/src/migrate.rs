@@ -17,10 +17,12 @@ use crate::append::{Draft, deletion};
 use crate::bytes::Blocks;
 use crate::clock::Step;
 use crate::disk::Barrier;
+use crate::flushes::Medium;
 use crate::index::Home;
 use crate::pointer::Extent;
 use crate::record::{self, Kind, Record, Stamp, bytes_of};
 use crate::segment::{Met, Scan, life_of};
+use crate::stats::Counters;
 use crate::store::{Maintenance, Moved, Shared};
 use crate::tables::{
     DROPPED_RECORD_BYTES, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of, life_of_table,
@@ -119,6 +121,9 @@ impl Shared {
             if reserve < before {
                 return Ok(());
             }
+            if self.is_held() {
+                self.counters.rate_yields.add(1);
+            }
             let emptied = self.empty_segment(&mut self.maintenance(), false);
             let emptied = match emptied {
                 // Nothing could be evicted for the sort table.
@@ -149,6 +154,23 @@ impl Shared {
         match reserve < self.writer().log.free_slots() {
             true => Ok(()),
             false => Err(Error::PmFull),
+        }
+    }
+
+    /// Whether the rate of migration and compaction lets them wait.
+    pub fn is_held(&self) -> bool {
+        let Counters { pace, flushes, .. } = &self.counters;
+        flushes.now().is_some_and(|now| !pace.may_go(now))
+    }
+
+    /// They wrote so many bytes. Of those that went beyond the rate, as much as a turn may write is
+    /// made good.
+    fn moved(&self, bytes: u64) {
+        let Counters { pace, flushes, moved_bytes, .. } = &self.counters;
+        moved_bytes.add(bytes);
+        if let Some(now) = flushes.now() {
+            let turn = u64::from(self.shape.segment_bytes).max(self.settings.table_bytes as u64);
+            pace.spend(bytes, now, 2 * turn);
         }
     }
 
@@ -183,7 +205,7 @@ impl Shared {
         Ok(emptied)
     }
 
-    fn empty(
+    pub fn empty(
         &self,
         turn: &mut Maintenance,
         (slot, generation, end): (u32, u64, u32),
@@ -218,8 +240,10 @@ impl Shared {
         for id in needed.tables_forgotten {
             accounts.tables.dropped.remove(&id);
         }
-        accounts.segments[slot as usize] = 0;
+        let live = std::mem::take(&mut accounts.segments[slot as usize]);
         writer.log.release(slot);
+        self.counters.tally.log_live_bytes.take(live);
+        self.counters.tally.free_segments.set(writer.log.free_slots().into());
         turn.quarantined.remove(&slot);
         self.counters.segments_freed.add(1);
         Ok(())
@@ -379,6 +403,7 @@ impl Shared {
             }
             if let Some((_, appended)) = self.append_here(&mut writer, draft)? {
                 self.counters.kept_records.add(1);
+                self.moved(moving.bytes().next_multiple_of(LINE_BYTES) as u64);
                 let to = Home::log(appended.at);
                 match self.index.fair() {
                     Some(fair) => {
@@ -400,6 +425,9 @@ impl Shared {
         let bytes = moving.bytes() as u32;
         self.credit(to, bytes);
         let moved = self.index.relocate(&moving.key, moving.sequence, moving.home, to);
+        if moved && moving.kind == Kind::Small {
+            self.index.small_moved(moving.home, to);
+        }
         self.debit(if moved { moving.home } else { to }, bytes);
     }
 
@@ -489,7 +517,8 @@ impl Shared {
         if tables.is_empty() {
             return Ok(());
         }
-        let synced = doing("sync sort tables", self.ssd.sync(Barrier::Table));
+        let sync = || self.ssd.sync(Barrier::Table);
+        let synced = doing("sync sort tables", self.counters.flushes.timed(Medium::Ssd, sync));
         let written: u64 = tables.iter().map(|(table, _)| u64::from(table.bytes)).sum();
         match synced.and_then(|()| self.name_tables(&tables, &cold)) {
             Ok(()) => {
@@ -519,6 +548,7 @@ impl Shared {
         };
         doing("write a sort table", self.ssd.write_all(table.start(), blocks.as_slice()))?;
         self.counters.ssd_bytes.add(blocks.as_slice().len() as u64);
+        self.moved(blocks.as_slice().len() as u64);
         Ok(table)
     }
 
@@ -543,7 +573,7 @@ impl Shared {
             let named = self.append_note(Kind::Table, &key_of(table.id), &table.body())?;
             (table.sequence, table.home) = named;
             self.credit(table.home, NAMED_RECORD_BYTES);
-            self.accounts().tables.add(table);
+            self.add_table(table);
             for (offset, moving) in offsets.iter().zip(&mut cold) {
                 self.relocate(moving, Home::ssd(table.start() + *offset as u64));
                 self.counters.migrated_records.add(1);

@@ -11,7 +11,7 @@ use crate::checkpoint::{self, Head, Visit};
 use crate::disk::{Barrier, Disk, Sticky};
 use crate::fair::FairIndex;
 use crate::gather::Gathered;
-use crate::index::{Builder, Entry, Home, Index, Tie, What};
+use crate::index::{Builder, Counts, Entry, Home, Index, Tie, What};
 use crate::ledger::Ledger;
 use crate::log::{Log, Slot};
 use crate::lost;
@@ -166,7 +166,7 @@ struct Recovery<'a> {
 struct Filling {
     builder: Builder,
     ledger: Ledger,
-    entries: u64,
+    counts: Counts,
 }
 
 impl Visit for Filling {
@@ -176,7 +176,7 @@ impl Visit for Filling {
 
     fn entry(&mut self, key: &[u8], entry: Entry) {
         self.ledger.add(&entry);
-        self.entries += 1;
+        self.counts.add(&entry);
         self.builder.push(key, entry);
     }
 }
@@ -187,7 +187,7 @@ impl Filling {
             // A key that comes twice was counted twice.
             self.ledger.give_up();
         }
-        (Index::Memory(self.builder.finish()), self.ledger)
+        (Index::built(self.builder, self.counts), self.ledger)
     }
 }
 
@@ -301,7 +301,7 @@ impl<'a> Recovery<'a> {
             now_seconds: Default::default(),
             counters: Counters::default(),
         };
-        Ok(Recovered { shared, report: self.report, rebuilt })
+        Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt })
     }
 
     fn replay_all(
@@ -364,10 +364,11 @@ impl<'a> Recovery<'a> {
                 }
                 continue;
             }
-            let mut filling = Filling { builder: Builder::default(), ledger, entries: 0 };
+            let (builder, counts) = Default::default();
+            let mut filling = Filling { builder, ledger, counts };
             match checkpoint::read(&*self.media.ssd, body, blocks, &mut filling) {
                 Ok(head) if head.position == *position => {
-                    self.report.entries_read = filling.entries;
+                    self.report.entries_read = filling.counts.entries();
                     (self.index, self.ledger) = filling.finish();
                     self.report.checkpoint_bytes = body.bytes;
                     self.take_head(head);

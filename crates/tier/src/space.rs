@@ -8,7 +8,8 @@
 use crate::pointer::{EXTENTS_MAX, Extent};
 use crate::types::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A shorter run is not worth going to.
 const RUN_MIN: u32 = 16;
@@ -22,7 +23,8 @@ struct State {
     runs: BTreeMap<u32, u32>,
     /// The same by length.
     by_length: BTreeSet<(u32, u32)>,
-    free_blocks: u64,
+    /// How many blocks there are in them. Changed here alone; the lock orders it.
+    free_blocks: Arc<AtomicU64>,
     /// Behind what was last taken in order.
     next: u32,
     /// Values leave so many free.
@@ -40,6 +42,8 @@ struct Pin {
 /// The free blocks.
 pub struct Space {
     state: Mutex<State>,
+    /// The same as in there, for who must not wait.
+    free_blocks: Arc<AtomicU64>,
     blocks: u64,
 }
 
@@ -136,15 +140,17 @@ impl Claims {
                 free &= u64::MAX.checked_shl(skip + blocks).unwrap_or(0);
             }
         }
+        let free_blocks: u64 = runs.iter().map(|(_, blocks)| u64::from(*blocks)).sum();
+        let free_blocks = Arc::new(AtomicU64::new(free_blocks));
         let state = State {
-            free_blocks: runs.iter().map(|(_, blocks)| u64::from(*blocks)).sum(),
+            free_blocks: free_blocks.clone(),
             by_length: runs.iter().map(|&(start, blocks)| (blocks, start)).collect(),
             runs: runs.into_iter().collect(),
             next: 0,
             kept: 0,
             pins: HashMap::new(),
         };
-        Space { state: Mutex::new(state), blocks: self.blocks }
+        Space { state: Mutex::new(state), free_blocks, blocks: self.blocks }
     }
 }
 
@@ -156,7 +162,12 @@ impl Space {
 
     /// How many are free.
     pub fn free_blocks(&self) -> u64 {
-        self.lock().free_blocks
+        self.lock().free()
+    }
+
+    /// The same without a lock, for statistics.
+    pub fn free_blocks_told(&self) -> u64 {
+        self.free_blocks.load(Relaxed)
     }
 
     /// Whether the same blocks are free.
@@ -178,7 +189,7 @@ impl Space {
     /// Whether there is room for a value of so many, as far as their number goes.
     pub fn has_spare(&self, blocks: u64) -> bool {
         let state = self.lock();
-        blocks + state.kept <= state.free_blocks
+        blocks + state.kept <= state.free()
     }
 
     /// Whether so many can be taken, in as many extents as a value may have.
@@ -229,7 +240,7 @@ impl Space {
         }
         let mut state = self.lock();
         let full = Error::SsdFull { blocks: blocks.into() };
-        if state.free_blocks < blocks.into() {
+        if state.free() < u64::from(blocks) {
             return Err(full);
         }
         let mut left = blocks;
@@ -288,11 +299,20 @@ impl Space {
 }
 
 impl State {
-    fn insert(&mut self, mut extent: Extent) {
+    fn free(&self) -> u64 {
+        self.free_blocks.load(Relaxed)
+    }
+
+    fn insert(&mut self, extent: Extent) {
+        self.free_blocks.fetch_add(extent.blocks.into(), Relaxed);
+        self.join(extent);
+    }
+
+    /// Free blocks join their neighbours.
+    fn join(&mut self, mut extent: Extent) {
         if extent.blocks == 0 {
             return;
         }
-        self.free_blocks += u64::from(extent.blocks);
         let end = extent.start + extent.blocks;
         if let Some((&start, &blocks)) = self.runs.range(..extent.start).next_back() {
             assert!(start + blocks <= extent.start, "{extent:?} was free already");
@@ -328,9 +348,9 @@ impl State {
             return false;
         }
         self.remove(start, blocks);
-        self.free_blocks -= u64::from(blocks);
-        self.insert(Extent { start, blocks: extent.start - start });
-        self.insert(Extent { start: taken_end as u32, blocks: (end - taken_end) as u32 });
+        self.free_blocks.fetch_sub(extent.blocks.into(), Relaxed);
+        self.join(Extent { start, blocks: extent.start - start });
+        self.join(Extent { start: taken_end as u32, blocks: (end - taken_end) as u32 });
         true
     }
 }

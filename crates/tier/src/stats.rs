@@ -2,7 +2,10 @@
 //!
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
 
+use crate::flushes::{FlushTimes, Flushes};
 use crate::index::Counts;
+use crate::pace::Pace;
+use crate::tally::Tally;
 use crate::types::IndexKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,7 +26,7 @@ impl Counter {
 }
 
 /// The tier's counters.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Counters {
     /// Key and value bytes that users wrote.
     pub user_bytes: Counter,
@@ -63,6 +66,16 @@ pub struct Counters {
     pub checkpoints: Counter,
     /// Checkpoints for which there was no room.
     pub checkpoints_refused: Counter,
+    /// Bytes that migration and compaction wrote: sort tables, and records appended again.
+    pub moved_bytes: Counter,
+    /// Turns of theirs that went beyond their rate, for want of room.
+    pub rate_yields: Counter,
+    /// Their rate.
+    pub pace: Pace,
+    /// What there is.
+    pub tally: Tally,
+    /// How long flushes take.
+    pub flushes: Flushes,
 }
 
 /// What was dropped to make room on the SSD, by class.
@@ -103,6 +116,54 @@ impl Counters {
     }
 }
 
+/// What is used of the media, what was written there, and how long that took: told without a lock
+/// and without a walk. In bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The region, without an index in it.
+    pub log_bytes: u64,
+    /// Segments of it that are in use.
+    pub log_used_bytes: u64,
+    /// Current records in them.
+    pub log_live_bytes: u64,
+    /// The SSD.
+    pub ssd_bytes: u64,
+    /// Blocks of it that are in use, checkpoints and superblocks included.
+    pub ssd_used_bytes: u64,
+    /// Current records in sort tables.
+    pub table_live_bytes: u64,
+    /// Large items' values; nothing where the index is in persistent memory, which a walk tells.
+    pub large_live_bytes: Option<u64>,
+    /// Sort tables, in number.
+    pub tables: u64,
+    /// Segments that are in use beyond the share at which migration begins: 0 where it keeps up.
+    pub migration_backlog_bytes: u64,
+    /// Keys and values that users wrote.
+    pub user_written_bytes: u64,
+    /// Written to the log's medium since the store was opened.
+    pub log_written_bytes: u64,
+    /// The same to the SSD.
+    pub ssd_written_bytes: u64,
+    /// Flushes of the log.
+    pub log_flushes: FlushTimes,
+    /// Those of the SSD.
+    pub ssd_flushes: FlushTimes,
+}
+
+impl Usage {
+    /// What is current: records in log and sort tables, deletions among them, and large values.
+    pub fn live_bytes(&self) -> Option<u64> {
+        Some(self.log_live_bytes + self.table_live_bytes + self.large_live_bytes?)
+    }
+
+    /// Bytes in use on both media for each that is current; 0 where none is.
+    pub fn space_amplification(&self) -> Option<f64> {
+        let held = self.log_used_bytes + self.ssd_used_bytes;
+        let live = self.live_bytes()?;
+        Some(if live == 0 { 0.0 } else { held as f64 / live as f64 })
+    }
+}
+
 /// `stats tier`, as a value.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
@@ -112,6 +173,8 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Items by medium.
     pub items: Counts,
+    /// What is used of the media, and was written.
+    pub usage: Usage,
     /// Sort tables.
     pub tables: u64,
     /// Bytes of current records in the log.
@@ -138,6 +201,12 @@ pub struct Stats {
     pub grouped_records: u64,
     /// Writers that had to make room themselves.
     pub stalls: u64,
+    /// Bytes that migration and compaction may write a second; 0 for any number.
+    pub migrate_rate: u64,
+    /// Bytes that they wrote: sort tables, and records appended again.
+    pub moved_bytes: u64,
+    /// Turns of theirs that went beyond the rate, for want of room.
+    pub rate_yields: u64,
     /// Records appended again because they were hot.
     pub kept_records: u64,
     /// Records that went to sort tables.

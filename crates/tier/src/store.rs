@@ -8,6 +8,7 @@
 use crate::backup::cut::Cut;
 use crate::clock::Eviction;
 use crate::disk::Disk;
+use crate::flushes::Medium;
 use crate::index::{Entry, Home, Index, What};
 use crate::log::{Log, Refused};
 use crate::pm::Region;
@@ -15,14 +16,15 @@ use crate::pointer::{Extent, Pointer};
 use crate::record::{Kind, Record, bytes_of};
 use crate::segment::Shape;
 use crate::space::Space;
-use crate::stats::{Counters, Stats};
+use crate::stats::{Counters, Stats, Usage};
 use crate::tables::{Table, Tables};
-use crate::types::{Durability, Error, ItemMeta, Position, Result, Settings};
+use crate::types::{BLOCK_BYTES, Durability, Error, ItemMeta, Position, Result, Settings};
 use crate::value::{Large, Waiting};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The blocks of both superblocks.
 pub const SUPER_BLOCKS: u32 = 32;
 /// Segments that only deletes and migration may take.
@@ -371,34 +373,45 @@ impl Shared {
         self.groups[turn(group)].wait(writer).expect(UNPOISONED)
     }
 
+    /// There is a new sort table, of which nothing is current yet.
+    pub fn add_table(&self, table: Table) {
+        self.accounts().tables.add(table);
+        self.counters.tally.tables.add(1);
+    }
+
     /// A record at `home` became current.
     pub fn credit(&self, home: Home, bytes: u32) {
-        let mut accounts = self.accounts();
+        let (mut accounts, bytes) = (self.accounts(), u64::from(bytes));
         match home.is_ssd() {
             true => {
                 if let Some(table) = accounts.tables.at(home.at()) {
-                    table.live += u64::from(bytes);
+                    table.live += bytes;
+                    self.counters.tally.table_live_bytes.add(bytes);
                 }
             }
-            false => accounts.segments[self.shape.slot_of(home.at()) as usize] += u64::from(bytes),
+            false => {
+                accounts.segments[self.shape.slot_of(home.at()) as usize] += bytes;
+                self.counters.tally.log_live_bytes.add(bytes);
+            }
         }
     }
 
     /// A record at `home` is current no more.
     pub fn debit(&self, home: Home, bytes: u32) {
         let mut accounts = self.accounts();
-        let bytes = u64::from(bytes);
-        match home.is_ssd() {
-            true => {
-                if let Some(table) = accounts.tables.at(home.at()) {
-                    table.live = table.live.saturating_sub(bytes);
-                }
-            }
+        let (live, sum) = match home.is_ssd() {
+            true => match accounts.tables.at(home.at()) {
+                Some(table) => (&mut table.live, &self.counters.tally.table_live_bytes),
+                None => return,
+            },
             false => {
-                let live = &mut accounts.segments[self.shape.slot_of(home.at()) as usize];
-                *live = live.saturating_sub(bytes);
+                let slot = self.shape.slot_of(home.at()) as usize;
+                (&mut accounts.segments[slot], &self.counters.tally.log_live_bytes)
             }
-        }
+        };
+        let bytes = u64::from(bytes).min(*live);
+        *live -= bytes;
+        sum.take(bytes);
     }
 
     /// An entry was replaced: its record is no longer current. Returns the blocks that its value
@@ -411,39 +424,73 @@ impl Shared {
         }
     }
 
-    /// Statistics; walks the index.
+    /// Begins to count what there is: nobody changes it yet.
+    pub fn tallied(self) -> Shared {
+        let tally = &self.counters.tally;
+        tally.free_segments.set(self.writer().log.free_slots().into());
+        let accounts = self.accounts();
+        tally.log_live_bytes.set(accounts.segments.iter().sum());
+        tally.table_live_bytes.set(accounts.tables.iter().map(|table| table.live).sum());
+        tally.tables.set(accounts.tables.iter().count() as u64);
+        drop(accounts);
+        self
+    }
+
+    /// What is used of the media, from counters alone.
+    pub fn usage(&self) -> Usage {
+        let (counters, tally) = (&self.counters, &self.counters.tally);
+        let segment = u64::from(self.shape.segment_bytes);
+        let segments = u64::from(self.shape.segments);
+        let used = segments.saturating_sub(tally.free_segments.get());
+        // As [`Shared::maintain`] has it.
+        let begins = (segments * u64::from(self.settings.migrate_percent)).div_ceil(100);
+        let counted = self.index.counted();
+        Usage {
+            log_bytes: self.region.bytes() - u64::from(self.tree_segments) * segment,
+            log_used_bytes: used * segment,
+            log_live_bytes: tally.log_live_bytes.get(),
+            ssd_bytes: self.space.blocks() * BLOCK,
+            ssd_used_bytes: (self.space.blocks() - self.space.free_blocks_told()) * BLOCK,
+            table_live_bytes: tally.table_live_bytes.get(),
+            large_live_bytes: counted.map(|counts| counts.large_bytes),
+            tables: tally.tables.get(),
+            migration_backlog_bytes: (used + 1).saturating_sub(begins) * segment,
+            user_written_bytes: counters.user_bytes.get(),
+            log_written_bytes: self.region.written_bytes(),
+            ssd_written_bytes: counters.ssd_bytes.get(),
+            log_flushes: counters.flushes.told(Medium::Log),
+            ssd_flushes: counters.flushes.told(Medium::Ssd),
+        }
+    }
+
+    /// Statistics; walks nothing but an index in persistent memory.
     pub fn stats(&self) -> Stats {
-        let (slots_free, poisoned) = {
-            let writer = self.writer();
-            (writer.log.free_slots(), writer.failed.is_some())
-        };
-        let used =
-            u64::from(self.shape.segments - slots_free) * u64::from(self.shape.segment_bytes);
-        let (tables, log_live_bytes) = {
-            let accounts = self.accounts();
-            (accounts.tables.iter().count() as u64, accounts.segments.iter().sum())
-        };
-        let block = crate::types::BLOCK_BYTES as u64;
+        let poisoned = self.writer().failed.is_some();
+        let items = self.index.count();
+        let usage = Usage { large_live_bytes: Some(items.large_bytes), ..self.usage() };
         let counters = &self.counters;
         let (waiting_bytes, waiting_bytes_most) = self.waiting.bytes();
         Stats {
             index: self.index.kind(),
             index_bytes: self.index.bytes(),
-            items: self.index.count(),
-            tables,
-            log_live_bytes,
-            log_used_bytes: used,
-            log_bytes: self.region.bytes()
-                - u64::from(self.tree_segments) * u64::from(self.shape.segment_bytes),
-            ssd_free_bytes: self.space.free_blocks() * block,
-            ssd_bytes: self.space.blocks() * block,
-            user_written_bytes: counters.user_bytes.get(),
-            media_written_bytes: counters.ssd_bytes.get() + self.region.written_bytes(),
+            items,
+            usage,
+            tables: usage.tables,
+            log_live_bytes: usage.log_live_bytes,
+            log_used_bytes: usage.log_used_bytes,
+            log_bytes: usage.log_bytes,
+            ssd_free_bytes: usage.ssd_bytes - usage.ssd_used_bytes,
+            ssd_bytes: usage.ssd_bytes,
+            user_written_bytes: usage.user_written_bytes,
+            media_written_bytes: usage.log_written_bytes + usage.ssd_written_bytes,
             waiting_bytes,
             waiting_bytes_most,
             groups: counters.groups.get(),
             grouped_records: counters.grouped_records.get(),
             stalls: counters.stalls.get(),
+            migrate_rate: counters.pace.bytes_per_second(),
+            moved_bytes: counters.moved_bytes.get(),
+            rate_yields: counters.rate_yields.get(),
             kept_records: counters.kept_records.get(),
             migrated_records: counters.migrated_records.get(),
             expired_records: counters.expired_records.get(),

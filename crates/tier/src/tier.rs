@@ -6,6 +6,7 @@ use crate::background::Background;
 use crate::backup::{Backup, Bounds};
 use crate::clock::{Asks, Hears};
 use crate::disk::Barrier;
+use crate::flushes::Nanos;
 use crate::large::waiting;
 use crate::read::{Expired, LargeReader, Look};
 use crate::reads::{Answer, Reads, Request, Wake};
@@ -14,7 +15,7 @@ use crate::recover::{Media, Progress, Purpose, recover};
 use crate::report::Report;
 use crate::scan::{Found, Shown};
 use crate::scrub::{self, Scrub};
-use crate::stats::{Evicted, Stats};
+use crate::stats::{Evicted, Stats, Usage};
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, SEQUENCE_MAX, Settings};
 use std::sync::Arc;
@@ -360,6 +361,31 @@ impl Tier {
         self.shared.checkpoint()
     }
 
+    /// Makes a checkpoint now, unless nothing was appended since the last: a start replays nothing
+    /// of what was appended before.
+    pub fn checkpoint_now(&self) -> Result<()> {
+        match self.shared.is_checkpointed()? {
+            true => Ok(()),
+            false => self.shared.checkpoint(),
+        }
+    }
+
+    /// Bytes that a start would read, counted since the store was opened: all of them, and those
+    /// that the newest checkpoint spares it.
+    pub fn checkpointed(&self) -> (u64, u64) {
+        let writer = self.shared.writer();
+        (writer.behind_bytes(), writer.checkpointed_bytes)
+    }
+
+    /// Compacts the store: rewrites what is sparse in log and sort tables until the bytes in use
+    /// are close to those that are current ([`Tier::usage`]). `hears` hears of bytes rewritten, and of
+    /// these with what is left. Nothing is lost whenever it is interrupted. Fails with
+    /// [`Error::SsdFull`] where the SSD has not the room for all that it takes; what could be done
+    /// was done then.
+    pub fn compact(&self, hears: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.shared.condense(hears)
+    }
+
     /// Begins a copy of what the store holds now, which may be written to meanwhile; there is one
     /// at a time.
     pub fn backup(&self, bounds: Bounds) -> Result<Backup> {
@@ -380,9 +406,33 @@ impl Tier {
         Scrub::begin(&self.shared, bounds)
     }
 
-    /// Statistics; walks the index.
+    /// Lends the store a clock, once: by it is counted how long the media take to make something
+    /// durable, and migration held to its rate.
+    pub fn lend_clock(&self, nanos: Nanos) {
+        self.shared.counters.flushes.time_by(nanos);
+    }
+
+    /// Has migration and compaction write at most so many bytes a second, in turns of a segment or
+    /// two sort tables; 0 for any number. They go beyond it where log or SSD is short of room, and
+    /// where there is no clock ([`Tier::lend_clock`]).
+    pub fn limit_migration(&self, bytes_per_second: u64) {
+        self.shared.counters.pace.set(bytes_per_second);
+    }
+
+    /// What is used of the media, was written, and how long flushes took: takes no lock.
+    pub fn usage(&self) -> Usage {
+        self.shared.usage()
+    }
+
+    /// Statistics; walks nothing but an index in persistent memory.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+
+    /// The same by a walk over everything, to hold the counters against it; nobody writes
+    /// meanwhile, and what was written is settled.
+    pub fn stats_by_walk(&self) -> Stats {
+        self.shared.stats_by_walk()
     }
 
     /// Makes everything durable and a checkpoint, so that the next start replays nothing. A drop

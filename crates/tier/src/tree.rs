@@ -6,7 +6,7 @@
 
 use crate::fair::FairIndex;
 use crate::fastfair::{Change, FairTree, Part};
-use crate::index::{Builder, Entry, Index};
+use crate::index::{Builder, Counts, Entry, Index};
 use crate::ledger::Ledger;
 use crate::outline::Outline;
 use crate::tables::Table;
@@ -81,12 +81,13 @@ impl Tree {
         blocks: u64,
         problems: &mut Vec<String>,
     ) -> (Index, u64) {
-        let mut builder = Builder::default();
+        let (mut builder, mut counts) = (Builder::default(), Counts::default());
         let read = self.walk(blocks, problems, |key, entry| {
             ledger.add(&entry);
+            counts.add(&entry);
             builder.push(key, entry);
         });
-        (Index::Memory(builder.finish()), read)
+        (Index::built(builder, counts), read)
     }
 
     fn walk(

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::Faults;
-use laneway_tier::{ItemMeta, Settings, Tier};
+use laneway_tier::{Error, ItemMeta, Settings, Tier};
 
 const VALUE_BYTES: usize = 500;
 
@@ -48,6 +48,52 @@ fn what_a_start_had_to_read_makes_the_next_checkpoint_due() {
     assert_eq!(maintain(&tier), 0);
     put(&tier, 70..140);
     assert_eq!(maintain(&tier), 1, "{:?}", tier.stats());
+}
+
+#[test]
+fn a_checkpoint_now_leaves_a_start_nothing_to_replay_and_is_made_once() {
+    for kind in [Kind::Pm, Kind::Wal, Kind::PmFair] {
+        let machine = Machine::new(kind, &Faults::default());
+        let (tier, _) = machine.open(settings()).unwrap();
+        put(&tier, 0..40);
+        tier.delete(b"key-00001").unwrap();
+        for _ in 0..3 {
+            tier.checkpoint_now().unwrap();
+            assert_eq!(tier.stats().checkpoints, 1, "{kind:?}: nothing was written since");
+        }
+        let machine = machine.crashed(1, &Faults::default(), u64::MAX);
+        let (tier, report) = machine.open(settings()).unwrap();
+        assert_eq!((report.items, report.replayed_records), (39, 0), "{kind:?}: {report:?}");
+        tier.checkpoint_now().unwrap();
+        assert_eq!(tier.stats().checkpoints, 0, "{kind:?}: nor was anything replayed");
+        put(&tier, 50..51);
+        tier.checkpoint_now().unwrap();
+        assert_eq!(tier.stats().checkpoints, 1, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_checkpoint_for_which_there_is_no_room_is_refused_and_loses_nothing() {
+    let machine = Machine::new(Kind::Pm, &Faults::default());
+    let (tier, _) = machine.open(settings()).unwrap();
+    put(&tier, 0..20);
+    let mut larges = 0;
+    while tier
+        .put(format!("large-{larges}").as_bytes(), &value(1, 4096), ItemMeta::default())
+        .is_ok()
+    {
+        larges += 1;
+    }
+    let refused = tier.checkpoint_now();
+    assert!(matches!(refused, Err(Error::SsdFull { .. })), "{refused:?}");
+    drop(tier);
+    let (tier, report) = machine.open(settings()).unwrap();
+    assert_eq!((report.items, &report.problems[..]), (20 + larges, &[][..]));
+    // Room for it is all it needs.
+    tier.flush_all().unwrap();
+    // Blocks are free once a later group vouches for it.
+    put(&tier, 0..3);
+    tier.checkpoint_now().unwrap();
 }
 
 const WRITES: u64 = 20_000;

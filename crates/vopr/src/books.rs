@@ -73,6 +73,10 @@ pub struct Counts {
     pub scrubs: u64,
     /// See above.
     pub flips: u64,
+    /// Checkpoints that were asked for and answered, and compactions.
+    pub checkpoints: u64,
+    /// See above.
+    pub compactions: u64,
     /// Steps of workers, of the durable executor and of devices.
     pub steps: u64,
     /// The most that one step of a worker did, of each kind.
@@ -81,7 +85,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 26] {
+    pub fn each(&self) -> [(&'static str, u64); 28] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -108,6 +112,8 @@ impl Counts {
             ("restored", self.restores),
             ("scrubs", self.scrubs),
             ("flipped bits found", self.flips),
+            ("checkpoints asked for", self.checkpoints),
+            ("compactions", self.compactions),
             ("steps", self.steps),
         ]
     }
@@ -148,6 +154,8 @@ impl Counts {
         self.restores += other.restores;
         self.scrubs += other.scrubs;
         self.flips += other.flips;
+        self.checkpoints += other.checkpoints;
+        self.compactions += other.compactions;
         self.steps += other.steps;
         self.work_max(&other.work);
     }

@@ -9,7 +9,7 @@ use laneway_tier::{Request, Tier};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Lines of orders: commits, large values, what needs room in the log, counts.
+/// Lines of orders: commits, large values, what needs room in the log, counts and checkpoints.
 const LINES: usize = 4;
 
 /// Whose line an order is in: one thread of a server's (`laneway_server::boot::keeper`).
@@ -18,7 +18,7 @@ fn line_of(order: &Order) -> usize {
         Order::Commit => 0,
         Order::Spill { .. } => 1,
         Order::Write { .. } | Order::Flush { .. } => 2,
-        Order::Count { .. } => 3,
+        Order::Count { .. } | Order::Checkpoint { .. } => 3,
     }
 }
 

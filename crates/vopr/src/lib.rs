@@ -21,6 +21,8 @@ pub mod life;
 pub mod media;
 pub mod meta;
 pub mod model;
+pub mod operator;
+mod operator_steps;
 pub mod regressions;
 pub mod request;
 pub mod resp;

@@ -5,6 +5,7 @@ use crate::datagrams::DatagramClient;
 use crate::devices::Devices;
 use crate::drops::Drops;
 use crate::hostile::Hostile;
+use crate::operator::Operator;
 use crate::rig::Rig;
 use crate::scrub::Scrubs;
 use laneway_tier::Tier;
@@ -27,6 +28,8 @@ pub struct Life {
     pub backups: Option<Backups>,
     /// Who verifies what is kept.
     pub scrubs: Option<Scrubs>,
+    /// Who operates it.
+    pub operator: Option<Operator>,
     /// Clients over UDP.
     pub datagrams: Vec<DatagramClient>,
     /// Clients that misbehave.

@@ -133,18 +133,21 @@ fn main() -> ExitCode {
     let is_lacking = lacks_judges(&options, &counts, seeds);
     if is_lacking {
         println!(
-            "FAIL: no backup came to its end, none was restored, or no scrub met a flipped bit, in \
-             {seeds} seeds"
+            "FAIL: no backup came to its end, none was restored, no scrub met a flipped bit, or \
+             nobody had a checkpoint or a compaction made, in {seeds} seeds"
         );
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether so many seeds, drawn as they are, must have made backups and restored some, and have had
-/// scrubs meet flipped bits, and have not: a judge that is never asked finds nothing.
+/// Whether so many seeds, drawn as they are, must have made backups and restored some, have had
+/// scrubs meet flipped bits, and checkpoints and compactions asked for, and have not: a judge that
+/// is never asked finds nothing.
 fn lacks_judges(options: &Options, counts: &Counts, seeds: u64) -> bool {
     let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips];
-    options.sets.is_empty() && SEEDS_OF_ALL <= seeds && asked.contains(&0)
+    let operated = [counts.checkpoints, counts.compactions];
+    let is_lacking = asked.contains(&0) || operated.contains(&0);
+    options.sets.is_empty() && SEEDS_OF_ALL <= seeds && is_lacking
 }
 
 /// Runs every seed, on all CPUs.
@@ -201,12 +204,14 @@ mod tests {
     fn a_range_of_seeds_without_a_backup_a_restore_or_a_scrub_fails() {
         let options = Options::default();
         let without = Counts::default();
-        let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..Counts::default() };
+        let operated = Counts { checkpoints: 1, compactions: 1, ..Counts::default() };
+        let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..operated };
         let with = Counts { restores: 1, ..unrestored };
         let unflipped = Counts { flips: 0, ..with };
         assert!(lacks_judges(&options, &without, SEEDS_OF_ALL));
         assert!(lacks_judges(&options, &unrestored, SEEDS_OF_ALL));
         assert!(lacks_judges(&options, &unflipped, SEEDS_OF_ALL));
+        assert!(lacks_judges(&options, &Counts { compactions: 0, ..with }, SEEDS_OF_ALL));
         assert!(!lacks_judges(&options, &with, SEEDS_OF_ALL));
         assert!(!lacks_judges(&options, &without, SEEDS_OF_ALL - 1));
         let sets = vec![("backups".into(), 0)];

@@ -29,7 +29,7 @@ impl Regression {
             let mut swarm = Swarm::draw(seed);
             // Their seeds were found before there was another protocol, and users.
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
-            (swarm.backups, swarm.scrubs) = (false, false);
+            (swarm.backups, swarm.scrubs, swarm.operates) = (false, false, false);
             swarm.read_only = false;
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");

@@ -5,6 +5,7 @@ use crate::backup::Backups;
 use crate::datagrams::DatagramClient;
 use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
+use crate::operator::Operator;
 use crate::streams::StreamClient;
 use crate::world::{COMMIT_INTERVAL, Outcome, World};
 use laneway_server::clock::Clock;
@@ -123,6 +124,7 @@ impl World {
         streams.iter_mut().for_each(|client| client.leave(scene.books));
         life.hostile.drain(..).for_each(|hostile| hostile.vanish());
         life.backups.iter_mut().for_each(Backups::leave);
+        life.operator.iter_mut().for_each(Operator::leave);
         life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
         // Longer than replies by UDP are kept, and than the times after which a server tidies up.
         for _ in 0..LEAVE_ROUNDS {

@@ -26,6 +26,7 @@ impl World {
         self.note_time();
         self.step_backup(life)?;
         self.step_scrub(life)?;
+        self.step_operator(life)?;
         match self.random.below(100) {
             0..50 => {
                 let worker = self.random.below(life.rig.workers.len() as u64) as usize;

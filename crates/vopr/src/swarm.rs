@@ -123,6 +123,8 @@ pub struct Swarm {
     pub backups: bool,
     /// All that is kept is verified beside the clients.
     pub scrubs: bool,
+    /// Somebody has checkpoints made, compacts the store and bounds migration.
+    pub operates: bool,
     /// What takes so many microseconds is noted as slow; 0: what takes 100 ms.
     pub slow_micros: u32,
     /// Keys of large requests are noted, too.
@@ -178,8 +180,7 @@ impl Swarm {
         let tight = random.one_in(2);
         let memory_bytes = [MEMORY_BYTES_AMPLE, (2 + random.below(5)) << 20][usize::from(tight)];
         let value_bytes_max = (if tight { 16 } else { 64 }) << 10 << random.below(4);
-        let datagrams = random.one_in(3) && kept != Kept::Interval;
-        let faulty = random.one_in(2);
+        let (datagrams, faulty) = (random.one_in(3) && kept != Kept::Interval, random.one_in(2));
         let parts = |random: &mut Random, most: u64| match faulty {
             true => random.below(most) as u8,
             false => 0,
@@ -232,6 +233,7 @@ impl Swarm {
             binary: false,
             backups: false,
             scrubs: false,
+            operates: false,
             slow_micros: 0,
             log_keys: false,
             read_only: false,
@@ -272,6 +274,7 @@ impl Swarm {
         self.read_only = random.one_in(2);
         self.per_address = random.one_in(2);
         self.scrubs = self.kept != Kept::No && random.one_in(2);
+        self.operates = self.kept != Kept::No && random.one_in(2);
     }
 
     /// What the connection of this number speaks: the binary protocol every third one, and RESP
@@ -356,6 +359,7 @@ impl Swarm {
         add(&|swarm| swarm.binary = false);
         add(&|swarm| swarm.backups = false);
         add(&|swarm| swarm.scrubs = false);
+        add(&|swarm| swarm.operates = false);
         add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);
@@ -407,6 +411,7 @@ impl Swarm {
             ("binary", self.binary.into()),
             ("backups", self.backups.into()),
             ("scrubs", self.scrubs.into()),
+            ("operates", self.operates.into()),
             ("slow-us", self.slow_micros.into()),
             ("log-keys", self.log_keys.into()),
             ("read-only", self.read_only.into()),
@@ -453,6 +458,7 @@ impl Swarm {
             "binary" => self.binary = value != 0,
             "backups" => self.backups = value != 0,
             "scrubs" => self.scrubs = value != 0,
+            "operates" => self.operates = value != 0,
             "slow-us" => self.slow_micros = value as u32,
             "log-keys" => self.log_keys = value != 0,
             "read-only" => self.read_only = value != 0,

@@ -14,6 +14,7 @@ use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
 use crate::media::{self, Images, LOG_BYTES};
 use crate::model::Loss;
+use crate::operator::Operator;
 use crate::rig::durable::{Kept as RigKept, Machine, settings};
 use crate::rig::{Plan, Rig};
 use crate::scene::Scene;
@@ -252,6 +253,7 @@ impl World {
         let backups = swarm.backups.then(|| Backups::new(shared, seed)).flatten();
         let now_nanos = self.clock.nanos();
         let scrubs = swarm.scrubs.then(|| Scrubs::new(shared, seed, now_nanos)).flatten();
+        let operator = swarm.operates.then(|| Operator::new(shared, seed, &self.clock)).flatten();
         let udp =
             |(number, net)| DatagramClient::new(number, net, swarm, swarm.seed ^ number as u64);
         let nets = rig.datagrams.iter().cycle().take(swarm.datagram_clients);
@@ -267,6 +269,7 @@ impl World {
             drops: tier_drops,
             backups,
             scrubs,
+            operator,
             datagrams,
             hostile,
             asleep_until_nanos,
@@ -441,6 +444,7 @@ impl World {
     fn stop(&mut self, life: &mut Life) -> Outcome<bool> {
         life.hostile.clear();
         life.backups.iter_mut().for_each(Backups::leave);
+        life.operator.iter_mut().for_each(Operator::leave);
         life.rig.domains.iter().for_each(|shared| shared.enter_phase(Phase::Draining));
         for _ in 0..2_000 {
             if life.rig.shared.is_drained() {

@@ -1,7 +1,9 @@
 //! Items and memory, and the durable tier where there is one.
 
-use super::page::Page;
-use laneway_server::watch::{Dropped, Ended, Scrubbed, TierWatch, WatchSnapshot};
+use super::page::{Buckets, Page};
+use laneway_server::watch::{
+    Dropped, Ended, FLUSH_BUCKETS, FlushTimes, Scrubbed, TierWatch, Usage, WatchSnapshot,
+};
 use prometheus_client::registry::Unit;
 use std::fmt;
 
@@ -96,8 +98,45 @@ fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
     let took = [(Vec::new(), tier.recovery_ms as f64 / 1e3)];
     let help = "How long the last start took to recover";
     page.gauges_fraction("tier_recovery", help, Some(Unit::Seconds), took)?;
+    write_usage(&tier.usage, page)?;
     tier.scrub.as_ref().map_or(Ok(()), |scrub| write_scrub(scrub, page))?;
     tier.backups.as_ref().map_or(Ok(()), |backups| write_backups(backups, page))
+}
+
+fn write_usage(usage: &Usage, page: &mut Page<'_>) -> fmt::Result {
+    let by = |log: u64, ssd: u64| [(vec![("medium", "log")], log), (vec![("medium", "ssd")], ssd)];
+    let bytes = || Some(Unit::Bytes);
+    let help = "Bytes of each medium: the log, the SSD";
+    page.gauges("tier_medium", help, bytes(), by(usage.log_bytes, usage.ssd_bytes))?;
+    let help = "Bytes of each medium that are in use: segments of the log, blocks of the SSD";
+    page.gauges("tier_used", help, bytes(), by(usage.log_used_bytes, usage.ssd_used_bytes))?;
+    if let Some(large) = usage.large_live_bytes {
+        let help = "Of these, what is current: records of the log, those of sort tables and large \
+                    values";
+        let live = by(usage.log_live_bytes, usage.table_live_bytes + large);
+        page.gauges("tier_live", help, bytes(), live)?;
+    }
+    let help =
+        "Bytes of the log that are in use beyond where migration begins; 0 where it keeps up";
+    page.gauge_bytes("tier_migration_backlog", help, usage.migration_backlog_bytes)?;
+    let help = "Bytes of keys and values that clients wrote";
+    page.counter_bytes("tier_user_written", help, usage.user_written_bytes)?;
+    let written = by(usage.log_written_bytes, usage.ssd_written_bytes);
+    let written = written.map(|(labels, count)| (labels, count as f64));
+    page.counters("tier_written", "Bytes written to each medium", bytes(), written)?;
+    let times = [("log", &usage.log_flushes), ("ssd", &usage.ssd_flushes)];
+    page.histograms(
+        "tier_flush_duration",
+        "How long each medium took to make durable what was written",
+        Unit::Seconds,
+        times.map(|(medium, times)| (vec![("medium", medium)], buckets(times))),
+    )
+}
+
+fn buckets(times: &FlushTimes) -> Buckets {
+    let end = |bucket| FlushTimes::end_us(bucket).map_or(f64::INFINITY, |us| us as f64 / 1e6);
+    let counts = (0..FLUSH_BUCKETS).map(|bucket| (end(bucket), times.counts[bucket])).collect();
+    Buckets { sum: times.nanos as f64 / 1e9, count: times.count(), counts }
 }
 
 fn write_scrub(scrub: &Scrubbed, page: &mut Page<'_>) -> fmt::Result {

@@ -178,6 +178,9 @@ flags! {
     Text migrate_by: Option<String> = flag("migrate-by", "name").default("hotness")
         .help("what leaves a full log")
         .choices(&[("hotness", "what was not asked for"), ("age", "what is oldest")]);
+    Bytes migrate_rate: Option<u64> = flag("migrate-rate", "bytes").default("0")
+        .help("what leaving it may write a second; 0, or where the log is short of room: as much \
+               as it can. SIGHUP changes it at once, as does the command migrate_rate");
     Text when_full: Option<String> = flag("when-full", "name").default("refuse")
         .help("what becomes of a write when the SSD is full")
         .choices(&[

@@ -66,6 +66,8 @@ pub trait Live {
     fn limit_memory(&self, bytes: u64) -> u64;
     /// Log what takes so long.
     fn log_slow(&self, slow: Option<Duration>);
+    /// Bytes a second that migration may write; 0 for any number.
+    fn limit_migration(&self, bytes_per_second: u64);
 }
 
 /// What SIGHUP does to a server that was started with these words and flags.
@@ -88,7 +90,11 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
     let log_slow = move |slow| shared.each_domain(|domain| domain.slow.set(slow));
     let shared = server.shared().clone();
     let be_verbose = move |times| shared.set_verbosity(times);
-    let live = LiveServer { limit_memory, be_verbose, log_slow };
+    let shared = server.shared().clone();
+    let limit_migration = move |rate| {
+        shared.durable.get().iter().for_each(|durable| durable.tier.limit_migration(rate));
+    };
+    let live = LiveServer { limit_memory, be_verbose, log_slow, limit_migration };
     let mut again = move || {
         if running.config.is_none() && users.is_none() && encrypted.is_none() {
             log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
@@ -112,13 +118,16 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
     }
 }
 
-struct LiveServer<M, V, S> {
+struct LiveServer<M, V, S, R> {
     limit_memory: M,
     be_verbose: V,
     log_slow: S,
+    limit_migration: R,
 }
 
-impl<M: Fn(u64) -> u64, V: Fn(u32), S: Fn(Option<Duration>)> Live for LiveServer<M, V, S> {
+impl<M: Fn(u64) -> u64, V: Fn(u32), S: Fn(Option<Duration>), R: Fn(u64)> Live
+    for LiveServer<M, V, S, R>
+{
     fn be_verbose(&self, times: u32) {
         (self.be_verbose)(times);
     }
@@ -129,6 +138,10 @@ impl<M: Fn(u64) -> u64, V: Fn(u32), S: Fn(Option<Duration>)> Live for LiveServer
 
     fn log_slow(&self, slow: Option<Duration>) {
         (self.log_slow)(slow);
+    }
+
+    fn limit_migration(&self, bytes_per_second: u64) {
+        (self.limit_migration)(bytes_per_second);
     }
 }
 
@@ -193,6 +206,11 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
             "slow-ms" => {
                 running.slow_milliseconds = new.slow_milliseconds;
                 live.log_slow(slow::setting(new).unwrap_or_default()); // it was checked
+                "now".to_owned()
+            }
+            "migrate-rate" => {
+                running.migrate_rate = new.migrate_rate;
+                live.limit_migration(new.migrate_rate.unwrap_or(0));
                 "now".to_owned()
             }
             _ => "at the next start".to_owned(),
@@ -265,6 +283,10 @@ mod tests {
         fn log_slow(&self, slow: Option<Duration>) {
             self.0.borrow_mut().push(format!("slow {slow:?}"));
         }
+
+        fn limit_migration(&self, bytes_per_second: u64) {
+            self.0.borrow_mut().push(format!("migrate {bytes_per_second}"));
+        }
     }
 
     fn flags(line: &str) -> Flags {
@@ -288,6 +310,12 @@ mod tests {
         apply(&mut running, &flags("-m 128 -p 5 -vv --slow-ms 20"), &told);
         apply(&mut running, &flags("-m 128 -p 5 -vv"), &told);
         assert_eq!(told.0.take(), ["slow Some(20ms)", "slow None"]);
+        let paced = "-m 128 -p 5 -vv --data-dir /d";
+        running = flags(paced);
+        apply(&mut running, &flags(&format!("{paced} --migrate-rate 8m")), &told);
+        apply(&mut running, &flags(paced), &told);
+        assert_eq!(told.0.take(), [format!("migrate {}", 8 << 20), "migrate 0".into()]);
+        running = flags("-m 128 -p 5 -vv");
         // A key that was taken out has its default again.
         apply(&mut running, &flags("-p 5"), &told);
         assert_eq!(told.0.take(), [format!("memory {}", 64 << 20), "verbose 0".into()]);

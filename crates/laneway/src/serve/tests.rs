@@ -326,7 +326,9 @@ fn beside(flag: &str) -> &'static str {
         "slot-requests" | "slot-us" => "--design hkh --access erew --hot default",
         "handoff-workers" => "--design sho -t 4",
         "pm-backend" | "pm-size" | "durability" | "ssd-size" | "split-bytes" | "migrate-by"
-        | "when-full" | "read-threads" | "scrub-every" | "scrub-rate" => "--data-dir /d",
+        | "migrate-rate" | "when-full" | "read-threads" | "scrub-every" | "scrub-rate" => {
+            "--data-dir /d"
+        }
         "backup-rate" => "--data-dir /d --backup-dir /",
         _ => "",
     }

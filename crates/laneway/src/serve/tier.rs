@@ -50,7 +50,8 @@ pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>
     }
     let backup = backup(flags)?;
     let scrub = scrub::settings(flags)?;
-    Ok(Some(DurableSettings { directory, interval, read_threads, backup, scrub }))
+    let migrate_rate = flags.migrate_rate.unwrap_or(0);
+    Ok(Some(DurableSettings { directory, interval, read_threads, backup, migrate_rate, scrub }))
 }
 
 /// Where backups go; none without a folder for them.
@@ -90,6 +91,7 @@ fn first_given(flags: &Flags) -> Option<&'static str> {
         ("--split-bytes", flags.split.is_some()),
         ("--durability", flags.durability.is_some()),
         ("--migrate-by", flags.migrate_by.is_some()),
+        ("--migrate-rate", flags.migrate_rate.is_some()),
         ("--when-full", flags.when_full.is_some()),
         ("--read-threads", flags.read_threads.is_some()),
         ("--backup-dir", flags.backup_dir.is_some()),

@@ -1,7 +1,6 @@
-//! How far a check is, told on stderr: in one line that is written over where that is a terminal,
+//! How far a tool is, told on stderr: in one line that is written over where that is a terminal,
 //! else in a line now and then.
 
-use laneway_tier::fsck::Stage;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
@@ -13,25 +12,26 @@ const OVER: &str = "\r\x1b[K";
 
 /// Tells it.
 pub struct Progress {
+    tool: &'static str,
     is_terminal: bool,
     /// What is done now, and when that began.
-    stage: Option<(Stage, Instant)>,
+    stage: Option<(&'static str, Instant)>,
     /// When it was told last.
     told: Option<Instant>,
 }
 
 impl Progress {
-    /// On stderr.
-    pub fn new() -> Progress {
-        Progress { is_terminal: stderr().is_terminal(), stage: None, told: None }
+    /// Of this tool, on stderr.
+    pub fn of(tool: &'static str) -> Progress {
+        Progress { tool, is_terminal: stderr().is_terminal(), stage: None, told: None }
     }
 
-    /// So far it is now.
-    pub fn hear(&mut self, stage: Stage, done: u64, total: u64) {
+    /// So far it is now: so many bytes of all are what `stage` says.
+    pub fn hear(&mut self, stage: &'static str, done: u64, total: u64) {
         if let Some(line) = self.line(stage, done, total, Instant::now()) {
             let (front, end) = if self.is_terminal { (OVER, "") } else { ("", "\n") };
             // A user may have closed standard error.
-            let _ = write!(stderr(), "{front}laneway fsck: {line}{end}");
+            let _ = write!(stderr(), "{front}laneway {}: {line}{end}", self.tool);
         }
     }
 
@@ -43,7 +43,7 @@ impl Progress {
     }
 
     /// What is to be told now, if anything is.
-    fn line(&mut self, stage: Stage, done: u64, total: u64, now: Instant) -> Option<String> {
+    fn line(&mut self, stage: &'static str, done: u64, total: u64, now: Instant) -> Option<String> {
         let began = match self.stage {
             Some((same, began)) if same == stage => began,
             _ => {
@@ -61,11 +61,7 @@ impl Progress {
     }
 }
 
-fn told(stage: Stage, done: u64, total: u64, took: Duration) -> String {
-    let what = match stage {
-        Stage::Opening => "of the log replayed",
-        Stage::Reading => "read",
-    };
+fn told(what: &str, done: u64, total: u64, took: Duration) -> String {
     let percent = u128::from(done) * 100 / u128::from(total.max(1));
     let front = format!("{} of {} {what} ({percent} %)", size(done), size(total));
     let rate = done as f64 / took.as_secs_f64();
@@ -76,7 +72,8 @@ fn told(stage: Stage, done: u64, total: u64, took: Duration) -> String {
     format!("{front}, {}/s, {} left", size(rate as u64), time(left))
 }
 
-fn size(bytes: u64) -> String {
+/// A number of bytes as people read it.
+pub fn size(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KiB", bytes >> 10),
         0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
@@ -100,24 +97,18 @@ mod tests {
     fn a_line_has_bytes_rate_and_the_time_that_is_left() {
         let gib = 1 << 30;
         for (stage, done, total, seconds, expected) in [
-            (Stage::Reading, 0, 10 * gib, 5, "0 KiB of 10.0 GiB read (0 %)"),
-            (Stage::Reading, gib, 10 * gib, 0, "1.0 GiB of 10.0 GiB read (10 %)"),
+            ("read", 0, 10 * gib, 5, "0 KiB of 10.0 GiB read (0 %)"),
+            ("read", gib, 10 * gib, 0, "1.0 GiB of 10.0 GiB read (10 %)"),
+            ("read", gib, 10 * gib, 2, "1.0 GiB of 10.0 GiB read (10 %), 512 MiB/s, 18 s left"),
             (
-                Stage::Reading,
-                gib,
-                10 * gib,
-                2,
-                "1.0 GiB of 10.0 GiB read (10 %), 512 MiB/s, 18 s left",
-            ),
-            (
-                Stage::Opening,
+                "of the log replayed",
                 100 << 20,
                 200 << 20,
                 130,
                 "100 MiB of 200 MiB of the log replayed (50 %), 787 KiB/s, 2 min left",
             ),
             (
-                Stage::Reading,
+                "read",
                 gib,
                 1000 * gib,
                 10,
@@ -133,10 +124,10 @@ mod tests {
         let began = Instant::now();
         // Of fifteen seconds; the first moment tells nothing.
         for (is_terminal, expected) in [(false, 3), (true, 75)] {
-            let mut progress = Progress { is_terminal, stage: None, told: None };
+            let mut progress = Progress { tool: "fsck", is_terminal, stage: None, told: None };
             let lines = (0..=1500_u32).filter(|hundredth| {
                 let now = began + Duration::from_millis(10) * *hundredth;
-                progress.line(Stage::Reading, 1, 2, now).is_some()
+                progress.line("read", 1, 2, now).is_some()
             });
             assert_eq!(lines.count(), expected);
         }

@@ -86,6 +86,8 @@ impl Running {
     ) -> Result<Running, String> {
         let Opened { tier, lock, settings, .. } = opened;
         let durable = shared.durable.get().expect("it was shared").clone();
+        tier.lend_clock(Box::new(move || clock.nanos()));
+        tier.limit_migration(settings.migrate_rate);
         let (hands, waiting) = Threads::start(&tier, &durable, settings.read_threads, clock)?;
         let keeper = Executor::new(Keeper::new(shared.clone(), Box::new(hands)));
         keeper.let_help(&durable);
@@ -252,7 +254,7 @@ impl Threads {
         let others = start("tier-write", true)?;
         // It makes room in the log: neither commits nor large values wait for that.
         let rooms = start("tier-room", false)?;
-        // It goes over the whole index: no value waits for that.
+        // It goes over the whole index, and writes checkpoints: no value waits for that.
         let counts = start("tier-count", true)?;
         let rings = durable.clone();
         let wake: Wake = Arc::new(move || rings.ring());
@@ -276,7 +278,7 @@ impl Hands for Threads {
             Order::Commit => &self.commits,
             Order::Spill { .. } => &self.others,
             Order::Write { .. } | Order::Flush { .. } => &self.rooms,
-            Order::Count { .. } => &self.counts,
+            Order::Count { .. } | Order::Checkpoint { .. } => &self.counts,
         };
         // It ends only after the keeper, or by a panic that it has told.
         let sent = to.send(order);

@@ -140,6 +140,7 @@ impl<S> Keeper<S> {
             }
             Request::FlushAll { .. } => return Step::Barrier,
             Request::Stats(_) => return self.count_all(task),
+            Request::Admin(_) => return self.checkpoint(task),
             request @ (Request::Store(_) | Request::MetaSet(_)) => {
                 execute::key_of_store(request, &mut scratch)
             }

@@ -12,6 +12,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// Who asks where no backup can be made.
 pub const DISABLED: &[u8] =
     b"CLIENT_ERROR backups are not enabled; serve --data-dir DIR --backup-dir DIR enables them\r\n";
+/// The same of what is about the data folder itself, where there is none.
+pub const NOT_KEPT: &[u8] =
+    b"CLIENT_ERROR nothing is kept durably; serve --data-dir DIR keeps items in a folder\r\n";
 const BAD_NAME: &[u8] = b"CLIENT_ERROR a backup's name is made of letters, digits, '.', '-' and \
     '_', begins with a letter or digit and does not end in .part\r\n";
 const USAGE: &[u8] = b"CLIENT_ERROR usage: backup start NAME|stop\r\n";

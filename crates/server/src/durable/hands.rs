@@ -2,6 +2,7 @@
 //! carried out at once and its end is heard of in the next step, so that a run repeats exactly.
 
 use laneway_store::Pinned;
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{Answer, ItemMeta, LargeWhole, Request, Result, Stats, Ticket, Tier};
 use std::sync::Arc;
 
@@ -42,6 +43,11 @@ pub enum Order {
     /// Count everything.
     Count {
         /// Comes back with the statistics.
+        number: u64,
+    },
+    /// Make a checkpoint.
+    Checkpoint {
+        /// Comes back with the end.
         number: u64,
     },
 }
@@ -86,6 +92,8 @@ pub enum Done {
     Flushed(u64, Result<()>),
     /// Everything was counted.
     Counted(u64, Box<Stats>),
+    /// A checkpoint is durable.
+    Checkpointed(u64, Result<()>),
     /// Something was read.
     Read(u64, Answer),
 }
@@ -114,6 +122,10 @@ pub fn carry_out(tier: &Tier, order: Order) -> Done {
         }
         Order::Flush { number, at } => Done::Flushed(number, flush(tier, at)),
         Order::Count { number } => Done::Counted(number, Box::new(tier.stats())),
+        Order::Checkpoint { number } if is_planted(Bug::CheckpointUnmade) => {
+            Done::Checkpointed(number, Ok(()))
+        }
+        Order::Checkpoint { number } => Done::Checkpointed(number, tier.checkpoint_now()),
     }
 }
 

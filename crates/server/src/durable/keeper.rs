@@ -65,6 +65,7 @@ impl<S> Keeper<S> {
                 Done::Written(number, key, result) => self.written(number, &key, result),
                 Done::Flushed(number, result) => self.flushed(number, result),
                 Done::Counted(number, stats) => self.stats_counted(number, &stats),
+                Done::Checkpointed(number, result) => self.checkpointed(number, result),
                 Done::Read(number, answer) => self.was_read(number, answer),
             }
         }

@@ -74,6 +74,8 @@ pub struct DurableSettings {
     pub read_threads: usize,
     /// Where backups go, if clients may ask for them.
     pub backup: Option<BackupSettings>,
+    /// Bytes that migration writes a second, 0 for as many as it can.
+    pub migrate_rate: u64,
     /// How often everything is read and verified, if it is.
     pub scrub: Option<ScrubSettings>,
 }

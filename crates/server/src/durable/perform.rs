@@ -11,8 +11,8 @@ use crate::requests::{operation, writes};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::Stats;
-use laneway_wire::reply::{CRLF, DELETED};
+use laneway_tier::{Result, Stats};
+use laneway_wire::reply::{CRLF, DELETED, OK};
 use laneway_wire::{Get, Request};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -247,6 +247,24 @@ impl<S> Keeper<S> {
     pub(super) fn count_all(&mut self, task: &mut Task) -> Step {
         self.order_for(task, |number| Order::Count { number });
         Step::Count
+    }
+
+    /// `checkpoint`: somebody else makes it, and no request but this one waits for that.
+    pub(super) fn checkpoint(&mut self, task: &mut Task) -> Step {
+        self.order_for(task, |number| Order::Checkpoint { number });
+        Step::Count
+    }
+
+    /// It is durable, or was not made.
+    pub(super) fn checkpointed(&mut self, number: u64, result: Result<()>) {
+        let Some(mut task) = self.counting.remove(&number) else { return };
+        match result {
+            Ok(()) => task.reply.push_bytes(OK),
+            Err(error) => task.fail(error.to_string()),
+        }
+        task.tally.add(latency::row(Operation::Other, false), task.arrived_nanos);
+        task.done = true;
+        self.conclude(task);
     }
 
     /// Everything was counted.

@@ -75,7 +75,8 @@ pub struct Keeper<S> {
     pub(super) yielded: VecDeque<Task>,
     /// Tasks that something waits for on their behalf.
     pub(super) suspended: HashMap<u64, Task>,
-    /// Tasks that wait until the tier's items are counted; no flush waits for those.
+    /// Tasks that wait until the tier's items are counted, or a checkpoint is made; no flush waits
+    /// for those.
     pub(super) counting: HashMap<u64, Task>,
     /// Changes that are not durable.
     pub(super) pending: HashMap<Box<[u8]>, Pending>,

@@ -450,7 +450,7 @@ pub(super) enum Step {
     Barrier,
     /// Until what it asked for has ended.
     Suspend,
-    /// Until everything is counted: nobody waits for that.
+    /// Until everything is counted, or a checkpoint is made: nobody waits for that.
     Count,
     /// Until others had their turn.
     Yield,

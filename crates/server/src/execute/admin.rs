@@ -3,7 +3,7 @@
 //! asked, the refusal of a switched-off feature where the client would wait for something.
 
 use super::{Context, reply};
-use crate::durable::backup::{self, Asked};
+use crate::durable::backup::{self, Asked, NOT_KEPT};
 use crate::stats::BAD_CLASS;
 use laneway_wire::reply::{
     BAD_FORMAT, ERROR, MEMORY_LIMIT_NOT_MEGABYTES, MEMORY_LIMIT_TOO_SMALL, OK,
@@ -30,6 +30,9 @@ const REASSIGN_DISABLED: &[u8] = b"CLIENT_ERROR slab reassignment disabled\r\n";
 const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
 const SEGMENTS_TOO_LARGE: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
 const FACTORS_TOO_SMALL: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
+const CHECKPOINT_USAGE: &[u8] = b"CLIENT_ERROR usage: checkpoint\r\n";
+const MIGRATE_RATE_USAGE: &[u8] =
+    b"CLIENT_ERROR usage: migrate_rate BYTES (a second; 0 for as many as it can)\r\n";
 const NO_TLS: &[u8] = b"Error TLS not enabled\r\n";
 /// Files are read by no worker.
 const BY_SIGHUP: &[u8] = b"Error SIGHUP reads the certificates again\r\n";
@@ -61,6 +64,21 @@ pub(super) fn backup(line: &[u8]) -> Option<Result<Asked, &'static [u8]>> {
     (command == b"backup").then(|| backup::asked(words))
 }
 
+/// Whether a line asks for a checkpoint. Where there is a data folder its keeper makes it.
+pub(crate) fn is_checkpoint(line: &[u8]) -> bool {
+    Tokens::new(line.trim_ascii_end()).eq([&b"checkpoint"[..]])
+}
+
+/// The bytes a second of a `migrate_rate` line, 0 for any; nothing where the line is another.
+pub(super) fn migrate_rate(line: &[u8]) -> Option<Result<u64, &'static [u8]>> {
+    let words: Vec<&[u8]> = Tokens::new(line.trim_ascii_end()).collect();
+    let (&command, words) = words.split_first()?;
+    (command == b"migrate_rate").then(|| match words {
+        [bytes] => number(bytes).ok_or(MIGRATE_RATE_USAGE),
+        _ => Err(MIGRATE_RATE_USAGE),
+    })
+}
+
 /// Everything else: `line` is the whole line; `tls`: it is spoken.
 pub(super) fn answer(line: &[u8], tls: bool, out: &mut Vec<u8>) {
     let line = line.trim_ascii_end();
@@ -77,6 +95,8 @@ pub(super) fn answer(line: &[u8], tls: bool, out: &mut Vec<u8>) {
         b"lru" => lru(words),
         b"lru_crawler" => crawler(words),
         b"watch" => WATCH_DISABLED,
+        b"checkpoint" if words.is_empty() => NOT_KEPT,
+        b"checkpoint" => CHECKPOINT_USAGE,
         b"refresh_certs" if tls => BY_SIGHUP,
         b"refresh_certs" => NO_TLS,
         _ => ERROR,
@@ -155,6 +175,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_checkpoint_is_asked_for_by_one_word() {
+        assert!(is_checkpoint(b"checkpoint") && is_checkpoint(b"checkpoint "));
+        assert!(!is_checkpoint(b"checkpoint now") && !is_checkpoint(b"checkpoints"));
+    }
+
+    #[test]
+    fn a_migrate_rate_is_one_number() {
+        let rate = |line: &str| migrate_rate(line.as_bytes());
+        assert_eq!(rate("migrate_rate 0"), Some(Ok(0)));
+        assert_eq!(rate("migrate_rate  16777216 "), Some(Ok(16 << 20)));
+        for line in ["migrate_rate", "migrate_rate 1 2", "migrate_rate 1m", "migrate_rate -1"] {
+            assert_eq!(rate(line), Some(Err(MIGRATE_RATE_USAGE)), "{line}");
+        }
+        assert_eq!((rate("migrate_rates 1"), rate("")), (None, None));
+    }
+
+    #[test]
     fn admin_lines_are_answered_as_memcached_answers_them() {
         for (line, reply) in [
             ("slabs", ERROR),
@@ -189,6 +226,8 @@ mod tests {
             ("lru_crawler tocrawl x", BAD_FORMAT),
             ("watch fetchers", WATCH_DISABLED),
             ("refresh_certs", NO_TLS),
+            ("checkpoint", NOT_KEPT),
+            ("checkpoint now", CHECKPOINT_USAGE),
             ("extstore item_size 5", ERROR),
             ("misbehave", ERROR),
             ("debugtime p", ERROR),

@@ -22,6 +22,7 @@ mod remove;
 mod reply;
 mod store;
 
+pub(crate) use admin::is_checkpoint;
 pub use exptime::expires_at;
 pub use get::get_key;
 pub use meta::get::{META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head};
@@ -214,6 +215,8 @@ pub enum Outcome {
     Stats(stats::Question),
     /// Answer this by what all workers share.
     Backup(Box<backup::Asked>),
+    /// Have migration of the data folder write so many bytes a second, and answer.
+    MigrateRate(u64),
     /// Log this much from now on (0, 1 or 2).
     Verbosity(u32),
 }
@@ -282,14 +285,27 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
         Request::MemoryLimit { megabytes, noreply } => {
             admin::memory_limit(context, *megabytes, *noreply, out);
         }
-        Request::Admin(line) => match (admin::backup(line), stats::asked_dump(line)) {
-            (Some(Ok(asked)), _) => return Outcome::Backup(asked.into()),
-            (Some(Err(reply)), _) => out.extend_from_slice(reply),
-            (None, Some((form, classes))) => {
-                return Outcome::Stats(Question::Dump { form, classes });
-            }
-            (None, None) => admin::answer(line, context.settings.tls_enabled, out),
-        },
+        Request::Admin(line) => return command_admin(context, line, out),
+    }
+    Outcome::Done
+}
+
+/// A line that is about the server.
+fn command_admin(context: &Context<'_>, line: &[u8], out: &mut Vec<u8>) -> Outcome {
+    if let Some(asked) = admin::backup(line) {
+        match asked {
+            Ok(asked) => return Outcome::Backup(asked.into()),
+            Err(reply) => out.extend_from_slice(reply),
+        }
+    } else if let Some(rate) = admin::migrate_rate(line) {
+        match rate {
+            Ok(bytes_per_second) => return Outcome::MigrateRate(bytes_per_second),
+            Err(reply) => out.extend_from_slice(reply),
+        }
+    } else if let Some((form, classes)) = stats::asked_dump(line) {
+        return Outcome::Stats(Question::Dump { form, classes });
+    } else {
+        admin::answer(line, context.settings.tls_enabled, out);
     }
     Outcome::Done
 }

@@ -2,7 +2,7 @@
 
 use super::lines::Lines;
 use crate::durable::scrub::Scrubbed;
-use laneway_tier::{Report, Stats};
+use laneway_tier::{FlushTimes, Report, Stats};
 
 /// What `stats tier` tells.
 #[derive(Debug, Clone, Default)]
@@ -95,6 +95,28 @@ fn media(lines: &mut Lines<'_>, stats: &Stats) {
     lines.number("large_bytes_waiting", stats.waiting_bytes);
     lines.number("large_bytes_waiting_most", stats.waiting_bytes_most);
     lines.shown("write_amplification", format_args!("{:.3}", stats.write_amplification()));
+    let usage = &stats.usage;
+    lines.number("log_bytes_written", usage.log_written_bytes);
+    lines.number("ssd_bytes_written", usage.ssd_written_bytes);
+    lines.number("sort_tables_bytes_live", usage.table_live_bytes);
+    lines.number("large_bytes_live", usage.large_live_bytes.unwrap_or(0));
+    let amplification = usage.space_amplification().unwrap_or(0.0);
+    lines.shown("space_amplification", format_args!("{amplification:.3}"));
+    lines.number("migration_backlog_bytes", usage.migration_backlog_bytes);
+    flushes(lines, ["log_flushes", "log_flush_us_mean"], LOG_FLUSH_US, &usage.log_flushes);
+    flushes(lines, ["ssd_flushes", "ssd_flush_us_mean"], SSD_FLUSH_US, &usage.ssd_flushes);
+}
+
+/// Percentiles are told by these names.
+const LOG_FLUSH_US: [&str; 3] = ["log_flush_us_p50", "log_flush_us_p99", "log_flush_us_p999"];
+const SSD_FLUSH_US: [&str; 3] = ["ssd_flush_us_p50", "ssd_flush_us_p99", "ssd_flush_us_p999"];
+
+fn flushes(lines: &mut Lines<'_>, names: [&str; 2], percentiles: [&str; 3], times: &FlushTimes) {
+    lines.number(names[0], times.count());
+    lines.number(names[1], times.nanos / 1000 / times.count().max(1));
+    for (name, permille) in percentiles.into_iter().zip([500, 990, 999]) {
+        lines.number(name, times.us_at(permille));
+    }
 }
 
 fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
@@ -108,6 +130,9 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.shown("group_records_mean", format_args!("{mean:.1}"));
     lines.number("stalls", stats.stalls);
     lines.number("records_migrated", stats.migrated_records);
+    lines.number("migrate_rate", stats.migrate_rate);
+    lines.number("migrate_rate_yields", stats.rate_yields);
+    lines.number("bytes_migrated", stats.moved_bytes);
     lines.number("records_kept_hot", stats.kept_records);
     lines.number("records_expired", stats.expired_records);
     lines.number("evicted_items", stats.evicted.small.items + stats.evicted.large.items);

@@ -480,6 +480,9 @@ impl Desk {
                 return Next::Last(bytes.len());
             }
             Outcome::Backup(_) => out.extend_from_slice(BACKUP_BY_STREAM),
+            Outcome::MigrateRate(rate) => {
+                out.extend_from_slice(core.shared.answer_migrate_rate(rate));
+            }
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
         core.count_hot_request(request);

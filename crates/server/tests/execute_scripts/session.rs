@@ -185,6 +185,7 @@ impl Session {
             Outcome::FlushAt(at) => self.flush_at = at,
             Outcome::Stats(question) => self.stats(question),
             Outcome::Backup(_) => self.out.extend_from_slice(backup::DISABLED),
+            Outcome::MigrateRate(_) => self.out.extend_from_slice(backup::NOT_KEPT),
         }
     }
 

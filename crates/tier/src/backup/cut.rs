@@ -346,7 +346,6 @@ impl Gone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btree::BTree;
     use crate::entry::Tie;
     use crate::pointer::Pointer;
     use crate::space::Claims;
@@ -382,7 +381,7 @@ mod tests {
     #[test]
     fn the_walk_is_bounded_where_keys_were_deleted_and_meets_what_is_behind_them() {
         const DELETED: u64 = 100_000;
-        let (index, space) = (Index::Memory(BTree::default()), Claims::new(0, 8).into_space());
+        let (index, space) = (Index::default(), Claims::new(0, 8).into_space());
         (0..DELETED).for_each(|n| publish(&index, &key(n), &entry(n, What::Tombstone)));
         publish(&index, &key(DELETED), &entry(DELETED, What::Small { value_bytes: 3 }));
         let mut state = State::begin(Bounds::NONE);
@@ -399,7 +398,7 @@ mod tests {
     #[test]
     fn a_flush_holds_few_items_at_once_and_gives_up_where_more_are_left() {
         for (items, is_given_up) in [(3000, false), (20_000, true)] {
-            let index = Index::Memory(BTree::default());
+            let index = Index::default();
             let space = Claims::new(0, 900).into_space();
             for n in 0..items {
                 publish(&index, &key(n), &entry(n, What::Small { value_bytes: 10 }));
@@ -414,7 +413,7 @@ mod tests {
 
     #[test]
     fn every_item_is_walked_over_once_however_few_a_step_takes() {
-        let (index, space) = (Index::Memory(BTree::default()), Claims::new(0, 900).into_space());
+        let (index, space) = (Index::default(), Claims::new(0, 900).into_space());
         let mut expected = Vec::new();
         for n in 0..700 {
             let what = match n % 5 {
@@ -441,7 +440,7 @@ mod tests {
 
     #[test]
     fn who_writes_gives_a_backup_up_and_frees_nothing() {
-        let (index, space) = (Index::Memory(BTree::default()), Claims::new(0, 100).into_space());
+        let (index, space) = (Index::default(), Claims::new(0, 100).into_space());
         let mut state = State::begin(Bounds { blocks: 10, ..Bounds::NONE });
         for n in 0..4 {
             let before = large(&space, n, 3);
@@ -463,7 +462,7 @@ mod tests {
 
     #[test]
     fn what_the_walk_has_met_counts_once_it_is_replaced() {
-        let (index, space) = (Index::Memory(BTree::default()), Claims::new(0, 100).into_space());
+        let (index, space) = (Index::default(), Claims::new(0, 100).into_space());
         let entries: Vec<Entry> = (0..3).map(|n| large(&space, n, 2)).collect();
         entries.iter().enumerate().for_each(|(n, entry)| publish(&index, &key(n as u64), entry));
         let mut state = State::begin(Bounds { items_at_once: 2, ..Bounds::NONE });

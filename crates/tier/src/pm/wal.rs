@@ -12,6 +12,7 @@ use crate::disk::{Barrier, Disk, Write, write_together};
 use crate::types::BLOCK_BYTES;
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 struct Staged {
@@ -37,13 +38,14 @@ struct State {
     writes: u64,
     /// The last block of the last one.
     newest: u64,
-    written_bytes: u64,
 }
 
 /// The region.
 pub struct WalRegion {
     disk: Arc<dyn Disk>,
     state: Mutex<State>,
+    /// A statistic, told without the lock.
+    written_bytes: AtomicU64,
 }
 
 /// The most that one write of a fence takes.
@@ -84,7 +86,7 @@ struct Run {
 impl WalRegion {
     /// On all of `disk`.
     pub fn new(disk: Arc<dyn Disk>) -> WalRegion {
-        WalRegion { disk, state: Mutex::default() }
+        WalRegion { disk, state: Mutex::default(), written_bytes: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -181,7 +183,7 @@ impl WalRegion {
         state.writes += 1;
         let by = state.writes;
         for run in runs {
-            state.written_bytes += run.bytes.as_slice().len() as u64;
+            self.written_bytes.fetch_add(run.bytes.as_slice().len() as u64, Relaxed);
             state.newest = run.first + run.changes.len() as u64 - 1;
             for (block, &changes) in (run.first..).zip(&run.changes) {
                 if let Some(staged) = state.blocks.get_mut(&block) {
@@ -279,7 +281,7 @@ impl Region for WalRegion {
     }
 
     fn written_bytes(&self) -> u64 {
-        self.lock().written_bytes
+        self.written_bytes.load(Relaxed)
     }
 
     fn name(&self) -> &'static str {

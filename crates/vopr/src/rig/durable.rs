@@ -127,7 +127,7 @@ impl Hands for Slow {
             Order::Commit => !gate.commits_wait.load(Relaxed),
             Order::Spill { .. } => !gate.spills_wait.load(Relaxed),
             Order::Write { .. } | Order::Flush { .. } => !gate.room_waits.load(Relaxed),
-            Order::Count { .. } => !gate.counts_wait.load(Relaxed),
+            Order::Count { .. } | Order::Checkpoint { .. } => !gate.counts_wait.load(Relaxed),
         };
         for order in self.orders.extract_if(.., goes) {
             inline.order(order);

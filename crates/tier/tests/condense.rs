@@ -1,0 +1,158 @@
+//! Compaction of a whole store: what is held comes close to what is current, nothing is lost
+//! whenever it is interrupted, and a full SSD is an error.
+//!
+//! A failure of the exploration prints the seed; `TIER_COMPACT_SEED=n` runs only that one.
+
+mod common;
+
+use common::{Kind, Machine, SEGMENT_BYTES, settings, value};
+use laneway_tier::disk::sim::{Faults, Random};
+use laneway_tier::{BLOCK_BYTES, Error, ItemMeta, Settings, Tier, Usage};
+use std::collections::BTreeMap;
+
+const KINDS: [Kind; 3] = [Kind::Pm, Kind::Wal, Kind::PmFair];
+const SSD_BYTES: usize = 4 << 20;
+const SUPER_BLOCKS: u64 = 32;
+
+/// What each key holds: a version, and how long its value is.
+type Model = BTreeMap<Vec<u8>, (u64, usize)>;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:05}").into_bytes()
+}
+
+/// Writes and deletes until log and sort tables are sparse.
+fn history(tier: &Tier, random: &mut Random, model: &mut Model) {
+    for version in 0..1500 {
+        let key = key(random.below(300));
+        if random.one_in(3) {
+            tier.delete(&key).unwrap();
+            model.remove(&key);
+        } else {
+            let bytes = if random.one_in(20) { 5000 } else { 20 + random.below(600) as usize };
+            tier.put(&key, &value(version, bytes), ItemMeta::default()).unwrap();
+            model.insert(key, (version, bytes));
+        }
+        tier.maintain().unwrap();
+    }
+}
+
+fn check(tier: &Tier, model: &Model, what: &str) {
+    for number in 0..300 {
+        let key = key(number);
+        let found = tier.get(&key).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let expected = model.get(&key).map(|(version, bytes)| value(*version, *bytes));
+        assert!(found.map(|item| item.value) == expected, "{what}: {}", key.escape_ascii());
+    }
+    let (told, walked) = (tier.stats(), tier.stats_by_walk());
+    assert_eq!((told.items, told.usage), (walked.items, walked.usage), "{what}");
+}
+
+#[test]
+fn what_is_held_comes_close_to_what_is_current() {
+    for kind in KINDS {
+        let machine = Machine::sized(kind, &Faults::default(), SSD_BYTES);
+        let (tier, _) = machine.open(settings()).unwrap();
+        let mut model = Model::new();
+        history(&tier, &mut Random::new(7), &mut model);
+        let before = tier.stats().usage;
+        let mut heard = Vec::new();
+        tier.compact(&mut |done, all| heard.push((done, all))).unwrap();
+        check(&tier, &model, &format!("{kind:?}"));
+        assert!(heard.is_sorted_by_key(|(done, _)| *done), "{heard:?}");
+        assert!(heard.iter().all(|(done, all)| done <= all), "{heard:?}");
+        let usage = tier.stats().usage;
+        let held = |usage: &Usage| usage.log_used_bytes + usage.ssd_used_bytes;
+        assert!(held(&usage) < held(&before), "{kind:?}: {usage:?}");
+        assert!(usage.log_used_bytes <= 4 * u64::from(SEGMENT_BYTES), "{kind:?}: {usage:?}");
+        // What is no item's: superblocks, two checkpoints; of each value and table the last block.
+        let live = usage.table_live_bytes + usage.large_live_bytes.unwrap();
+        let block = BLOCK_BYTES as u64;
+        let large = tier.stats().items.large;
+        let fixed = (SUPER_BLOCKS + 2 * 12 + large + usage.tables + 8) * block;
+        assert!(usage.ssd_used_bytes <= live * 10 / 8 + fixed, "{kind:?}: {usage:?}");
+        // There is nothing left to do.
+        let moved = tier.stats().moved_bytes;
+        tier.compact(&mut |_, _| {}).unwrap();
+        let again = tier.stats().moved_bytes - moved;
+        assert!(again <= 4 * u64::from(SEGMENT_BYTES), "{kind:?}: {again} bytes moved again");
+        drop(tier);
+        let (tier, report) = machine.open(settings()).unwrap();
+        assert!(report.problems.is_empty(), "{kind:?}: {report:?}");
+        check(&tier, &model, &format!("{kind:?}, after a restart"));
+    }
+}
+
+/// Loses the power at an event of a compaction, twice at most, and looks at what is left.
+fn explore(seed: u64) -> bool {
+    let mut random = Random::new(seed);
+    let kind = KINDS[random.below(3) as usize];
+    let mut machine = Machine::sized(kind, &Faults::default(), SSD_BYTES);
+    let (tier, _) = machine.open(settings()).unwrap();
+    let mut model = Model::new();
+    history(&tier, &mut random, &mut model);
+    drop(tier);
+    let mut was_cut = false;
+    for cut in 0..2 {
+        let what = format!(
+            "TIER_COMPACT_SEED={seed} cargo test -p laneway-tier --test condense: {kind:?}, {cut}"
+        );
+        let (tier, _) = machine.open(settings()).unwrap();
+        machine.power.restore(1 + random.below(80));
+        was_cut |= tier.compact(&mut |_, _| {}).is_err();
+        drop(tier);
+        machine = machine.crashed(random.number(), &Faults::default(), u64::MAX);
+        let (tier, report) = machine.open(settings()).unwrap_or_else(|why| panic!("{what}: {why}"));
+        assert!(report.problems.is_empty(), "{what}: {:?}", report.problems);
+        check(&tier, &model, &what);
+    }
+    // And then it comes to its end.
+    let (tier, _) = machine.open(settings()).unwrap();
+    tier.compact(&mut |_, _| {}).unwrap();
+    check(&tier, &model, &format!("TIER_COMPACT_SEED={seed}: at the end"));
+    was_cut
+}
+
+#[test]
+fn nothing_is_lost_at_whatever_moment_the_power_fails() {
+    let one = std::env::var("TIER_COMPACT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = one.map_or(0..100, |seed: u64| seed..seed + 1);
+    let count = seeds.end - seeds.start;
+    let cut = seeds.filter(|&seed| explore(seed)).count() as u64;
+    assert!(one.is_some() || count / 2 < cut, "{cut} of {count} were interrupted");
+}
+
+#[test]
+fn a_full_ssd_is_an_error_and_loses_nothing() {
+    let machine = Machine::sized(Kind::Pm, &Faults::default(), 1 << 20);
+    // Nothing leaves the log by itself.
+    let settings = Settings { migrate_percent: 100, ..settings() };
+    let (tier, _) = machine.open(settings).unwrap();
+    let mut model = Model::new();
+    for number in 0..60 {
+        tier.put(&key(number), &value(number, 300), ItemMeta::default()).unwrap();
+        model.insert(key(number), (number, 300));
+    }
+    let mut number = 100;
+    while 0 < tier.stats().ssd_free_bytes {
+        let bytes = (tier.stats().ssd_free_bytes as usize).min(8 * BLOCK_BYTES);
+        tier.put(&key(number), &value(number, bytes), ItemMeta::default()).unwrap();
+        model.insert(key(number), (number, bytes));
+        number += 1;
+    }
+    assert!(number < 300);
+    let full = tier.compact(&mut |_, _| {});
+    assert!(matches!(full, Err(Error::SsdFull { .. })), "{full:?}");
+    check(&tier, &model, "full");
+    drop(tier);
+    let (tier, report) = machine.open(settings).unwrap();
+    assert!(report.problems.is_empty(), "{report:?}");
+    check(&tier, &model, "full, after a restart");
+    // With some room it does what it is asked.
+    for number in 100..110 {
+        tier.delete(&key(number)).unwrap();
+        model.remove(&key(number));
+    }
+    tier.compact(&mut |_, _| {}).unwrap();
+    check(&tier, &model, "with room");
+}
