@@ -187,7 +187,7 @@ fn a_compaction_gains_room_and_loses_nothing() {
     let folder = Folder::new("compact");
     let server = Server::start(&folder, &["--pm-size", "64m", "--ssd-size", "64m"]);
     let mut client = server.connect();
-    let bytes = |number: u64| if number % 10 == 0 { 50_000 } else { 3000 };
+    let bytes = |number: u64| if number.is_multiple_of(10) { 50_000 } else { 3000 };
     for round in 0..4 {
         for number in 0..2000_u64 {
             let request = set(&format!("k{number}"), &value(number + round, bytes(number)));
