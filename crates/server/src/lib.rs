@@ -31,6 +31,7 @@ pub mod dispatch;
 pub mod domains;
 pub mod durable;
 pub mod enqueue;
+pub mod event_log;
 pub mod execute;
 pub mod forward;
 pub mod gets;
