@@ -2,6 +2,7 @@
 
 use crate::domains::Domains;
 use crate::durable::backup;
+use crate::event_log::JOURNAL_BYTES;
 use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::latency::histogram::Reading;
@@ -152,6 +153,7 @@ impl<S> Shared<S> {
         // Both fail only for an invalid argument; zero is what is left to say then.
         let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
         let workers = self.sum(|shared| shared.workers.len() as u64);
+        let events = connections.events.counts();
         GeneralSnapshot {
             pid: std::process::id(),
             uptime_seconds: u64::from(now_seconds.saturating_sub(self.started_seconds)),
@@ -166,6 +168,10 @@ impl<S> Shared<S> {
             idle_kicks: (!self.settings.idle_timeout.is_zero())
                 .then(|| connections.idle_kicked.load(Relaxed)),
             reserved_fds: DESCRIPTORS_STANDARD + workers * DESCRIPTORS_PER_WORKER,
+            events_logged: events.logged,
+            events_skipped: events.skipped,
+            events_sent: events.sent,
+            watchers: events.watchers,
             input_bytes: 0,
             output_bytes: 0,
             accepting: true,
@@ -233,6 +239,7 @@ impl<S> Shared<S> {
             auth_text: settings.auth.is_some() && settings.binding != Binding::Binary,
             flush: settings.flush,
             dump: settings.dump,
+            event_log_bytes: if settings.watch { JOURNAL_BYTES } else { 0 },
             idle_timeout_seconds: settings.idle_timeout.as_secs(),
             tls: settings.tls.as_ref().map_or_else(Vec::new, tls_settings),
             own,

@@ -72,6 +72,8 @@ pub mod streams;
 mod totals;
 pub mod udp;
 pub mod watch;
+mod watchers;
+mod watching;
 pub mod welcome;
 pub mod wire_wait;
 pub mod worker;

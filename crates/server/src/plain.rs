@@ -105,6 +105,7 @@ impl<T: Transport> Streams<T> {
                 let reply = core.shared.answer_backup(&asked, connection.card.number);
                 self.out.extend_from_slice(reply);
             }
+            Outcome::Watch(asked) => self.begin_watching(core, connection, asked),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
         Step::Took(consumed)

@@ -16,6 +16,7 @@ mod attempts;
 pub mod binary;
 mod exptime;
 mod get;
+mod logged;
 mod meta;
 pub mod redis;
 mod remove;
@@ -34,6 +35,7 @@ pub use store::{
 use crate::counters::Counters;
 use crate::durable::backup;
 use crate::durable::veil::{Sight, Veiled};
+use crate::event_log::{EventLog, asked};
 use crate::stats::{self, Question};
 use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Moment, Pinned, Refused, Store};
 use laneway_sync::planted::{Bug, is_planted};
@@ -97,6 +99,10 @@ pub struct Context<'a> {
     pub veil: Option<Veiled<'a>>,
     /// Who asks may change nothing, not even by a read that marks its item.
     pub read_only: bool,
+    /// Where what happens is logged for those who watch; nowhere where that is of nobody's concern.
+    pub log: Option<&'a EventLog>,
+    /// The number of the connection that asks; 0 where there is none.
+    pub by: u64,
 }
 
 impl<'a> Context<'a> {
@@ -214,6 +220,8 @@ pub enum Outcome {
     Stats(stats::Question),
     /// Answer this by what all workers share.
     Backup(Box<backup::Asked>),
+    /// Stream the event log from now on.
+    Watch(asked::Asked),
     /// Log this much from now on (0, 1 or 2).
     Verbosity(u32),
 }
@@ -282,14 +290,25 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
         Request::MemoryLimit { megabytes, noreply } => {
             admin::memory_limit(context, *megabytes, *noreply, out);
         }
-        Request::Admin(line) => match (admin::backup(line), stats::asked_dump(line)) {
-            (Some(Ok(asked)), _) => return Outcome::Backup(asked.into()),
-            (Some(Err(reply)), _) => out.extend_from_slice(reply),
-            (None, Some((form, classes))) => {
-                return Outcome::Stats(Question::Dump { form, classes });
-            }
-            (None, None) => admin::answer(line, context.settings.tls_enabled, out),
-        },
+        Request::Admin(line) => return admin_command(context, line, out),
     }
+    Outcome::Done
+}
+
+/// A line that is about the server, not about an item.
+fn admin_command(context: &Context<'_>, line: &[u8], out: &mut Vec<u8>) -> Outcome {
+    if let Some((form, classes)) = stats::asked_dump(line) {
+        return Outcome::Stats(Question::Dump { form, classes });
+    }
+    let refused = match (admin::backup(line), asked::asked(line)) {
+        (Some(Ok(asked)), _) => return Outcome::Backup(asked.into()),
+        (_, Some(Ok(asked))) => return Outcome::Watch(asked),
+        (Some(Err(reply)), _) | (_, Some(Err(reply))) => reply,
+        (None, None) => {
+            admin::answer(line, context.settings.tls_enabled, out);
+            return Outcome::Done;
+        }
+    };
+    out.extend_from_slice(refused);
     Outcome::Done
 }
