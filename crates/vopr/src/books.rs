@@ -73,6 +73,10 @@ pub struct Counts {
     pub scrubs: u64,
     /// See above.
     pub flips: u64,
+    /// Events that watchers were told, and that they have missed.
+    pub events_told: u64,
+    /// See above.
+    pub events_skipped: u64,
     /// Steps of workers, of the durable executor and of devices.
     pub steps: u64,
     /// The most that one step of a worker did, of each kind.
@@ -81,7 +85,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 26] {
+    pub fn each(&self) -> [(&'static str, u64); 28] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -108,6 +112,8 @@ impl Counts {
             ("restored", self.restores),
             ("scrubs", self.scrubs),
             ("flipped bits found", self.flips),
+            ("events watched", self.events_told),
+            ("of them missed", self.events_skipped),
             ("steps", self.steps),
         ]
     }
@@ -148,6 +154,8 @@ impl Counts {
         self.restores += other.restores;
         self.scrubs += other.scrubs;
         self.flips += other.flips;
+        self.events_told += other.events_told;
+        self.events_skipped += other.events_skipped;
         self.steps += other.steps;
         self.work_max(&other.work);
     }

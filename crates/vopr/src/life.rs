@@ -7,6 +7,7 @@ use crate::drops::Drops;
 use crate::hostile::Hostile;
 use crate::rig::Rig;
 use crate::scrub::Scrubs;
+use crate::watcher::Watcher;
 use laneway_tier::Tier;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub struct Life {
     pub backups: Option<Backups>,
     /// Who verifies what is kept.
     pub scrubs: Option<Scrubs>,
+    /// Who watches the event log.
+    pub watcher: Option<Watcher>,
     /// Clients over UDP.
     pub datagrams: Vec<DatagramClient>,
     /// Clients that misbehave.

@@ -133,17 +133,18 @@ fn main() -> ExitCode {
     let is_lacking = lacks_judges(&options, &counts, seeds);
     if is_lacking {
         println!(
-            "FAIL: no backup came to its end, none was restored, or no scrub met a flipped bit, in \
-             {seeds} seeds"
+            "FAIL: no backup came to its end, none was restored, no scrub met a flipped bit, or \
+             nobody watched, in {seeds} seeds"
         );
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether so many seeds, drawn as they are, must have made backups and restored some, and have had
-/// scrubs meet flipped bits, and have not: a judge that is never asked finds nothing.
+/// Whether so many seeds, drawn as they are, must have made backups and restored some, have had
+/// scrubs meet flipped bits, and watchers told events, and have not: a judge that is never asked
+/// finds nothing.
 fn lacks_judges(options: &Options, counts: &Counts, seeds: u64) -> bool {
-    let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips];
+    let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips, counts.events_told];
     options.sets.is_empty() && SEEDS_OF_ALL <= seeds && asked.contains(&0)
 }
 
@@ -198,10 +199,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_seeds_without_a_backup_a_restore_or_a_scrub_fails() {
+    fn a_range_of_seeds_without_a_backup_a_restore_a_scrub_or_a_watcher_fails() {
         let options = Options::default();
         let without = Counts::default();
-        let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..Counts::default() };
+        let done = Counts { backups: 1, scrubs: 1, flips: 1, events_told: 1, ..Counts::default() };
+        let unrestored = done;
         let with = Counts { restores: 1, ..unrestored };
         let unflipped = Counts { flips: 0, ..with };
         assert!(lacks_judges(&options, &without, SEEDS_OF_ALL));

@@ -6,6 +6,7 @@ use crate::datagrams::DatagramClient;
 use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
 use crate::streams::StreamClient;
+use crate::watcher::Watcher;
 use crate::world::{COMMIT_INTERVAL, Outcome, World};
 use laneway_server::clock::Clock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -121,6 +122,7 @@ impl World {
     pub(crate) fn leave(&mut self, life: &mut Life) -> Outcome {
         let (mut scene, streams) = self.scene(&life.rig);
         streams.iter_mut().for_each(|client| client.leave(scene.books));
+        life.watcher.take().iter().for_each(Watcher::vanish);
         life.hostile.drain(..).for_each(|hostile| hostile.vanish());
         life.backups.iter_mut().for_each(Backups::leave);
         life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));

@@ -129,6 +129,8 @@ pub struct Swarm {
     pub log_keys: bool,
     /// One connection came by a read-only port: it asks for writes all the same.
     pub read_only: bool,
+    /// Somebody watches the event log, where everybody may ask.
+    pub watch: bool,
     /// Connections are counted by address; there are never as many as may be.
     pub per_address: bool,
 }
@@ -184,7 +186,7 @@ impl Swarm {
             true => random.below(most) as u8,
             false => 0,
         };
-        let mut swarm = Swarm {
+        let swarm = Swarm {
             seed,
             workers: shape.workers,
             domains: 1,
@@ -235,14 +237,14 @@ impl Swarm {
             slow_micros: 0,
             log_keys: false,
             read_only: false,
+            watch: false,
             per_address: false,
         };
-        swarm.draw_later(random);
-        swarm
+        swarm.draw_later(random)
     }
 
     /// What came to be drawn later: behind the rest, so that a seed keeps its run.
-    fn draw_later(&mut self, random: &mut Random) {
+    fn draw_later(mut self, random: &mut Random) -> Swarm {
         if random.one_in(3) {
             self.domains = 1 + random.below(3) as u16;
         }
@@ -272,6 +274,8 @@ impl Swarm {
         self.read_only = random.one_in(2);
         self.per_address = random.one_in(2);
         self.scrubs = self.kept != Kept::No && random.one_in(2);
+        self.watch = random.one_in(2);
+        self
     }
 
     /// What the connection of this number speaks: the binary protocol every third one, and RESP
@@ -359,6 +363,7 @@ impl Swarm {
         add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);
+        add(&|swarm| swarm.watch = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -411,6 +416,7 @@ impl Swarm {
             ("log-keys", self.log_keys.into()),
             ("read-only", self.read_only.into()),
             ("per-address", self.per_address.into()),
+            ("watch", self.watch.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -457,6 +463,7 @@ impl Swarm {
             "log-keys" => self.log_keys = value != 0,
             "read-only" => self.read_only = value != 0,
             "per-address" => self.per_address = value != 0,
+            "watch" => self.watch = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,

@@ -5,6 +5,7 @@ use super::event::WORDS;
 use super::line;
 use super::record::{EventLog, PLACES, WATCHERS_MAX};
 use laneway_sync::journal::{Found, Journal};
+use laneway_sync::planted::{Bug, is_planted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -73,6 +74,7 @@ impl Watcher {
                 return false;
             }
             if out.len() >= bytes_most {
+                self.next += u64::from(is_planted(Bug::WatcherLosesLines));
                 break;
             }
         }
