@@ -420,6 +420,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         cas: !flags.no_cas,
         flush: !flags.no_flush,
         dump: !flags.no_dump,
+        watch: !flags.no_watch && !flags.no_dump, // it tells keys, too
         shutdown: flags.shutdown,
         verbosity: flags.verbose,
         idle_timeout: Duration::from_secs(flags.extended.idle_timeout.unwrap_or(0)),

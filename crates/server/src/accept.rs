@@ -2,6 +2,7 @@
 //! large go to small ones, and those of a server that stops end. Each in bounded steps.
 
 use crate::core::Core;
+use crate::event_log::Parting;
 use crate::per_address::Counted;
 use crate::streams::Streams;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
@@ -19,7 +20,8 @@ impl<T: Transport> Streams<T> {
         let tokens: Vec<Token> = self.table.tokens_from(0).collect();
         for token in tokens {
             let Some(connection) = self.table.take(token) else { continue };
-            if connection.is_idle() {
+            // A log has no end that could be waited for.
+            if connection.is_idle() || connection.is_watching() {
                 self.close(core, token, *connection);
             } else {
                 self.table.put(token, connection);
@@ -73,9 +75,10 @@ impl<T: Transport> Streams<T> {
             let last = connection.card.last_seconds.load(Relaxed);
             // As with memcached, who is being served is not idle. Who has stopped in the middle of
             // a value is, unlike there: it holds memory that reads of others may wait for.
-            let served = !connection.output.is_empty();
+            let served = !connection.output.is_empty() || connection.is_watching();
             if timeout > 0 && !served && core.now.seconds().saturating_sub(last) > timeout {
                 core.shared.connections.idle_kicked.fetch_add(1, Relaxed);
+                connection.parting = Parting::IdleTimeout;
                 self.close(core, token, *connection);
             } else {
                 self.table.put(token, connection);

@@ -2,6 +2,7 @@
 
 use crate::domains::Domains;
 use crate::durable::backup::{self, NOT_KEPT};
+use crate::event_log::JOURNAL_BYTES;
 use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::latency::histogram::Reading;
@@ -174,6 +175,7 @@ impl<S> Shared<S> {
         let connections = &self.connections;
         let (cpu_user_us, cpu_system_us) = cpu_us();
         let workers = self.sum(|shared| shared.workers.len() as u64);
+        let events = connections.events.counts();
         GeneralSnapshot {
             pid: std::process::id(),
             uptime_seconds: u64::from(now_seconds.saturating_sub(self.started_seconds)),
@@ -188,6 +190,10 @@ impl<S> Shared<S> {
             idle_kicks: (!self.settings.idle_timeout.is_zero())
                 .then(|| connections.idle_kicked.load(Relaxed)),
             reserved_fds: DESCRIPTORS_STANDARD + workers * DESCRIPTORS_PER_WORKER,
+            events_logged: events.logged,
+            events_skipped: events.skipped,
+            events_sent: events.sent,
+            watchers: events.watchers,
             input_bytes: 0,
             output_bytes: 0,
             accepting: true,
@@ -255,6 +261,7 @@ impl<S> Shared<S> {
             auth_text: settings.auth.is_some() && settings.binding != Binding::Binary,
             flush: settings.flush,
             dump: settings.dump,
+            event_log_bytes: if settings.watch { JOURNAL_BYTES } else { 0 },
             idle_timeout_seconds: settings.idle_timeout.as_secs(),
             tls: settings.tls.as_ref().map_or_else(Vec::new, tls_settings),
             own,

@@ -2,6 +2,7 @@
 //! stands. It belongs to exactly one worker at a time and moves whole.
 
 use crate::clients::ClientSums;
+use crate::event_log::{Parting, watcher::Watcher};
 use crate::execute::{Incoming, Joining};
 use crate::handoff::Undone;
 use crate::input::Input;
@@ -53,6 +54,8 @@ pub enum Mode {
     },
     /// None before an answer is whole that is as long as there are items or connections.
     Answering(Box<LongAnswer>),
+    /// Nothing that is read: the event log is streamed until the connection closes.
+    Watching(Box<Watcher>),
     /// Bytes nobody wants: the body of a refused store.
     Swallow(u64),
     /// The arguments of a RESP request that goes from one to the next.
@@ -196,6 +199,8 @@ pub struct Connection<S> {
     pub run: Run,
     /// Close once the output has left.
     pub closing: bool,
+    /// Why it closes, where that is not its client's wish.
+    pub parting: Parting,
     /// It came by a read-only port.
     pub read_only: bool,
     /// The worker that it belongs to; another one's for the time of a visit.
@@ -234,6 +239,7 @@ impl<S> Connection<S> {
             unsent_max: None,
             run: Run::default(),
             closing: false,
+            parting: Parting::Normal,
             read_only: false,
             home,
             visit: None,
@@ -305,7 +311,12 @@ impl<S> Connection<S> {
 
     /// Whether its last request is done, but for sending the reply.
     pub fn is_between_requests(&self) -> bool {
-        matches!(self.mode, Mode::Requests) && !self.large
+        matches!(self.mode, Mode::Requests | Mode::Watching(_)) && !self.large
+    }
+
+    /// Whether it streams the event log.
+    pub fn is_watching(&self) -> bool {
+        matches!(self.mode, Mode::Watching(_))
     }
 
     /// Whether nothing of a request is under way.

@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::connection::{Card, Connection};
 use crate::counters::Counters;
 use crate::durable::veil::Veiled;
+use crate::event_log::EventLog;
 use crate::execute::{Context, ExecuteSettings};
 use crate::hot::local::HotWorker;
 use crate::hot::sample::Dice;
@@ -52,6 +53,10 @@ pub struct Core<T: Transport> {
     pub(crate) told_idle: bool,
     /// Keys of large requests are told.
     pub(crate) logs_keys: bool,
+    /// What happens is logged there.
+    pub(crate) events: Arc<EventLog>,
+    /// The number of the connection whose requests are served; 0 where they are a datagram's.
+    pub(crate) asker: u64,
     /// The server is stopping: what is under way is finished, nothing new is begun.
     pub(crate) stopping: bool,
     /// The keys of a multiget or of a pipeline that are read together.
@@ -97,6 +102,8 @@ impl<T: Transport> Core<T> {
             },
             hand: Hand::new(&shared.store),
             logs_keys: settings.log_keys,
+            events: shared.connections.events.clone(),
+            asker: 0,
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
             dice: Dice::new(id.index()),
             // The number first: a plan that comes in between is then taken again, not missed.
@@ -134,6 +141,9 @@ impl<T: Transport> Core<T> {
     #[cold]
     fn begin_milli(&mut self, nanos: u64) {
         self.now = self.clock.moment(nanos);
+        if self.events.is_watched() {
+            self.events.tell_time(self.now);
+        }
         let passed = self.clock.unix_nanos(nanos) % NANOS_PER_MILLI;
         self.now_since_nanos = nanos.wrapping_sub(passed);
     }
@@ -221,6 +231,8 @@ impl<T: Transport> Core<T> {
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
             veil: self.shared.durable.get().map(|durable| Veiled::Worker(&durable.veil)),
             read_only: false,
+            log: Some(&self.events),
+            by: self.asker,
         }
     }
 

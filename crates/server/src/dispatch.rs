@@ -58,6 +58,7 @@ impl<T: Transport> Protocol<T> for Text {
             Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
             Mode::Joining { .. } => Step::Stop(0, Stop::Large),
             Mode::Answering(_) => streams.answer_on(core, connection),
+            Mode::Watching(_) => streams.watch_on(connection, rest),
             Mode::Resp(_) => unreachable!("it does not speak RESP"),
         };
         quota.begun += 1;

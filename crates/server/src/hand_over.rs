@@ -155,8 +155,8 @@ impl<T: Transport> Streams<T> {
         connection.output.push_bytes(&self.out);
         self.out.clear();
         let ticket = connection.output.reserve();
-        let origin =
-            Origin::Stream(StreamOrigin { worker: core.id, token: connection.token, ticket });
+        let (worker, token, asker) = (core.id, connection.token, connection.card.number);
+        let origin = Origin::Stream(StreamOrigin { worker, token, ticket, asker });
         let job = Job { work, size, arrived_nanos, origin, home: None, held: None };
         core.enqueue(to, job).map_err(|job| {
             connection.output.give_up(ticket);

@@ -33,6 +33,16 @@ pub enum Origin {
     Datagram(DatagramOrigin),
 }
 
+impl Origin {
+    /// The number of the connection that asks; 0 where there is none.
+    pub fn asker(self) -> u64 {
+        match self {
+            Origin::Stream(origin) => origin.asker,
+            Origin::Datagram(_) => 0,
+        }
+    }
+}
+
 /// A connection's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamOrigin {
@@ -42,6 +52,8 @@ pub struct StreamOrigin {
     pub token: Token,
     /// The reply's place.
     pub ticket: Ticket,
+    /// The connection's number.
+    pub asker: u64,
 }
 
 /// Where a datagram came from.

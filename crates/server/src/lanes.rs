@@ -5,6 +5,7 @@
 
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
+use crate::event_log::Parting;
 use crate::handoff::{Finished, StreamOrigin};
 use crate::latency::Operation;
 use crate::output::Sent;
@@ -21,6 +22,12 @@ use std::cell::Cell;
 use std::io;
 
 impl<S> Connection<S> {
+    /// Its stream has failed.
+    fn fails(&mut self) -> Next {
+        self.parting = Parting::Error;
+        Next::Close
+    }
+
     /// After a slice that came to it in the line `was_urgent`: the next one at once, or after the
     /// others had theirs.
     fn next_slice(&mut self, moved: usize, was_urgent: bool) -> Next {
@@ -171,6 +178,7 @@ impl<T: Transport> Streams<T> {
             return Ok(Next::Small);
         };
         let (size, arrived, budget) = (*size, *arrived, core.slice_budget(Way::Copy));
+        core.asker = connection.card.number;
         let touched = Cell::new(0);
         let done = joining.step(&core.context_for(&touched, joining.key()), budget, &mut self.out);
         if !done {
@@ -221,7 +229,8 @@ impl<T: Transport> Streams<T> {
     pub(crate) fn turn(&mut self, core: &mut Core<T>, token: Token) -> io::Result<()> {
         let Some(mut connection) = self.table.take(token) else { return Ok(()) };
         let served = connection.unserved;
-        let next = self.serve(core, &mut connection).unwrap_or(Next::Close); // the peer is gone
+        let next = self.serve(core, &mut connection);
+        let next = next.unwrap_or_else(|_| connection.fails()); // the peer is gone
         self.place(core, token, connection, next, !served)
     }
 
@@ -267,7 +276,8 @@ impl<T: Transport> Streams<T> {
             let Some(mut connection) = self.table.take(token) else { continue }; // it has left
             connection.queued = false;
             // An error is the stream's: its peer is gone.
-            let next = self.slice(core, &mut connection, urgent).unwrap_or(Next::Close);
+            let next = self.slice(core, &mut connection, urgent);
+            let next = next.unwrap_or_else(|_| connection.fails());
             if next != Next::LargeFirst {
                 connection.run = Run::default();
             }

@@ -34,6 +34,7 @@ impl<T: Transport> Core<T> {
     /// Execute one job. `None`: the keeper does, and answers.
     pub(crate) fn perform(&mut self, job: Job) -> Option<Finished> {
         let Job { work, size, arrived_nanos, origin, home, held } = job;
+        self.asker = origin.asker();
         let mut served = Served::new(arrived_nanos);
         let mut reply = match work {
             Work::Body(incoming) => {

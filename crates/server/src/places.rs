@@ -228,6 +228,9 @@ impl<T: Transport> Streams<T> {
         connection.token = token;
         connection.visit = (connection.home != core.id).then(|| Visit::new(connection.home));
         connection.interest = None;
+        if connection.is_watching() {
+            self.watchers.add(token);
+        }
         if connection.large {
             connection.queued = true;
             self.large.push_back(token, connection.is_urgent());

@@ -108,6 +108,7 @@ impl<T: Transport> Streams<T> {
             Outcome::MigrateRate(rate) => {
                 self.out.extend_from_slice(core.shared.answer_migrate_rate(rate));
             }
+            Outcome::Watch(asked) => self.begin_watching(core, connection, asked),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
         Step::Took(consumed)

@@ -12,6 +12,7 @@ use crate::binary::value::pass_over;
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::dispatch::Text;
+use crate::event_log::asked;
 use crate::protocol::{Protocol, Quota};
 use crate::requests::{key_of, writes};
 use crate::stats::{self, Question};
@@ -153,6 +154,7 @@ fn judge_request(request: &Request<'_>) -> Option<(bool, Option<usize>)> {
         }
         Request::Stats(words) if !changes_statistics(words) => return None,
         Request::Admin(line) if stats::asked_dump(line).is_some() => return None,
+        Request::Admin(line) if asked::asked(line).is_some() => return None,
         Request::Stats(_) | Request::Shutdown(_) | Request::Admin(_) => false,
         Request::FlushAll { noreply, .. }
         | Request::Verbosity { noreply, .. }

@@ -261,6 +261,8 @@ pub struct Settings {
     pub flush: bool,
     /// `stats cachedump` is allowed (`-X` forbids it).
     pub dump: bool,
+    /// `watch` is allowed (`-W` and `-X` forbid it).
+    pub watch: bool,
     /// The `shutdown` command is allowed (`-A`).
     pub shutdown: bool,
     /// How verbose (`-v` times).

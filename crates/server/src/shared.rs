@@ -7,6 +7,7 @@ use crate::connection::{Card, CardKind, Connection};
 use crate::counters::Board;
 use crate::domains::Domains;
 use crate::durable::shared::Durable;
+use crate::event_log::{Event, EventLog, Parting, Subject};
 use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::hot::board::HotBoard;
 use crate::hot::sample::Samples;
@@ -282,6 +283,8 @@ pub struct Connections {
     pub clients: Clients,
     /// By number, for `stats conns`.
     pub cards: Mutex<BTreeMap<u64, Arc<Card>>>,
+    /// What those who watch are told, of connections and of all else.
+    pub events: Arc<EventLog>,
 }
 
 impl Connections {
@@ -320,7 +323,13 @@ impl Connections {
         (card.local, card.client, card.is_limited) = (local, client, is_limited);
         let card = Arc::new(card);
         lock(&self.cards).insert(number, card.clone());
+        self.log(Event::Open, &card);
         Ok(card)
+    }
+
+    fn log(&self, event: Event, card: &Card) {
+        let subject = Subject { text: card.peer.as_bytes(), by: card.number, ..Subject::default() };
+        self.events.log(event, subject);
     }
 
     /// Tell of a socket that connections or datagrams come by; all are there before the first
@@ -332,7 +341,8 @@ impl Connections {
     }
 
     /// Forget a connection that was closed.
-    pub fn leave(&self, card: &Card) {
+    pub fn leave(&self, card: &Card, why: Parting) {
+        self.log(Event::Close(why), card);
         if is_planted(Bug::ConnectionLeaked) {
             return;
         }
@@ -438,6 +448,7 @@ impl<S> Shared<S> {
         let workers = (0..settings.workers).map(|_| WorkerShared::default()).collect();
         let policy = &settings.policy;
         let hot = policy.hot.map(|hot| HotBoard::new(hot, policy.access, settings.secret_seed));
+        store.tell_evictions(company.connections.events.clone());
         Arc::new(Shared {
             store,
             plan: PlanCell::new(plan),

@@ -4,6 +4,7 @@
 
 use crate::core::Core;
 use crate::durable::veil::Sight;
+use crate::event_log::Class;
 use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_plain_head};
 use crate::requests::writes;
 use laneway_policy::ItemBytes;
@@ -74,6 +75,9 @@ impl<T: Transport> Core<T> {
         let here = &self.shared.workers[self.id.index()];
         here.record_size_owner(size);
         self.count_hot(key, false);
+        if self.events.watches(Class::Fetchers) {
+            self.log_sought(key, Some(bytes - key.len() as u64));
+        }
     }
 
     #[inline(always)]
@@ -81,6 +85,15 @@ impl<T: Transport> Core<T> {
         simple.misses += 1;
         simple.packets += ItemBytes(0).packets().0;
         self.count_hot(key, false);
+        if self.events.watches(Class::Fetchers) {
+            self.log_sought(key, None);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn log_sought(&self, key: &[u8], value_bytes: Option<u64>) {
+        self.context(&Cell::new(0)).log_get(key, value_bytes);
     }
 
     /// Count what was answered simply: as [`Core::count`] does for each, but once for all.

@@ -5,10 +5,12 @@
 use crate::backlog::Backlog;
 use crate::connection::{Connection, Mode, Table};
 use crate::core::Core;
+use crate::event_log::Parting;
 use crate::execute;
 use crate::latency;
 use crate::slices::Slices;
 use crate::step::READ_BYTES;
+use crate::watchers::Watchers;
 use laneway_policy::share::Depth;
 use laneway_store::meter;
 use laneway_transport::{Interest, Stream, Token, Transport};
@@ -32,6 +34,8 @@ pub struct Streams<T: Transport> {
     pub(crate) had: (u32, u32),
     /// Whether large replies wait for the wire.
     pub(crate) backlog: Backlog,
+    /// Connections that stream the event log.
+    pub(crate) watchers: Watchers,
     /// Where handing connections away goes on, while this worker is becoming large.
     pub(crate) leaving: Option<u32>,
     /// Where looking for idle connections goes on, once a second.
@@ -56,6 +60,7 @@ impl<T: Transport> Streams<T> {
             depth: Depth::default(),
             had: (0, 0),
             backlog: Backlog::new(epoch),
+            watchers: Watchers::default(),
             leaving: None,
             kicking: None,
             found_nanos: None,
@@ -145,7 +150,11 @@ impl<T: Transport> Streams<T> {
         }
         self.table.release(token);
         let card = &connection.card;
-        core.shared.connections.leave(card);
+        let why = match connection.parting {
+            Parting::Normal if core.stopping => Parting::Shutdown,
+            parting => parting,
+        };
+        core.shared.connections.leave(card, why);
         if let Some(durable) = core.shared.durable.get() {
             durable.backups.asker_left(card.number);
         }

@@ -1,6 +1,7 @@
 //! A new connection, wherever it comes from: it is counted, and gets a home.
 
 use crate::connection::Connection;
+use crate::event_log::Parting;
 use crate::per_address::Counted;
 use crate::resp::state::Dialect;
 use crate::shared::{Shared, TooMany};
@@ -61,7 +62,7 @@ impl<S: Stream> Shared<S> {
 
     /// Forget a connection that no worker has.
     pub(crate) fn turn_away(&self, connection: &Connection<S>) {
-        self.connections.leave(&connection.card);
+        self.connections.leave(&connection.card, Parting::Normal);
         self.workers[connection.home.index()].connections.fetch_sub(1, Relaxed);
     }
 }

@@ -102,6 +102,7 @@ impl<T: Transport> Worker<T> {
         let now = self.begin();
         self.follow_plan()?;
         self.housekeep(now)?;
+        self.parts.streams.turn_watchers(now);
         self.parts.core.turn_hot(now);
         let adopted = self.jobs.take_finished(&mut self.parts)?;
         let adopted = adopted | self.parts.streams.adopt(&mut self.parts.core)?;
@@ -257,6 +258,7 @@ impl<T: Transport> Worker<T> {
             return Wait::No;
         }
         let due = self.control.as_ref().map_or(u64::MAX, |control| control.due_nanos());
+        let due = due.min(streams.watchers.due_nanos());
         let due = due.min(udp.as_ref().map_or(u64::MAX, |udp| udp.desk.ask_nanos));
         let sleep = Duration::from_nanos(due.saturating_sub(now));
         // A server that is stopping has nothing to spin for.

@@ -44,6 +44,8 @@ impl Server {
             large_from: self.large_from,
             veil: self.veil,
             read_only: false,
+            log: None,
+            by: 0,
         }
     }
 

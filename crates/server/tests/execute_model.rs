@@ -149,6 +149,8 @@ fn random_conversations_are_answered_as_the_model_answers() {
                 large_from: u64::MAX,
                 veil: None,
                 read_only: false,
+                log: None,
+                by: 0,
             };
             let limits = Limits { item_bytes_max: 1 << 20, line_bytes_max: 1 << 16 };
             let frame = parse(&request, &limits).expect("legal").expect("whole");

@@ -33,6 +33,8 @@ impl Client {
             large_from: u64::MAX,
             veil: None,
             read_only: false,
+            log: None,
+            by: 0,
         };
         let limits = Limits { item_bytes_max: 1 << 20, line_bytes_max: 1 << 16 };
         let input = request.as_bytes();

@@ -283,3 +283,25 @@ fn one_too_many_is_told_so_by_tls() {
     assert!(second.got.starts_with(b"ERROR Too many open connections"), "{:?}", tail(&second.got));
     rig.ask(&mut first, b"get none\r\n", b"END\r\n");
 }
+
+#[test]
+fn who_watches_is_told_encrypted() {
+    for plan in plans() {
+        let mut rig = Rig::new(&plan);
+        let (mut watcher, mut client) = (rig.connect(0), rig.connect(1));
+        rig.ask(&mut watcher, b"watch fetchers\r\n", b"OK\r\n");
+        for _ in 0..300 {
+            rig.ask(&mut client, b"get a b\r\n", b"END\r\n");
+        }
+        let told = |got: &[u8]| got.windows(14).filter(|part| part == b" type=item_get").count();
+        for _ in 0..100_000 {
+            if told(&watcher.got) == 600 {
+                break;
+            }
+            watcher.exchange(usize::MAX);
+            rig.turn();
+        }
+        assert_eq!(told(&watcher.got), 600, "{}: {:?}", plan.what(), tail(&watcher.got));
+        assert!(watcher.got.starts_with(b"ts=") && watcher.got.ends_with(b"\n"));
+    }
+}

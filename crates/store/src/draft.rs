@@ -157,6 +157,11 @@ impl<S: Deref<Target = Store>> Draft<S> {
         self.header.value_bytes - self.written
     }
 
+    /// Bytes of the whole value.
+    pub fn value_bytes(&self) -> usize {
+        self.header.value_bytes
+    }
+
     /// In pieces, to be received piece by piece.
     pub fn is_large(&self) -> bool {
         self.header.large

@@ -7,6 +7,7 @@
 
 use crate::{
     location::Location,
+    moment::Moment,
     types::{ItemMeta, KeyHash},
 };
 
@@ -31,4 +32,13 @@ pub trait Hook: Send + Sync {
     fn published(&self, hash: KeyHash, key: &[u8], location: Location, meta: &ItemMeta);
     /// The item with sequence `seq` is no longer linked.
     fn unlinked(&self, hash: KeyHash, key: &[u8], location: Location, seq: u64, why: Unlinked);
+}
+
+/// Who is told of items that were evicted, at times. Called inside the item's bucket, as a [`Hook`]
+/// is.
+pub trait Evictions: Send + Sync {
+    /// What time it is, if it wants to be told now.
+    fn wants(&self) -> Option<Moment>;
+    /// The item of this key was evicted; `class`: the number of its size class.
+    fn evicted(&self, key: &[u8], meta: &ItemMeta, class: u32);
 }

@@ -71,7 +71,7 @@ pub use entries::Entries;
 pub use entry::Entry;
 pub use geometry::{BLOCK_BYTES, SMALL_RECORD_BYTES_MAX};
 pub use hand::Hand;
-pub use hook::{Hook, Unlinked};
+pub use hook::{Evictions, Hook, Unlinked};
 pub use list::Listing;
 pub use location::{Location, Medium};
 pub use many::{FoundItem, GROUP, Group, Sought};

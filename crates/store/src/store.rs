@@ -3,8 +3,9 @@
 
 use crate::{
     cursor::{Drain, Remains, Sweeper},
+    geometry::SMALL_RECORD_BYTES_MAX,
     hash::{Hasher, PARTITIONS},
-    hook::Hook,
+    hook::{Evictions, Hook},
     index::{Chained, Index, Partition},
     large::LargeTable,
     location::{Location, Medium},
@@ -21,7 +22,7 @@ use laneway_sync::{
 };
 use std::{
     fmt, io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 /// The smallest memory a store works with.
@@ -42,6 +43,7 @@ pub struct Store {
     /// How often everything was flushed.
     pub(crate) flush_generation: AtomicU32,
     pub(crate) hook: Option<Box<dyn Hook>>,
+    pub(crate) evictions: OnceLock<Arc<dyn Evictions>>,
     pub(crate) counters: Counters,
     pub(crate) drain: Mutex<Drain>,
     /// Of the window; who holds it may move items into the window.
@@ -105,6 +107,21 @@ impl Store {
         Store::build(config, Some(hook))
     }
 
+    /// Tells of evictions from now on. Who was named first stays.
+    pub fn tell_evictions(&self, to: Arc<dyn Evictions>) {
+        let _ = self.evictions.set(to);
+    }
+
+    /// The number of the size class that an item with so many bytes of key and value is told in.
+    pub fn class_number(&self, item_bytes: u64) -> u32 {
+        let bytes = usize::try_from(item_bytes).unwrap_or(usize::MAX).saturating_add(HEADER_BYTES);
+        let class = match bytes <= SMALL_RECORD_BYTES_MAX {
+            true => self.memory.class_for(bytes),
+            false => self.memory.block_class(), // its first piece, at least
+        };
+        self.memory.class_number(class)
+    }
+
     fn build(mut config: Config, hook: Option<Box<dyn Hook>>) -> io::Result<Arc<Store>> {
         config.memory_bytes = config.memory_bytes.max(MEMORY_BYTES_MIN);
         let memory = Memory::new(&config)?;
@@ -126,6 +143,7 @@ impl Store {
             seq_base: AtomicU64::new(0),
             flush_generation: AtomicU32::new(0),
             hook,
+            evictions: OnceLock::new(),
             counters: Counters::default(),
             drain: Mutex::default(),
             window_drain: Mutex::new(Drain::of_window()),

@@ -55,6 +55,7 @@ impl Store {
                 if mark.frequency() > 0 {
                     self.counters.evicted_active.fetch_add(1, Relaxed);
                 }
+                self.tell_evicted_inside(record, mark);
             }
             Unlinked::Replaced | Unlinked::Deleted | Unlinked::Moved => {}
         }
@@ -63,6 +64,17 @@ impl Store {
             self.key_at(record.offset, &record.header, &mut key).expect("a linked item has a key");
             hook.unlinked(hash, &key, record.location, record.header.seq, why);
         }
+    }
+
+    /// Tell who wants to know it that an item is evicted. The caller is inside its bucket.
+    fn tell_evicted_inside(&self, record: &Record, mark: Mark) {
+        let Some(told) = self.evictions.get() else { return };
+        let Some(now) = told.wants() else { return };
+        let mut key = Vec::new();
+        self.key_at(record.offset, &record.header, &mut key).expect("a linked item has a key");
+        let meta = self.meta_of(&record.header, mark, now);
+        let class = self.class_number(u64::from(meta.key_bytes) + u64::from(meta.value_bytes));
+        told.evicted(&key, &meta, class);
     }
 
     /// Tell the hook of a new or changed item. The caller is inside its bucket.

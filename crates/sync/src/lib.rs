@@ -5,6 +5,7 @@
 //!   enter).
 //! - [`ring`]: a bounded queue, many producers, many consumers.
 //! - [`notice`]: a few words that one posts and many read, without waiting.
+//! - [`journal`]: the last entries that many write, and many read at their own pace.
 //! - [`pin`]: one word that counts readers of memory which a writer may kill meanwhile.
 //! - [`descriptors`]: the ends of a ring of descriptors, one who puts in and one who takes out.
 //! - [`slot`]: a message in memory that two processes share, its doorbell, and memory on loan.
@@ -23,6 +24,7 @@ pub mod append;
 pub mod descriptors;
 pub mod edition;
 pub mod idle;
+pub mod journal;
 #[cfg(all(feature = "lines", not(loom)))]
 pub mod lines;
 pub mod meter;

@@ -33,13 +33,41 @@ impl Notice {
     /// # Panics
     /// If there is no room for them.
     pub fn post(&self, words: &[u64]) {
+        self.assert_room(words);
+        self.write(self.version.enter(), words);
+    }
+
+    /// The same, unless somebody else is just replacing them. Tells whether it was done.
+    ///
+    /// # Panics
+    /// If there is no room for them.
+    pub fn try_post(&self, words: &[u64]) -> bool {
+        self.assert_room(words);
+        let Some(before) = self.version.try_enter() else { return false };
+        self.write(before, words);
+        true
+    }
+
+    fn assert_room(&self, words: &[u64]) {
         assert!(words.len() <= self.words.len(), "a notice of {} words", words.len());
-        let before = self.version.enter();
+    }
+
+    fn write(&self, before: u64, words: &[u64]) {
         self.len.store(words.len() as u64, Relaxed);
         for (place, word) in self.words.iter().zip(words) {
             place.store(*word, Relaxed);
         }
         self.version.leave(before);
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn enter_for_test(&self) -> u64 {
+        self.version.enter()
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn leave_for_test(&self, before: u64) {
+        self.version.leave_unchanged(before);
     }
 
     /// Copy the words if they are not those of version `known`; its version then. `None` if they

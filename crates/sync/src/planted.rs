@@ -81,6 +81,7 @@ bugs! {
     WatchUncompared => "`EXEC` does not compare what is watched with what it was",
     FlushMarkIgnored => "a start ignores `flush_all`",
     ReadOnlyWrites => "a write by a read-only port is carried out",
+    WatcherLosesLines => "a watcher loses the event at which its turn ends",
     ReadOnlyToken => "the token of a stale item is won by a read-only port",
     AddressLeaked => "a closed connection stays counted at its address",
     LargeUnnoted => "a large request that is answered is not noted",

@@ -77,6 +77,10 @@ pub struct Counts {
     pub checkpoints: u64,
     /// See above.
     pub compactions: u64,
+    /// Events that watchers were told, and that they have missed.
+    pub events_told: u64,
+    /// See above.
+    pub events_skipped: u64,
     /// Steps of workers, of the durable executor and of devices.
     pub steps: u64,
     /// The most that one step of a worker did, of each kind.
@@ -85,7 +89,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 28] {
+    pub fn each(&self) -> [(&'static str, u64); 30] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -114,6 +118,8 @@ impl Counts {
             ("flipped bits found", self.flips),
             ("checkpoints asked for", self.checkpoints),
             ("compactions", self.compactions),
+            ("events watched", self.events_told),
+            ("of them missed", self.events_skipped),
             ("steps", self.steps),
         ]
     }
@@ -156,6 +162,8 @@ impl Counts {
         self.flips += other.flips;
         self.checkpoints += other.checkpoints;
         self.compactions += other.compactions;
+        self.events_told += other.events_told;
+        self.events_skipped += other.events_skipped;
         self.steps += other.steps;
         self.work_max(&other.work);
     }

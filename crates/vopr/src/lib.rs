@@ -37,4 +37,6 @@ mod steps;
 pub mod streams;
 pub mod swarm;
 pub mod users;
+pub mod watcher;
+mod watcher_steps;
 pub mod world;

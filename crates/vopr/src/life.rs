@@ -8,6 +8,7 @@ use crate::hostile::Hostile;
 use crate::operator::Operator;
 use crate::rig::Rig;
 use crate::scrub::Scrubs;
+use crate::watcher::Watcher;
 use laneway_tier::Tier;
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ pub struct Life {
     pub scrubs: Option<Scrubs>,
     /// Who operates it.
     pub operator: Option<Operator>,
+    /// Who watches the event log.
+    pub watcher: Option<Watcher>,
     /// Clients over UDP.
     pub datagrams: Vec<DatagramClient>,
     /// Clients that misbehave.

@@ -134,19 +134,19 @@ fn main() -> ExitCode {
     if is_lacking {
         println!(
             "FAIL: no backup came to its end, none was restored, no scrub met a flipped bit, or \
-             nobody had a checkpoint or a compaction made, in {seeds} seeds"
+             nobody had a checkpoint or a compaction made, or nobody watched, in {seeds} seeds"
         );
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Whether so many seeds, drawn as they are, must have made backups and restored some, have had
-/// scrubs meet flipped bits, and checkpoints and compactions asked for, and have not: a judge that
-/// is never asked finds nothing.
+/// scrubs meet flipped bits, checkpoints and compactions asked for, and watchers told events, and
+/// have not: a judge that is never asked finds nothing.
 fn lacks_judges(options: &Options, counts: &Counts, seeds: u64) -> bool {
     let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips];
-    let operated = [counts.checkpoints, counts.compactions];
-    let is_lacking = asked.contains(&0) || operated.contains(&0);
+    let later = [counts.checkpoints, counts.compactions, counts.events_told];
+    let is_lacking = asked.contains(&0) || later.contains(&0);
     options.sets.is_empty() && SEEDS_OF_ALL <= seeds && is_lacking
 }
 
@@ -201,11 +201,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_seeds_without_a_backup_a_restore_or_a_scrub_fails() {
+    fn a_range_of_seeds_without_a_backup_a_restore_a_scrub_or_a_watcher_fails() {
         let options = Options::default();
         let without = Counts::default();
-        let operated = Counts { checkpoints: 1, compactions: 1, ..Counts::default() };
-        let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..operated };
+        let later = Counts { checkpoints: 1, compactions: 1, events_told: 1, ..Counts::default() };
+        let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..later };
         let with = Counts { restores: 1, ..unrestored };
         let unflipped = Counts { flips: 0, ..with };
         assert!(lacks_judges(&options, &without, SEEDS_OF_ALL));

@@ -30,7 +30,7 @@ impl Regression {
             // Their seeds were found before there was another protocol, and users.
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             (swarm.backups, swarm.scrubs, swarm.operates) = (false, false, false);
-            swarm.read_only = false;
+            (swarm.read_only, swarm.watch) = (false, false);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }
@@ -261,6 +261,12 @@ pub const ALL: &[Regression] = &[
         seed: 1,
         sets: &[("kept", 1), ("crashes", 10), ("hostile", 0), ("datagram-clients", 0)],
         bug: "OlderLogAccepted",
+    },
+    Regression {
+        name: "a watcher misses events that nobody tells it of",
+        seed: 1,
+        sets: &[("watch", 1), ("users", 0), ("commands", 3000), ("reset", 0)],
+        bug: "WatcherLosesLines",
     },
     Regression {
         name: "a `flush_all` to come is forgotten at a restart",

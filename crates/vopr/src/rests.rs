@@ -7,6 +7,7 @@ use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
 use crate::operator::Operator;
 use crate::streams::StreamClient;
+use crate::watcher::Watcher;
 use crate::world::{COMMIT_INTERVAL, Outcome, World};
 use laneway_server::clock::Clock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -122,6 +123,7 @@ impl World {
     pub(crate) fn leave(&mut self, life: &mut Life) -> Outcome {
         let (mut scene, streams) = self.scene(&life.rig);
         streams.iter_mut().for_each(|client| client.leave(scene.books));
+        life.watcher.take().iter().for_each(Watcher::vanish);
         life.hostile.drain(..).for_each(|hostile| hostile.vanish());
         life.backups.iter_mut().for_each(Backups::leave);
         life.operator.iter_mut().for_each(Operator::leave);

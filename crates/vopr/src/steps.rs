@@ -27,6 +27,7 @@ impl World {
         self.step_backup(life)?;
         self.step_scrub(life)?;
         self.step_operator(life)?;
+        self.step_watcher(life)?;
         match self.random.below(100) {
             0..50 => {
                 let worker = self.random.below(life.rig.workers.len() as u64) as usize;
@@ -81,7 +82,8 @@ impl World {
         };
         let progress = progress.map_err(|error| format!("worker {number}: {error}"))?;
         self.books.counts.work_max(&work);
-        let connections = self.swarm.clients + self.swarm.datagram_clients + self.swarm.hostile;
+        let clients = self.swarm.clients + self.swarm.datagram_clients + self.swarm.hostile;
+        let connections = clients + usize::from(life.watcher.is_some());
         let in_slices = self.swarm.design == Design::Lanes;
         judge::over_budget(&work, connections as u64, in_slices, self.swarm.helps)
             .map_err(|what| format!("a step of worker {number} {what}"))?;

@@ -131,6 +131,8 @@ pub struct Swarm {
     pub log_keys: bool,
     /// One connection came by a read-only port: it asks for writes all the same.
     pub read_only: bool,
+    /// Somebody watches the event log, where everybody may ask.
+    pub watch: bool,
     /// Connections are counted by address; there are never as many as may be.
     pub per_address: bool,
 }
@@ -185,7 +187,7 @@ impl Swarm {
             true => random.below(most) as u8,
             false => 0,
         };
-        let mut swarm = Swarm {
+        let swarm = Swarm {
             seed,
             workers: shape.workers,
             domains: 1,
@@ -237,14 +239,14 @@ impl Swarm {
             slow_micros: 0,
             log_keys: false,
             read_only: false,
+            watch: false,
             per_address: false,
         };
-        swarm.draw_later(random);
-        swarm
+        swarm.draw_later(random)
     }
 
     /// What came to be drawn later: behind the rest, so that a seed keeps its run.
-    fn draw_later(&mut self, random: &mut Random) {
+    fn draw_later(mut self, random: &mut Random) -> Swarm {
         if random.one_in(3) {
             self.domains = 1 + random.below(3) as u16;
         }
@@ -275,6 +277,8 @@ impl Swarm {
         self.per_address = random.one_in(2);
         self.scrubs = self.kept != Kept::No && random.one_in(2);
         self.operates = self.kept != Kept::No && random.one_in(2);
+        self.watch = random.one_in(2);
+        self
     }
 
     /// What the connection of this number speaks: the binary protocol every third one, and RESP
@@ -363,6 +367,7 @@ impl Swarm {
         add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);
+        add(&|swarm| swarm.watch = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -416,6 +421,7 @@ impl Swarm {
             ("log-keys", self.log_keys.into()),
             ("read-only", self.read_only.into()),
             ("per-address", self.per_address.into()),
+            ("watch", self.watch.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -463,6 +469,7 @@ impl Swarm {
             "log-keys" => self.log_keys = value != 0,
             "read-only" => self.read_only = value != 0,
             "per-address" => self.per_address = value != 0,
+            "watch" => self.watch = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,

@@ -22,6 +22,7 @@ use crate::scrub::Scrubs;
 use crate::streams::StreamClient;
 use crate::swarm::{Kept, Swarm};
 use crate::users::USERS;
+use crate::watcher::Watcher;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Phase;
 use laneway_tier::disk::sim::Random;
@@ -254,6 +255,8 @@ impl World {
         let now_nanos = self.clock.nanos();
         let scrubs = swarm.scrubs.then(|| Scrubs::new(shared, seed, now_nanos)).flatten();
         let operator = swarm.operates.then(|| Operator::new(shared, seed, &self.clock)).flatten();
+        let watches = swarm.watch && !swarm.has_users();
+        let watcher = watches.then(|| Watcher::new(&mut rig, seed)).flatten();
         let udp =
             |(number, net)| DatagramClient::new(number, net, swarm, swarm.seed ^ number as u64);
         let nets = rig.datagrams.iter().cycle().take(swarm.datagram_clients);
@@ -270,6 +273,7 @@ impl World {
             backups,
             scrubs,
             operator,
+            watcher,
             datagrams,
             hostile,
             asleep_until_nanos,
@@ -314,6 +318,7 @@ impl World {
         self.rest(life)?;
         self.finish_backup(life)?;
         self.finish_scrub(life)?;
+        self.finish_watching(life)?;
         let goes_on = until < u64::from(self.swarm.commands);
         if goes_on && self.swarm.flush && self.random.one_in(3) {
             // Alone: nothing before or behind it makes it durable.

@@ -22,6 +22,7 @@ pub mod request;
 pub mod resp;
 pub mod scan;
 pub mod udp;
+pub mod uri;
 
 mod meta;
 mod text;

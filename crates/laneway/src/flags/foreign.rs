@@ -104,12 +104,11 @@ impl SslKeys {
 }
 
 /// A flag of memcached's that has no effect here: short, long, whether it takes a value, and why.
-const TUNING: [(&str, &str, bool, &str); 6] = [
+const TUNING: [(&str, &str, bool, &str); 5] = [
     ("-f", "--slab-growth-factor", true, "size classes are fixed, 8 per octave"),
     ("-n", "--slab-min-size", true, "size classes are fixed, 8 per octave"),
     ("-D", "--delimiter", true, "there are no statistics per prefix"),
     ("-R", "--max-reqs-per-event", true, "a turn of a connection is bounded by itself"),
-    ("-W", "--disable-watch", false, "there is no watch command anyway"),
     ("-N", "--napi_ids", true, "the kernel spreads connections"),
 ];
 

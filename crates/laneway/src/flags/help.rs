@@ -28,7 +28,7 @@ key or variable that is not known refuses the start.",
     (
         "Flags of memcached",
         "\
-memcached's flags that only tune it (-f -n -D -R -W -N) are reported on stderr and
+memcached's flags that only tune it (-f -n -D -R -N) are reported on stderr and
 passed over, so that its start scripts go on working. Those that would restrict
 access or keep items, and are not supported (-e, -o ssl_ciphers and the like),
 refuse the start, as does a flag that is not known. -o drop_privileges is called

@@ -130,8 +130,10 @@ flags! {
     Switch no_flush: bool = switch("disable-flush-all").letter('F')
         .help("refuse flush_all");
     Switch no_dump: bool = switch("disable-dumping").letter('X')
-        .help("refuse stats cachedump, stats hotkeys, lru_crawler metadump and mgdump, and RESP's \
-               SCAN and RANDOMKEY, which tell keys");
+        .help("refuse stats cachedump, stats hotkeys, lru_crawler metadump and mgdump, watch, and \
+               RESP's SCAN and RANDOMKEY, which tell keys");
+    Switch no_watch: bool = switch("disable-watch").letter('W')
+        .help("refuse watch, which streams what clients ask");
 }
 
 "What outlives it (SplitKV, HotStorage'20; docs/operating.md)" {

@@ -36,7 +36,7 @@ impl<T: Transport> Protocol<T> for Binary {
             Mode::BodyEnd(_) => streams.binary_body_end(core, connection, arrived),
             Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
             Mode::Joining { .. } => Step::Stop(0, Stop::Large),
-            Mode::Keys { .. } | Mode::Answering(_) | Mode::Resp(_) => {
+            Mode::Keys { .. } | Mode::Answering(_) | Mode::Watching(_) | Mode::Resp(_) => {
                 unreachable!("these are of other protocols")
             }
         };

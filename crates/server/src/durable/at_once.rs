@@ -11,6 +11,7 @@ use super::capture;
 use super::ready::step_of;
 use super::state::Keeper;
 use super::task::{Step, Task};
+use crate::execute::Context;
 use crate::execute::redis::{Asking, Watched};
 use crate::handoff::{Spoken, WatchedRequests};
 use crate::latency;
@@ -188,6 +189,12 @@ impl<S> Keeper<S> {
             }
         }
         drop(entries);
+        let touched = Cell::new(0);
+        let context = Context { by: task.asker(), ..self.context(&touched, false) };
+        for Change { number, item } in changes {
+            let item = item.as_ref().map(|item| &item.meta);
+            context.log_change(trial.key(*number), item, trial.before(*number));
+        }
         for ((_, key), Change { item, .. }) in keys.iter().zip(changes) {
             let (change, stored) = match item {
                 None => (capture::Change::Deleted, None),

@@ -4,6 +4,7 @@ use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};
 use super::state::Keeper;
 use super::task::{Step, Task, Voice};
+use crate::event_log::{Class, DeletedBy};
 use crate::execute::{self, Body, Context, Incoming, Outcome};
 use crate::handoff::Work;
 use crate::latency::{self, Operation};
@@ -36,7 +37,7 @@ impl<S> Keeper<S> {
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.scratch);
         let context = self.context(&touched, task.seen);
-        let context = Context { read_only: task.read_only, ..context };
+        let context = Context { read_only: task.read_only, by: task.asker(), ..context };
         let (outcome, mut changes) = capture::during(|| command(&context, &mut out));
         if is_planted(Bug::TouchUnwritten) && matches!(operation, Operation::Touch) {
             changes.clear();
@@ -142,6 +143,9 @@ impl<S> Keeper<S> {
 
     /// Deletes an item that is in the tier alone: its value need not be looked at.
     pub(super) fn perform_cold_delete(&mut self, task: &mut Task, key: &[u8]) {
+        if self.shared.connections.events.watches(Class::Deletions) {
+            self.log_cold_delete(task, key);
+        }
         self.cover(task, key);
         self.counters().delete_hits.bump_owner();
         if !task.quiet && task.voice == Voice::Text {
@@ -150,6 +154,13 @@ impl<S> Keeper<S> {
         let row = latency::row(Operation::Delete, false);
         task.tally.add(row, task.arrived_nanos);
         self.keep(task, key.into(), capture::Change::Deleted, None);
+    }
+
+    fn log_cold_delete(&self, task: &Task, key: &[u8]) {
+        let touched = Cell::new(0);
+        let context = Context { by: task.asker(), ..self.context(&touched, false) };
+        let value_bytes = self.in_tier_alone(key).map_or(0, |look| look.value_bytes);
+        context.log_delete_of(key, DeletedBy::Delete, value_bytes);
     }
 
     pub(super) fn cover(&mut self, task: &mut Task, key: &[u8]) {

@@ -207,6 +207,8 @@ impl<S> Keeper<S> {
             large_from: u64::MAX,
             veil: Some(Veiled::Keeper { seen }),
             read_only: false,
+            log: Some(&self.shared.connections.events),
+            by: 0,
         }
     }
 

@@ -314,6 +314,11 @@ impl Task {
         }
     }
 
+    /// The number of the connection that asks; 0 where there is none.
+    pub fn asker(&self) -> u64 {
+        self.origin.map_or(0, Origin::asker)
+    }
+
     /// Of any work.
     pub fn new(work: Work, arrived_nanos: u64, origin: Option<Origin>) -> Task {
         let voice = match &work {

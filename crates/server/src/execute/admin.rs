@@ -25,7 +25,6 @@ const CRAWLER_SLEEP_US_MAX: u32 = 1_000_000;
 /// `lru tune`: what hot and warm may take together, in percent.
 const SEGMENTS_PERCENT_MAX: u64 = 80;
 
-const WATCH_DISABLED: &[u8] = b"CLIENT_ERROR watch commands not allowed\r\n";
 const REASSIGN_DISABLED: &[u8] = b"CLIENT_ERROR slab reassignment disabled\r\n";
 const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
 const SEGMENTS_TOO_LARGE: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
@@ -86,15 +85,14 @@ pub(super) fn answer(line: &[u8], tls: bool, out: &mut Vec<u8>) {
     let Some((&command, words)) = words.split_first() else {
         return out.extend_from_slice(ERROR);
     };
-    // Only these four look for it.
-    let may_be_silent = matches!(command, b"watch" | b"lru" | b"refresh_certs")
+    // Only these three look for it (and `watch`).
+    let may_be_silent = matches!(command, b"lru" | b"refresh_certs")
         || (command == b"slabs" && words.first() == Some(&&b"automove"[..]));
     let noreply = may_be_silent && words.last() == Some(&&b"noreply"[..]);
     let line = match command {
         b"slabs" => slabs(words),
         b"lru" => lru(words),
         b"lru_crawler" => crawler(words),
-        b"watch" => WATCH_DISABLED,
         b"checkpoint" if words.is_empty() => NOT_KEPT,
         b"checkpoint" => CHECKPOINT_USAGE,
         b"refresh_certs" if tls => BY_SIGHUP,
@@ -224,7 +222,6 @@ mod tests {
             ("lru_crawler sleep x", BAD_FORMAT),
             ("lru_crawler tocrawl 5", OK),
             ("lru_crawler tocrawl x", BAD_FORMAT),
-            ("watch fetchers", WATCH_DISABLED),
             ("refresh_certs", NO_TLS),
             ("checkpoint", NOT_KEPT),
             ("checkpoint now", CHECKPOINT_USAGE),

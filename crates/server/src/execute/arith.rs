@@ -2,6 +2,7 @@
 
 use super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::{Context, Outcome};
+use crate::event_log::{Stored, StoredBy};
 use laneway_store::{Draft, Got, ItemMeta, KeyHash, Moment, Refused, Store};
 use laneway_wire::Arith;
 use laneway_wire::reply::{Decimal, NO_MEMORY, NON_NUMERIC, NOT_FOUND, put_number_line};
@@ -106,7 +107,11 @@ pub(super) fn apply(
         };
         let mut entry = context.enter(hash, key);
         if unchanged(&before, entry.meta().as_ref()) {
+            let value_bytes = draft.value_bytes() as u64;
             let seq = entry.publish(draft, change.cas_explicit);
+            drop(entry);
+            let by = if change.increment { StoredBy::Incr } else { StoredBy::Decr };
+            context.log_store(key, (Stored::Stored, by), expires, value_bytes);
             let cas = if context.settings.cas_enabled { seq } else { 0 };
             return Changed::Done { number, before, cas };
         }

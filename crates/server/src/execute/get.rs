@@ -88,6 +88,7 @@ pub(super) fn get<T: Telling>(
             }
             counters.cmd_get.bump_owner();
             counters.get_misses.bump_owner();
+            context.log_get(key, None);
             telling.miss(out);
             return Outcome::Done;
         }
@@ -104,6 +105,7 @@ pub(super) fn get<T: Telling>(
     }
     counters.cmd_get.bump_owner();
     counters.get_hits.bump_owner();
+    context.log_get(key, Some(meta.value_bytes.into()));
     let Some(value) = value else {
         out.extend_from_slice(T::TAIL);
         return Outcome::Done;
@@ -132,6 +134,7 @@ pub(super) fn get_and_touch<T: Telling>(
                 }
                 context.counters.cmd_touch.bump_owner();
                 context.counters.touch_misses.bump_owner();
+                context.log_get(key, None);
                 telling.miss(out);
                 return Outcome::Done;
             }
@@ -150,6 +153,7 @@ pub(super) fn get_and_touch<T: Telling>(
         drop(entry);
         context.counters.cmd_touch.bump_owner();
         context.counters.touch_hits.bump_owner();
+        context.log_get(key, Some(meta.value_bytes.into()));
         let Some(value) = value else {
             out.extend_from_slice(T::TAIL);
             return Outcome::Done;

@@ -16,6 +16,7 @@ mod attempts;
 pub mod binary;
 mod exptime;
 mod get;
+mod logged;
 mod meta;
 pub mod redis;
 mod remove;
@@ -35,6 +36,7 @@ pub use store::{
 use crate::counters::Counters;
 use crate::durable::backup;
 use crate::durable::veil::{Sight, Veiled};
+use crate::event_log::{EventLog, asked};
 use crate::stats::{self, Question};
 use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Moment, Pinned, Refused, Store};
 use laneway_sync::planted::{Bug, is_planted};
@@ -98,6 +100,10 @@ pub struct Context<'a> {
     pub veil: Option<Veiled<'a>>,
     /// Who asks may change nothing, not even by a read that marks its item.
     pub read_only: bool,
+    /// Where what happens is logged for those who watch; nowhere where that is of nobody's concern.
+    pub log: Option<&'a EventLog>,
+    /// The number of the connection that asks; 0 where there is none.
+    pub by: u64,
 }
 
 impl<'a> Context<'a> {
@@ -217,6 +223,8 @@ pub enum Outcome {
     Backup(Box<backup::Asked>),
     /// Have migration of the data folder write so many bytes a second, and answer.
     MigrateRate(u64),
+    /// Stream the event log from now on.
+    Watch(asked::Asked),
     /// Log this much from now on (0, 1 or 2).
     Verbosity(u32),
 }
@@ -285,27 +293,29 @@ pub fn command(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) 
         Request::MemoryLimit { megabytes, noreply } => {
             admin::memory_limit(context, *megabytes, *noreply, out);
         }
-        Request::Admin(line) => return command_admin(context, line, out),
+        Request::Admin(line) => return admin_command(context, line, out),
     }
     Outcome::Done
 }
 
-/// A line that is about the server.
-fn command_admin(context: &Context<'_>, line: &[u8], out: &mut Vec<u8>) -> Outcome {
-    if let Some(asked) = admin::backup(line) {
-        match asked {
-            Ok(asked) => return Outcome::Backup(asked.into()),
-            Err(reply) => out.extend_from_slice(reply),
-        }
-    } else if let Some(rate) = admin::migrate_rate(line) {
-        match rate {
-            Ok(bytes_per_second) => return Outcome::MigrateRate(bytes_per_second),
-            Err(reply) => out.extend_from_slice(reply),
-        }
-    } else if let Some((form, classes)) = stats::asked_dump(line) {
+/// A line that is about the server, not about an item.
+fn admin_command(context: &Context<'_>, line: &[u8], out: &mut Vec<u8>) -> Outcome {
+    if let Some((form, classes)) = stats::asked_dump(line) {
         return Outcome::Stats(Question::Dump { form, classes });
-    } else {
-        admin::answer(line, context.settings.tls_enabled, out);
     }
-    Outcome::Done
+    let asked = admin::backup(line).map(|asked| asked.map(|asked| Outcome::Backup(asked.into())));
+    let asked =
+        asked.or_else(|| admin::migrate_rate(line).map(|rate| rate.map(Outcome::MigrateRate)));
+    let asked = asked.or_else(|| asked::asked(line).map(|asked| asked.map(Outcome::Watch)));
+    match asked {
+        Some(Ok(outcome)) => outcome,
+        Some(Err(reply)) => {
+            out.extend_from_slice(reply);
+            Outcome::Done
+        }
+        None => {
+            admin::answer(line, context.settings.tls_enabled, out);
+            Outcome::Done
+        }
+    }
 }

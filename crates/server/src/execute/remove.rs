@@ -1,21 +1,23 @@
 //! `delete`, `touch`, `flush_all`.
 
 use super::{Context, Outcome, expires_at, reply};
+use crate::event_log::DeletedBy;
 use laneway_wire::reply::{DELETED, FLUSH_DISABLED, NOT_FOUND, OK, TOUCHED};
 use laneway_wire::{Delete, Touch};
 
 pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<u8>) -> Outcome {
     let hash = context.store.hash(request.key);
     let mut entry = context.enter(hash, request.key);
-    let found = entry.meta().is_some();
-    if found {
+    let found = entry.meta();
+    if found.is_some() {
         entry.unlink();
     }
     drop(entry);
-    if !found && context.has_forgotten() {
+    if found.is_none() && context.has_forgotten() {
         return Outcome::Kept;
     }
-    if found {
+    if let Some(item) = found {
+        context.log_delete(request.key, DeletedBy::Delete, &item);
         context.counters.delete_hits.bump_owner();
         reply::unless(request.noreply, DELETED, out);
     } else {
@@ -28,17 +30,18 @@ pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<
 pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8>) -> Outcome {
     let hash = context.store.hash(request.key);
     let mut entry = context.enter(hash, request.key);
-    let found = entry.meta().is_some();
-    if found {
+    let found = entry.meta();
+    if found.is_some() {
         entry.set_expires(expires_at(request.exptime, context.now));
         entry.mark_fetched();
     }
     drop(entry);
-    if !found && context.has_forgotten() {
+    if found.is_none() && context.has_forgotten() {
         return Outcome::Kept;
     }
     context.counters.cmd_touch.bump_owner();
-    if found {
+    context.log_get(request.key, found.map(|item| item.value_bytes.into()));
+    if found.is_some() {
         context.counters.touch_hits.bump_owner();
         reply::unless(request.noreply, TOUCHED, out);
     } else {

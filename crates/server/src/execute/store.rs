@@ -21,6 +21,7 @@ pub use join::{Joining, Spot};
 pub use resp::{begin_resp, join_slice, join_whole};
 
 use super::{Context, Outcome, expires_at, reply};
+use crate::event_log::{Stored, StoredBy};
 use answer::AnswerOwned;
 use complete::{Fate, complete};
 use join::Join;
@@ -79,6 +80,21 @@ struct How {
     flags: u32,
     expires: Moment,
     cas_explicit: Option<u64>,
+}
+
+impl How {
+    /// How this is logged.
+    fn stored_by(&self) -> StoredBy {
+        match self.place {
+            Place::Whole(Condition::Always) => StoredBy::Set,
+            Place::Whole(Condition::Absent) => StoredBy::Add,
+            Place::Whole(Condition::Present) => StoredBy::Replace,
+            Place::Whole(Condition::Cas { .. }) => StoredBy::Cas,
+            Place::Joined { spot: Spot::Behind, .. } => StoredBy::Append,
+            Place::Joined { spot: Spot::Before, .. } => StoredBy::Prepend,
+            Place::Joined { spot: Spot::At(_), .. } => StoredBy::Set,
+        }
+    }
 }
 
 /// How to answer.
@@ -220,7 +236,7 @@ fn store_bytes(
     if fate == Fate::Forgotten {
         return Err(Forgotten);
     }
-    answer_fate(context, &how, &answer, fate, bytes.len(), out);
+    answer_fate(context, (key, &how), &answer, fate, bytes.len(), out);
     Ok(None)
 }
 
@@ -273,6 +289,7 @@ pub fn refused_by_size(context: &Context<'_>, what: &Malformed<'_>) {
     if let Some(key) = &what.unlink {
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = key.bytes(&mut scratch);
+        context.log_store(key, (Stored::TooLarge, StoredBy::Set), Moment::NEVER, 0);
         unlink(context, key, context.store.hash(key));
     }
 }
@@ -359,6 +376,11 @@ fn refuse(
     refused: Refused,
     out: &mut Vec<u8>,
 ) {
+    let stored = match refused {
+        Refused::TooLarge => Stored::TooLarge,
+        Refused::OutOfMemory => Stored::NoMemory,
+    };
+    context.log_store(key, (stored, how.stored_by()), how.expires, 0);
     if matches!(answer, Answer::Resp) {
         return resp::put_refused(context, refused, out);
     }
@@ -387,16 +409,18 @@ fn refuse(
     }
 }
 
-/// Count what became of a store and answer. `value_bytes`: of what the client sent.
+/// Count and log what became of a store, and answer. `value_bytes`: of what the client sent.
 fn answer_fate(
     context: &Context<'_>,
-    how: &How,
+    (key, how): (&[u8], &How),
     answer: &Answer<'_>,
     fate: Fate,
     value_bytes: usize,
     out: &mut Vec<u8>,
 ) {
     context.counters.cmd_set.bump_owner();
+    let (stored, stored_bytes) = fate.logged(value_bytes);
+    context.log_store(key, (stored, how.stored_by()), how.expires, stored_bytes as u64);
     if matches!(how.place, Place::Whole(Condition::Cas { .. })) {
         let counters = context.counters;
         match fate {

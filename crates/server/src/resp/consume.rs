@@ -81,7 +81,7 @@ impl<T: Transport> Streams<T> {
             Mode::Body(_) => self.body(core, connection, rest),
             Mode::BodyEnd(_) => self.resp_body_end(core, connection, rest, arrived),
             Mode::Joining { .. } => Step::Stop(0, Stop::Large),
-            Mode::Keys { .. } | Mode::Answering(_) | Mode::Swallow(_) => {
+            Mode::Keys { .. } | Mode::Answering(_) | Mode::Watching(_) | Mode::Swallow(_) => {
                 unreachable!("these are memcached's")
             }
         };

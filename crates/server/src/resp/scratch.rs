@@ -267,6 +267,11 @@ impl Scratch {
         &self.copied[number].key
     }
 
+    /// The item of the key of this number that was copied, if there was one.
+    pub fn before(&self, number: usize) -> Option<&ItemMeta> {
+        self.copied[number].before.as_ref()
+    }
+
     /// Whether the item of the key of this number is still the one that was copied.
     pub fn is_as_copied(&self, number: usize, found: Option<&ItemMeta>) -> bool {
         redis::is_same(self.copied[number].before.as_ref(), found)
@@ -294,6 +299,7 @@ impl Scratch {
             touched: &touched,
             large_from: u64::MAX,
             veil: None,
+            log: None,
             ..asking.context
         };
         let asking = Asking { context, ..*asking };

@@ -206,6 +206,12 @@ impl<T: Transport> Core<T> {
         }
         // Before any of them is dropped, which may enter buckets of its store.
         entered.iter_mut().for_each(Entries::leave);
+        let touched = Cell::new(0);
+        let context = self.context(&touched);
+        for Change { number, item } in changes.iter().filter(|_| is_same) {
+            let item = item.as_ref().map(|item| &item.meta);
+            context.log_change(scratch.key(*number), item, scratch.before(*number));
+        }
         Ok(if is_same { Tried::Done } else { Tried::Again })
     }
 }

@@ -9,6 +9,7 @@ use laneway_store::{HEADER_BYTES, ItemMeta, Moment};
 use laneway_wire::base64;
 use laneway_wire::reply::END;
 use laneway_wire::scan::Tokens;
+use laneway_wire::uri;
 use std::io::Write;
 
 /// Size classes have numbers below this, as memcached's.
@@ -88,13 +89,7 @@ impl Form {
 
 fn put_meta(key: &[u8], meta: &ItemMeta, (class, cas, now): (u32, u64, Moment), out: &mut Vec<u8>) {
     out.extend_from_slice(b"key=");
-    for byte in key {
-        match byte {
-            b'-' | b'.' | b'_' | b'~' => out.push(*byte),
-            byte if byte.is_ascii_alphanumeric() => out.push(*byte),
-            byte => put_text(out, format_args!("%{byte:02X}")),
-        }
-    }
+    uri::encode(key, out);
     let expires = match meta.expires {
         Moment::NEVER => -1,
         end => i64::from(end.seconds_up()),

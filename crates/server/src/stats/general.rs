@@ -33,6 +33,14 @@ pub struct GeneralSnapshot {
     pub idle_kicks: Option<u64>,
     /// File descriptors kept for the server's own use.
     pub reserved_fds: u64,
+    /// Events that were logged for those who watch.
+    pub events_logged: u64,
+    /// Of these, those that somebody has missed.
+    pub events_skipped: u64,
+    /// Lines that were written to those who watch.
+    pub events_sent: u64,
+    /// Connections that watch.
+    pub watchers: u64,
     /// Bytes held by input buffers of connections.
     pub input_bytes: u64,
     /// Bytes of replies that have not left.
@@ -62,6 +70,7 @@ pub fn write_general(snapshot: &GeneralSnapshot, out: &mut Vec<u8>) {
     commands(&snapshot.counters, &snapshot.store, &mut lines);
     server(snapshot, &mut lines);
     absent(&mut lines);
+    event_log(snapshot, &mut lines);
     items(snapshot, &mut lines);
     own(snapshot, &mut lines);
     lines.end();
@@ -150,15 +159,19 @@ fn absent(lines: &mut Lines<'_>) {
         "lru_maintainer_juggles",
         "malloc_fails",
         "log_worker_dropped",
-        "log_worker_written",
-        "log_watcher_skipped",
-        "log_watcher_sent",
-        "log_watchers",
-        "unexpected_napi_ids",
-        "round_robin_fallback",
     ] {
         lines.number(name, 0);
     }
+}
+
+/// What was logged for those who watch, and what comes behind it in memcached.
+fn event_log(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
+    lines.number("log_worker_written", snapshot.events_logged);
+    lines.number("log_watcher_skipped", snapshot.events_skipped);
+    lines.number("log_watcher_sent", snapshot.events_sent);
+    lines.number("log_watchers", snapshot.watchers);
+    lines.number("unexpected_napi_ids", 0);
+    lines.number("round_robin_fallback", 0);
 }
 
 fn items(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {

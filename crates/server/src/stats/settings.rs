@@ -50,6 +50,8 @@ pub struct SettingsSnapshot {
     pub flush: bool,
     /// `stats cachedump` is allowed.
     pub dump: bool,
+    /// Bytes that the event log takes once somebody watches; 0 where nobody may.
+    pub event_log_bytes: u64,
     /// Seconds after which idle connections are closed; 0 never.
     pub idle_timeout_seconds: u64,
     /// TLS in memcached's names; none where it is off.
@@ -122,7 +124,7 @@ fn absent(snapshot: &SettingsSnapshot, lines: &mut Lines<'_>) {
     }
     lines.number("idle_timeout", snapshot.idle_timeout_seconds);
     lines.number("watcher_logbuf_size", 0);
-    lines.number("worker_logbuf_size", 0);
+    lines.number("worker_logbuf_size", snapshot.event_log_bytes);
     lines.number("read_buf_mem_limit", 0);
     lines.yes("track_sizes", true);
     lines.yes("inline_ascii_response", false);

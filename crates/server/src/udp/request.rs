@@ -27,6 +27,8 @@ use std::cell::Cell;
 /// The reply to `backup`, which ends with the connection that asked.
 const BACKUP_BY_STREAM: &[u8] =
     b"CLIENT_ERROR a backup belongs to a connection; ask over a stream\r\n";
+/// The reply to `watch`, which has no end.
+const WATCH_BY_STREAM: &[u8] = b"CLIENT_ERROR watch needs a stream\r\n";
 /// The reply to several requests that together are longer than what is served at once.
 const TOO_LONG_TOGETHER: &[u8] =
     b"SERVER_ERROR too long for several requests in one message, send them apart\r\n";
@@ -73,6 +75,7 @@ impl Desk {
         payload: &[u8],
     ) {
         let queue = from.queue();
+        core.asker = 0;
         if is_passed_over(at, payload) {
             return;
         }
@@ -483,6 +486,7 @@ impl Desk {
             Outcome::MigrateRate(rate) => {
                 out.extend_from_slice(core.shared.answer_migrate_rate(rate));
             }
+            Outcome::Watch(_) => out.extend_from_slice(WATCH_BY_STREAM),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
         core.count_hot_request(request);

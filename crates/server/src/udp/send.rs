@@ -71,6 +71,7 @@ impl Udp {
         let at = At::of(&self.shared, core.id);
         let desk = &mut self.desk;
         desk.is_turn = false;
+        core.asker = 0;
         core.lanes().slices.add_owner(1);
         match desk.take_turn() {
             Some(Slicing::Value) => desk.value_slice(core, at),

@@ -113,6 +113,8 @@ impl Session {
             large_from: u64::MAX,
             veil: None,
             read_only: false,
+            log: None,
+            by: 0,
         };
         let limits = Limits { item_bytes_max: ITEM_BYTES_MAX, line_bytes_max: 1 << 20 };
         let frame = match parse(input, &limits) {
@@ -184,6 +186,7 @@ impl Session {
             Outcome::Close | Outcome::Shutdown { .. } => self.closed = true,
             Outcome::FlushAt(at) => self.flush_at = at,
             Outcome::Stats(question) => self.stats(question),
+            Outcome::Watch(_) => self.out.extend_from_slice(b"OK\r\n"),
             Outcome::Backup(_) => self.out.extend_from_slice(backup::DISABLED),
             Outcome::MigrateRate(_) => self.out.extend_from_slice(backup::NOT_KEPT),
         }
@@ -260,6 +263,8 @@ impl Session {
             large_from: u64::MAX,
             veil: None,
             read_only: false,
+            log: None,
+            by: 0,
         };
         let landing = incoming.draft();
         let taken = landing.missing().min(self.input.len());

@@ -581,6 +581,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         cas: plan.cas,
         flush: plan.flush,
         dump: plan.dump,
+        watch: plan.dump,
         shutdown: plan.shutdown,
         verbosity: 0,
         idle_timeout: plan.idle_timeout,

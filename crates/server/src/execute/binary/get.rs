@@ -78,6 +78,7 @@ pub fn touch(
         return Outcome::Kept;
     }
     context.counters.cmd_touch.bump_owner();
+    context.log_get(key, found.map(|item| item.value_bytes.into()));
     match found {
         Some(item) => {
             context.counters.touch_hits.bump_owner();

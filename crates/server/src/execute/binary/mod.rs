@@ -13,6 +13,7 @@ pub use stat::put_stats;
 use super::arith::{self, Change, Changed};
 use super::remove::{Flushed, flush as flush_items};
 use super::{Context, Outcome, expires_at, reply};
+use crate::event_log::{DeletedBy, Stored, StoredBy};
 use laneway_store::Moment;
 use laneway_wire::binary::reply::{Status, put, put_done, put_error, put_number};
 use laneway_wire::binary::{Arith, Frame, NEVER_MADE};
@@ -77,6 +78,8 @@ fn make_number(context: &Context<'_>, frame: &Frame<'_>, request: &Arith<'_>, ou
     }
     let seq = entry.publish(draft, None);
     drop(entry);
+    let made = (Stored::Stored, StoredBy::Add);
+    context.log_store(key, made, expires(context, request.expiration), digits.len() as u64);
     if !frame.quiet {
         put_number(out, echo, request.initial, context.shown(seq));
     }
@@ -89,8 +92,9 @@ pub fn delete(context: &Context<'_>, frame: &Frame<'_>, key: &[u8], out: &mut Ve
         None if context.has_forgotten() => return Outcome::Kept,
         None => Status::NotFound,
         Some(item) if frame.cas != 0 && frame.cas != context.cas(&item) => Status::Exists,
-        Some(_) => {
+        Some(item) => {
             entry.unlink();
+            context.log_delete(key, DeletedBy::Delete, &item);
             Status::Done
         }
     };

@@ -4,6 +4,7 @@ use super::super::arith::{Change, Changed, apply, count};
 use super::super::attempts::{Attempts, TOO_MANY};
 use super::super::exptime::seconds_left;
 use super::super::{Context, Outcome, expires_at, reply};
+use crate::event_log::{Stored, StoredBy};
 use laneway_store::{KeyHash, Moment};
 use laneway_wire::reply::{CRLF, Decimal, NO_MEMORY, NON_NUMERIC, put_flag, put_meta_value_head};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
@@ -140,6 +141,8 @@ fn vivify(
         return Vivified::SomebodyElse;
     }
     let seq = entry.publish(draft, meta.flags.cas_explicit);
+    drop(entry);
+    context.log_store(key, (Stored::Stored, StoredBy::Add), expires, digits.len() as u64);
     let cas = if context.settings.cas_enabled { seq } else { 0 };
     Vivified::Yes(Shown { number, cas, expires: Moment::NEVER, created: true })
 }

@@ -1,6 +1,7 @@
 //! `md`: delete, or mark stale (`I`), or empty (`x`).
 
 use super::super::{Context, Outcome, expires_at, reply};
+use crate::event_log::DeletedBy;
 use laneway_store::{Draft, Entry, ItemMeta, Refused, Store};
 use laneway_wire::reply::{CRLF, NO_MEMORY};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
@@ -27,6 +28,7 @@ pub(in super::super) fn meta_delete(
         }
         Some(item) => {
             change(context, meta, &item, empty, &mut entry);
+            context.log_delete(key, DeletedBy::MetaDelete, &item);
             Status::Done
         }
     };

@@ -4,6 +4,7 @@
 use super::super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::super::exptime::seconds_left;
 use super::super::{Context, Outcome, expires_at, reply, transfer};
+use crate::event_log::{Stored, StoredBy};
 use laneway_store::{Got, ItemMeta, KeyHash, Moment};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{CRLF, Sink, put_flag, put_flag_bare, put_meta_value_head};
@@ -38,9 +39,12 @@ pub fn meta_get_key(
             Got::Miss => match context.beyond_memory(hash, key) {
                 Some(outcome) => return outcome,
                 None => match vivify(context, meta, key, hash, out) {
-                    Vivified::Not => return miss(context, meta, out),
+                    Vivified::Not => return miss(context, meta, key, out),
                     Vivified::Yes => {
                         count_hit(context, meta);
+                        context.log_get(key, None);
+                        let made = (Stored::Stored, StoredBy::Add);
+                        context.log_store(key, made, Moment::NEVER, 0);
                         return Outcome::Done;
                     }
                     Vivified::SomebodyElse => continue,
@@ -70,6 +74,7 @@ pub fn meta_get_key(
             continue;
         }
         count_hit(context, meta);
+        context.log_get(key, Some(item.value_bytes.into()));
         match value {
             Some(value) if seen.with_value => return transfer(value, CRLF),
             _ if seen.with_value => out.extend_from_slice(CRLF),
@@ -299,10 +304,11 @@ fn count_hit(context: &Context<'_>, meta: &Meta<'_>) {
     }
 }
 
-fn miss(context: &Context<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) -> Outcome {
+fn miss(context: &Context<'_>, meta: &Meta<'_>, key: &[u8], out: &mut Vec<u8>) -> Outcome {
     context.counters.cmd_meta.bump_owner();
     context.counters.cmd_get.bump_owner();
     context.counters.get_misses.bump_owner();
+    context.log_get(key, None);
     put_miss(meta, out);
     Outcome::Done
 }

@@ -5,6 +5,7 @@
 
 use super::attempts::{Attempts, unchanged};
 use super::{Asking, NO_INTEGER, OUT_OF_MEMORY, TOO_MANY};
+use crate::event_log::{Stored, StoredBy};
 use crate::execute::Outcome;
 use laneway_store::{Got, Moment};
 use laneway_wire::reply::{CRLF, Sink, put_i64};
@@ -110,6 +111,8 @@ pub(super) fn change<T: AsRef<[u8]>>(
         if is_same {
             entry.publish(draft, None);
             drop(entry);
+            let what = (Stored::Stored, StoredBy::Set);
+            context.log_store(key, what, expires, text.len() as u64);
             tell(&made, before.is_some(), out);
             return Outcome::Done;
         }

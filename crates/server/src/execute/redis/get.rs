@@ -4,6 +4,7 @@
 use super::anew::Anew;
 use super::attempts::{Attempts, unchanged};
 use super::{Asking, Expiry, TOO_MANY};
+use crate::event_log::DeletedBy;
 use crate::execute::get::Telling;
 use crate::execute::{Context, Outcome, Transfer, transfer};
 use laneway_store::{Entry, Got, ItemMeta, KeyHash, Moment};
@@ -66,6 +67,7 @@ pub fn get_range(
             }
             context.counters.cmd_get.bump_owner();
             context.counters.get_misses.bump_owner();
+            context.log_get(key, None);
             put_bulk(out, b"");
             return Outcome::Done;
         }
@@ -79,6 +81,7 @@ pub fn get_range(
     }
     context.counters.cmd_get.bump_owner();
     context.counters.get_hits.bump_owner();
+    context.log_get(key, Some(meta.value_bytes.into()));
     let part = range_of(range, meta.value_bytes as usize);
     let Some(value) = value else {
         let part = out[start..][part].to_vec();
@@ -130,6 +133,7 @@ pub(super) fn get_and(
         }
         let counters = context.counters;
         counters.cmd_get.bump_owner();
+        context.log_get(key, meta.map(|meta| meta.value_bytes.into()));
         match (meta, value) {
             (None, _) => {
                 counters.get_misses.bump_owner();
@@ -160,8 +164,12 @@ pub fn get_and_delete(
     hash: KeyHash,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    get_and(asking, key, hash, out, |mut entry, _, _| {
+    get_and(asking, key, hash, out, |mut entry, found, _| {
         entry.unlink();
+        drop(entry);
+        if let Some(item) = found {
+            asking.context.log_delete(key, DeletedBy::Delete, item);
+        }
         true
     })
 }

@@ -3,6 +3,7 @@
 use super::anew::Anew;
 use super::attempts::{Attempts, unchanged};
 use super::{Asking, Context, Deadline, TOO_MANY, When};
+use crate::event_log::DeletedBy;
 use crate::execute::Outcome;
 use laneway_store::{Got, Moment};
 use laneway_wire::resp::reply::{put_integer, put_simple};
@@ -28,7 +29,8 @@ pub fn count_key(asking: &Asking<'_>, what: Count, key: &[u8]) -> Option<bool> {
         return look(asking, key).ok().map(|found| found.is_some());
     }
     let mut entry = context.enter(hash, key);
-    let found = entry.meta().is_some();
+    let item = entry.meta();
+    let found = item.is_some();
     if !found && context.has_forgotten() {
         return None;
     }
@@ -40,6 +42,7 @@ pub fn count_key(asking: &Asking<'_>, what: Count, key: &[u8]) -> Option<bool> {
     drop(entry);
     if what == Count::Deleted {
         if found { &counters.delete_hits } else { &counters.delete_misses }.bump_owner();
+        context.log_change(key, None, item.as_ref());
     }
     Some(found)
 }
@@ -150,6 +153,9 @@ pub fn expire(
             continue;
         }
         drop(entry);
+        if let Some(item) = found.filter(|_| is_met && at.is_over(context.now)) {
+            context.log_delete(key, DeletedBy::Delete, &item);
+        }
         counters.cmd_touch.bump_owner();
         if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
         put_integer(out, is_met.into());

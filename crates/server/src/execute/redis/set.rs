@@ -2,6 +2,7 @@
 
 use super::get::get_and;
 use super::{Asking, Expiry, OUT_OF_MEMORY, TOO_LARGE};
+use crate::event_log::{Stored, StoredBy};
 use crate::execute::{Context, Outcome};
 use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Moment, Refused, Store};
 use laneway_wire::resp::reply::{OK, Version, put_integer, put_null};
@@ -87,6 +88,22 @@ impl Set {
         }
     }
 
+    /// Logs what became of a value of so many bytes.
+    fn log(&self, context: &Context<'_>, key: &[u8], is_stored: bool, value_bytes: usize) {
+        let stored = if is_stored { Stored::Stored } else { Stored::NotStored };
+        let by = match self.condition {
+            Condition::Always => StoredBy::Set,
+            Condition::Absent => StoredBy::Add,
+            Condition::Present => StoredBy::Replace,
+            Condition::Equal(_) => StoredBy::Cas,
+        };
+        let expires = match self.expiry {
+            Expiry::Never | Expiry::Keep => Moment::NEVER,
+            Expiry::At(deadline) => deadline.from(context.now),
+        };
+        context.log_store(key, (stored, by), expires, value_bytes as u64);
+    }
+
     /// Answers whether it was stored.
     fn tell(&self, is_stored: bool, version: Version, out: &mut Vec<u8>) {
         match self.answer {
@@ -137,6 +154,7 @@ pub fn set<S: Deref<Target = Store>>(
     let context = &asking.context;
     if how.answer == Answer::Old || matches!(how.condition, Condition::Equal(_)) {
         let (start, mut is_stored) = (out.len(), false);
+        let value_bytes = draft.value_bytes();
         let mut draft = Some(draft);
         let outcome = get_and(asking, key, hash, out, |entry, found, value| {
             if let Some(draft) = draft.take() {
@@ -145,6 +163,9 @@ pub fn set<S: Deref<Target = Store>>(
             true
         });
         let is_done = matches!(outcome, Outcome::Done | Outcome::Transfer(_));
+        if is_done && draft.is_none() {
+            how.log(context, key, is_stored, value_bytes);
+        }
         if how.answer != Answer::Old && is_done {
             if draft.is_none() {
                 out.truncate(start); // the value was compared with, and is not told
@@ -168,7 +189,9 @@ pub fn set<S: Deref<Target = Store>>(
         return Err(draft);
     }
     context.counters.cmd_set.bump_owner();
+    let value_bytes = draft.value_bytes();
     let is_stored = how.publish(entry, (found.as_ref(), None), draft, context);
+    how.log(context, key, is_stored, value_bytes);
     how.tell(is_stored, asking.version, out);
     Ok(Outcome::Done)
 }

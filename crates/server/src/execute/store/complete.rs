@@ -2,6 +2,7 @@
 
 use super::super::Context;
 use super::{Condition, How, Place};
+use crate::event_log::Stored;
 use laneway_store::{Draft, KeyHash, Store};
 use laneway_sync::planted::{Bug, is_planted};
 use std::ops::Deref;
@@ -21,6 +22,18 @@ pub(super) enum Fate {
     TooMany,
     /// Memory has forgotten the item, and the tier has it: nothing was done.
     Forgotten,
+}
+
+impl Fate {
+    /// How it is logged of a value of so many bytes: what became of it, and the item's bytes.
+    pub(super) fn logged(&self, sent: usize) -> (Stored, usize) {
+        match *self {
+            Fate::Done { value_bytes, .. } => (Stored::Stored, value_bytes),
+            Fate::Exists => (Stored::Exists, sent),
+            Fate::Missing => (Stored::NotFound, sent),
+            Fate::Unmet | Fate::TooMany | Fate::Forgotten => (Stored::NotStored, sent),
+        }
+    }
 }
 
 /// Store a whole value. Gives the draft back where memory has forgotten the item that the condition

@@ -305,7 +305,7 @@ impl Incoming {
                 }
             }
         };
-        answer_fate(context, &how, &answer.borrow(), fate, value_bytes, out);
+        answer_fate(context, (&key, &how), &answer.borrow(), fate, value_bytes, out);
         Finish::Over(Outcome::Done)
     }
 

@@ -270,7 +270,7 @@ impl Joining {
     pub fn step(&mut self, context: &Context<'_>, budget: usize, out: &mut Vec<u8>) -> bool {
         let Joining { key, hash, how, answer, join, .. } = self;
         let Some(fate) = join.advance(context, key, *hash, how, budget) else { return false };
-        answer_fate(context, how, &answer.borrow(), fate, join.bytes.len(), out);
+        answer_fate(context, (key, how), &answer.borrow(), fate, join.bytes.len(), out);
         true
     }
 }

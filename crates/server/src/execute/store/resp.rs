@@ -70,7 +70,7 @@ pub fn join_slice(
         let answer = AnswerOwned::of(&Answer::Resp);
         return Some(Joining::new((key, hash), how, answer, begun, added));
     };
-    answer_fate(context, &how, &Answer::Resp, fate, bytes.len(), out);
+    answer_fate(context, (key, &how), &Answer::Resp, fate, bytes.len(), out);
     None
 }
 
@@ -86,7 +86,7 @@ pub fn join_whole(
     match join.advance(context, key, hash, &how, usize::MAX) {
         Some(Fate::Forgotten) => Outcome::Kept,
         Some(fate) => {
-            answer_fate(context, &how, &Answer::Resp, fate, bytes.len(), out);
+            answer_fate(context, (key, &how), &Answer::Resp, fate, bytes.len(), out);
             Outcome::Done
         }
         None => unreachable!("all of it was asked for"),

@@ -49,6 +49,8 @@ fn what_was_tried_in_vain_is_not_counted() {
         large_from: u64::MAX,
         veil: None,
         read_only: false,
+        log: None,
+        by: 0,
     };
     let asking = Asking { context, version: Version::Two };
     let mut scratch = Scratch::new(1 << 20).expect("memory");

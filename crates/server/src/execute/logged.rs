@@ -1,0 +1,73 @@
+//! What execution tells the event log ([`crate::event_log`]): a function for each kind of event.
+//! Where nobody watches each of them is one look at a word.
+
+use super::Context;
+use crate::event_log::{Class, DeletedBy, Event, EventLog, Fetched, Stored, StoredBy, Subject};
+use laneway_store::{ItemMeta, Moment};
+
+impl Context<'_> {
+    /// A key was asked for; the bytes of its item's value, if there is one.
+    #[inline]
+    pub(crate) fn log_get(&self, key: &[u8], value_bytes: Option<u64>) {
+        if let Some(log) = self.watched_log(Class::Fetchers) {
+            let fetched = if value_bytes.is_some() { Fetched::Found } else { Fetched::Missed };
+            self.log(log, Event::Get(fetched), key, value_bytes);
+        }
+    }
+
+    /// A value of so many bytes came for a key; its item ends then.
+    #[inline]
+    pub(super) fn log_store(
+        &self,
+        key: &[u8],
+        (stored, by): (Stored, StoredBy),
+        expires: Moment,
+        value_bytes: u64,
+    ) {
+        if let Some(log) = self.watched_log(Class::Mutations) {
+            self.log(log, Event::Store(stored, by, expires), key, Some(value_bytes));
+        }
+    }
+
+    /// This item was deleted.
+    #[inline]
+    pub(super) fn log_delete(&self, key: &[u8], by: DeletedBy, item: &ItemMeta) {
+        self.log_delete_of(key, by, item.value_bytes.into());
+    }
+
+    /// An item was deleted whose value has so many bytes.
+    #[inline]
+    pub(crate) fn log_delete_of(&self, key: &[u8], by: DeletedBy, value_bytes: u64) {
+        if let Some(log) = self.watched_log(Class::Deletions) {
+            self.log(log, Event::Delete(by), key, Some(value_bytes));
+        }
+    }
+
+    /// What was tried out elsewhere is carried out: the item of a key is this one now; before it
+    /// was that one.
+    pub(crate) fn log_change(&self, key: &[u8], now: Option<&ItemMeta>, before: Option<&ItemMeta>) {
+        match (now, before) {
+            (Some(item), _) => {
+                let what = (Stored::Stored, StoredBy::Set);
+                self.log_store(key, what, item.expires, item.value_bytes.into());
+            }
+            (None, Some(item)) => self.log_delete(key, DeletedBy::Delete, item),
+            (None, None) => {}
+        }
+    }
+
+    #[inline]
+    fn watched_log(&self, class: Class) -> Option<&EventLog> {
+        self.log.filter(|log| log.watches(class))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn log(&self, log: &EventLog, event: Event, key: &[u8], value_bytes: Option<u64>) {
+        log.tell_time(self.now);
+        let class =
+            value_bytes.map_or(0, |bytes| self.store.class_number(key.len() as u64 + bytes));
+        let value_bytes = value_bytes.unwrap_or(0);
+        log.log(event, Subject { text: key, value_bytes, class, by: self.by });
+    }
+}
