@@ -1,5 +1,5 @@
-//! `laneway fsck`, `compact`, `scan`, `dump` and `load`: tools for the folder of a durable store that
-//! no server has open.
+//! `laneway fsck`, `compact`, `scan`, `dump` and `load`: tools for the folder of a durable store
+//! that no server has open.
 
 mod progress;
 

@@ -22,12 +22,24 @@ pub const ENTRIES_MAX: usize = 192;
 /// Keys and bodies of a leaf take at most so much, as an end is kept in 16 bits.
 const BYTES_MAX: usize = u16::MAX as usize;
 /// Two leaves that have no more than this together are joined.
-const JOINED_ENTRIES_MAX: usize = ENTRIES_MAX * 3 / 4;
-const JOINED_BYTES_MAX: usize = BYTES_MAX / 4 * 3;
+const JOINED_ENTRIES_MAX: usize = ENTRIES_MAX / 8 * 7;
+const JOINED_BYTES_MAX: usize = BYTES_MAX / 8 * 7;
 /// Room for keys and bodies grows by so much: less is left over, but more often all is copied.
 const GROWTH_BYTES: usize = 512;
 /// The same of heads.
-const GROWTH_HEADS: usize = 16;
+const GROWTH_HEADS: usize = 8;
+
+/// So much may be left over.
+const LEFT_BYTES_MAX: usize = GROWTH_BYTES * 9 / 8 - 1;
+const LEFT_HEADS_MAX: usize = GROWTH_HEADS * 5 / 4 - 1;
+/// A leaf that has lost so many entries since it was last tried to join it is tried again.
+const LOST_ENTRIES: usize = 4;
+/// Neighbours have at least so many entries together: each may have lost some since.
+const TOGETHER_ENTRIES_MIN: usize = JOINED_ENTRIES_MAX + 1 - 2 * (LOST_ENTRIES - 1);
+/// What a leaf takes at most beside its entries and its place in the tree.
+const LEAF_BYTES_MAX: usize = 2 * (CHUNK_HEADER_BYTES + CHUNK_ALIGN - 1)
+    + LEFT_BYTES_MAX
+    + LEFT_HEADS_MAX * size_of::<Head>();
 
 /// What an allocator puts before each piece that it hands out.
 const CHUNK_HEADER_BYTES: usize = 8;
@@ -70,6 +82,11 @@ const AT_MAX: u64 = SSD_BIT - 1;
 /// extent and one piece, all of which is known; no other item takes more, but for values in several
 /// extents or of several pieces.
 pub const ENTRY_BYTES_MAX: usize = size_of::<Head>() + NEAR_BYTES + META_BYTES;
+
+/// The same with its share of a leaf whose place in the tree takes `place_bytes`.
+pub const fn item_bytes_max(place_bytes: usize) -> usize {
+    ENTRY_BYTES_MAX + (2 * (LEAF_BYTES_MAX + place_bytes)).div_ceil(TOGETHER_ENTRIES_MIN)
+}
 
 const LONGEST_BODY_BYTES: usize = FAR_BYTES
     + EXTENTS_MAX * EXTENT_BYTES
@@ -465,18 +482,18 @@ impl Leaf {
         }
     }
 
-    /// Gives back what is left over. A quarter more may be, or where entries come and go all would
-    /// be copied each time.
+    /// Gives back what is left over. Some more may be, or where entries come and go all would be
+    /// copied each time.
     fn trim(&mut self) {
         if self.heads.is_empty() {
             *self = Leaf::default();
             return;
         }
-        if GROWTH_BYTES * 5 / 4 <= self.bytes.capacity() - self.bytes.len() {
+        if LEFT_BYTES_MAX < self.bytes.capacity() - self.bytes.len() {
             let filled = self.bytes.len() + CHUNK_HEADER_BYTES;
             self.bytes.shrink_to(filled.next_multiple_of(GROWTH_BYTES) - CHUNK_HEADER_BYTES);
         }
-        if GROWTH_HEADS * 5 / 4 <= self.heads.capacity() - self.heads.len() {
+        if LEFT_HEADS_MAX < self.heads.capacity() - self.heads.len() {
             self.heads.shrink_to(self.heads.len().next_multiple_of(GROWTH_HEADS));
         }
     }
@@ -507,7 +524,7 @@ impl Leaf {
     /// Whether it may be worth while to look for one to join it with. Not after each entry that
     /// goes: its neighbours may be full.
     pub fn may_be_joined(&self) -> bool {
-        self.len() < ENTRIES_MAX / 2 && self.len().is_multiple_of(8)
+        self.len() < ENTRIES_MAX / 2 && self.len().is_multiple_of(LOST_ENTRIES)
     }
 
     /// Takes the entries of the leaf behind it.
@@ -639,7 +656,7 @@ mod tests {
                 }
             }
             let left = leaf.bytes.capacity() - leaf.bytes.len();
-            assert!(left < GROWTH_BYTES * 5 / 4, "{left} bytes are left over");
+            assert!(left <= LEFT_BYTES_MAX, "{left} bytes are left over");
         }
         check(&leaf, &model);
         let taken = leaf.take();

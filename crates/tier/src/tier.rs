@@ -378,8 +378,8 @@ impl Tier {
     }
 
     /// Compacts the store: rewrites what is sparse in log and sort tables until the bytes in use
-    /// are close to those that are current ([`Tier::usage`]). `hears` hears of bytes rewritten, and of
-    /// these with what is left. Nothing is lost whenever it is interrupted. Fails with
+    /// are close to those that are current ([`Tier::usage`]). `hears` hears of bytes rewritten, and
+    /// of these with what is left. Nothing is lost whenever it is interrupted. Fails with
     /// [`Error::SsdFull`] where the SSD has not the room for all that it takes; what could be done
     /// was done then.
     pub fn compact(&self, hears: &mut dyn FnMut(u64, u64)) -> Result<()> {

@@ -64,7 +64,7 @@ impl Operator {
             0 if !has_users && self.asked.is_none() => self.ask(rig),
             1..60 => return self.exchange(doubt),
             60 if self.random.one_in(4) => return self.compact(doubt),
-            61 | 62 => self.watch_rate()?,
+            61..67 => self.watch_rate()?,
             _ => {}
         }
         Ok(Did::Nothing)
