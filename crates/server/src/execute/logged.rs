@@ -29,6 +29,12 @@ impl Context<'_> {
         }
     }
 
+    /// Whether anybody watches what is stored.
+    #[inline]
+    pub(super) fn logs_stores(&self) -> bool {
+        self.watched_log(Class::Mutations).is_some()
+    }
+
     /// This item was deleted.
     #[inline]
     pub(super) fn log_delete(&self, key: &[u8], by: DeletedBy, item: &ItemMeta) {

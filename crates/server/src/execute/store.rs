@@ -419,8 +419,9 @@ fn answer_fate(
     out: &mut Vec<u8>,
 ) {
     context.counters.cmd_set.bump_owner();
-    let (stored, stored_bytes) = fate.logged(value_bytes);
-    context.log_store(key, (stored, how.stored_by()), how.expires, stored_bytes as u64);
+    if context.logs_stores() {
+        log_fate(context, (key, how), &fate, value_bytes);
+    }
     if matches!(how.place, Place::Whole(Condition::Cas { .. })) {
         let counters = context.counters;
         match fate {
@@ -442,6 +443,13 @@ fn answer_fate(
         Answer::Binary(telling) => telling.put_fate(context, how, &fate, out),
         Answer::Resp => resp::put_fate(&fate, out),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn log_fate(context: &Context<'_>, (key, how): (&[u8], &How), fate: &Fate, value_bytes: usize) {
+    let (stored, stored_bytes) = fate.logged(value_bytes);
+    context.log_store(key, (stored, how.stored_by()), how.expires, stored_bytes as u64);
 }
 
 fn text_line(fate: &Fate) -> &'static [u8] {
