@@ -214,6 +214,8 @@ fn requests_of_other_protocols_are_told_too() {
         ),
         ("GETDEL s", &["deleted key=s cmd=delete size=4", "item_get key=s status=found size=4"]),
         ("DEL n none", &["deleted key=n cmd=delete size=1"]),
+        ("SET q abc", &["item_store key=q status=stored cmd=set ttl=0 size=3"]),
+        ("DELIFEQ q abc", &["deleted key=q cmd=delete size=3"]),
     ] {
         rig.say_resp(&resp, line);
         assert_eq!(told(&mut rig, &watcher, events.len()), events, "{line}");
