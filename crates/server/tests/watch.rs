@@ -130,6 +130,7 @@ fn rows() -> Vec<Row> {
             b"MN\r\n",
             &["item_store key=m status=stored cmd=decr ttl=0 size=2"],
         ),
+        (text("md m I\r\n"), b"HD\r\n", &[]), // it is stale, and there
         (text("md m\r\n"), b"HD\r\n", &["deleted key=m cmd=md size=2"]),
         (text("md m\r\n"), b"NF\r\n", &[]),
         (long, b"STORED\r\n", &["item_store key=long status=stored cmd=set ttl=60 size=300000"]),
