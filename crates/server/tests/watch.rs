@@ -12,7 +12,7 @@ use laneway_wire::binary::Opcode;
 use rig::binary;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::peer::Peer;
-use rig::{Plan, Rig, plans, value};
+use rig::{Plan, Rig, plans, resp, value};
 
 /// Longer than a worker's buffer, and in the large lane.
 const LONG: usize = 300_000;
@@ -243,6 +243,26 @@ fn requests_of_other_protocols_are_told_too() {
     );
     let refused = peer.ask(&mut rig, 0, 3, b"watch fetchers\r\n");
     assert_eq!(refused, b"CLIENT_ERROR watch needs a stream\r\n");
+}
+
+#[test]
+fn what_memory_refuses_is_told_once_if_it_came_by_resp_too() {
+    let plan = Plan { store_mode: true, memory_bytes: 8 << 20, ..Plan::of(2, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let watcher = watch(&mut rig, "mutations");
+    let client = rig.net.connect();
+    let mut refused = 0;
+    for number in 0..40 {
+        let (key, big) = (format!("key{number}"), value(700_000, number));
+        let set = resp::request(&[b"SET", key.as_bytes(), &big]);
+        let got = rig.ask_resp(&client, &[set, resp::words("PING")].concat(), 2);
+        let (status, size) =
+            if got.starts_with(b"+OK") { ("stored", 700_000) } else { ("no_memory", 0) };
+        refused += u32::from(size == 0);
+        let event = format!("item_store key={key} status={status} cmd=set ttl=0 size={size}");
+        assert_eq!(told(&mut rig, &watcher, 1), [event]);
+    }
+    assert!(refused > 10, "{refused} were refused");
 }
 
 #[test]
