@@ -121,6 +121,14 @@ fn rows() -> Vec<Row> {
             &["item_store key=m status=stored cmd=set ttl=0 size=1"],
         ),
         (
+            text("mg made N30\r\n"),
+            b"HD W\r\n",
+            &[
+                "item_get key=made status=not_found size=0",
+                "item_store key=made status=stored cmd=add ttl=30 size=0",
+            ],
+        ),
+        (
             text("incr m 6\r\n"),
             b"11\r\n",
             &["item_store key=m status=stored cmd=incr ttl=0 size=2"],
