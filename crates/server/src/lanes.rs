@@ -178,7 +178,6 @@ impl<T: Transport> Streams<T> {
             return Ok(Next::Small);
         };
         let (size, arrived, budget) = (*size, *arrived, core.slice_budget(Way::Copy));
-        core.asker = connection.card.number;
         let touched = Cell::new(0);
         let done = joining.step(&core.context_for(&touched, joining.key()), budget, &mut self.out);
         if !done {
@@ -228,6 +227,7 @@ impl<T: Transport> Streams<T> {
     /// One turn of a connection in the small lane.
     pub(crate) fn turn(&mut self, core: &mut Core<T>, token: Token) -> io::Result<()> {
         let Some(mut connection) = self.table.take(token) else { return Ok(()) };
+        core.asker = connection.card.number;
         let served = connection.unserved;
         let next = self.serve(core, &mut connection);
         let next = next.unwrap_or_else(|_| connection.fails()); // the peer is gone
@@ -275,6 +275,7 @@ impl<T: Transport> Streams<T> {
         while let Some((token, urgent)) = self.large.pop() {
             let Some(mut connection) = self.table.take(token) else { continue }; // it has left
             connection.queued = false;
+            core.asker = connection.card.number;
             // An error is the stream's: its peer is gone.
             let next = self.slice(core, &mut connection, urgent);
             let next = next.unwrap_or_else(|_| connection.fails());

@@ -123,7 +123,6 @@ impl<T: Transport> Streams<T> {
         }
         let arrived = connection.found_nanos;
         connection.card.last_seconds.store(core.now.seconds(), Relaxed);
-        core.asker = connection.card.number;
         let stop = if connection.input.is_empty() {
             let (consumed, stop) = self.consume_as_spoken(core, connection, received, arrived);
             connection.input.keep(&received[consumed..]);

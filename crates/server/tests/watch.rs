@@ -12,7 +12,7 @@ use laneway_wire::binary::Opcode;
 use rig::binary;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::peer::Peer;
-use rig::{Plan, Rig, plans, value};
+use rig::{Plan, Rig, plans, resp, value};
 
 /// Longer than a worker's buffer, and in the large lane.
 const LONG: usize = 300_000;
@@ -121,6 +121,14 @@ fn rows() -> Vec<Row> {
             &["item_store key=m status=stored cmd=set ttl=0 size=1"],
         ),
         (
+            text("mg made N30\r\n"),
+            b"HD W\r\n",
+            &[
+                "item_get key=made status=not_found size=0",
+                "item_store key=made status=stored cmd=add ttl=30 size=0",
+            ],
+        ),
+        (
             text("incr m 6\r\n"),
             b"11\r\n",
             &["item_store key=m status=stored cmd=incr ttl=0 size=2"],
@@ -130,6 +138,7 @@ fn rows() -> Vec<Row> {
             b"MN\r\n",
             &["item_store key=m status=stored cmd=decr ttl=0 size=2"],
         ),
+        (text("md m I\r\n"), b"HD\r\n", &[]), // it is stale, and there
         (text("md m\r\n"), b"HD\r\n", &["deleted key=m cmd=md size=2"]),
         (text("md m\r\n"), b"NF\r\n", &[]),
         (long, b"STORED\r\n", &["item_store key=long status=stored cmd=set ttl=60 size=300000"]),
@@ -214,6 +223,8 @@ fn requests_of_other_protocols_are_told_too() {
         ),
         ("GETDEL s", &["deleted key=s cmd=delete size=4", "item_get key=s status=found size=4"]),
         ("DEL n none", &["deleted key=n cmd=delete size=1"]),
+        ("SET q abc", &["item_store key=q status=stored cmd=set ttl=0 size=3"]),
+        ("DELIFEQ q abc", &["deleted key=q cmd=delete size=3"]),
     ] {
         rig.say_resp(&resp, line);
         assert_eq!(told(&mut rig, &watcher, events.len()), events, "{line}");
@@ -240,6 +251,26 @@ fn requests_of_other_protocols_are_told_too() {
     );
     let refused = peer.ask(&mut rig, 0, 3, b"watch fetchers\r\n");
     assert_eq!(refused, b"CLIENT_ERROR watch needs a stream\r\n");
+}
+
+#[test]
+fn what_memory_refuses_is_told_once_if_it_came_by_resp_too() {
+    let plan = Plan { store_mode: true, memory_bytes: 8 << 20, ..Plan::of(2, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let watcher = watch(&mut rig, "mutations");
+    let client = rig.net.connect();
+    let mut refused = 0;
+    for number in 0..40 {
+        let (key, big) = (format!("key{number}"), value(700_000, number));
+        let set = resp::request(&[b"SET", key.as_bytes(), &big]);
+        let got = rig.ask_resp(&client, &[set, resp::words("PING")].concat(), 2);
+        let (status, size) =
+            if got.starts_with(b"+OK") { ("stored", 700_000) } else { ("no_memory", 0) };
+        refused += u32::from(size == 0);
+        let event = format!("item_store key={key} status={status} cmd=set ttl=0 size={size}");
+        assert_eq!(told(&mut rig, &watcher, 1), [event]);
+    }
+    assert!(refused > 10, "{refused} were refused");
 }
 
 #[test]

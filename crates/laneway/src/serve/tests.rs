@@ -20,6 +20,14 @@ fn defaults_are_memcacheds() {
 }
 
 #[test]
+fn who_tells_no_keys_lets_nobody_watch() {
+    for (line, dump, watch) in [("", true, true), ("-W", true, false), ("-X", false, false)] {
+        let settings = given(line).unwrap();
+        assert_eq!((settings.dump, settings.watch), (dump, watch), "{line}");
+    }
+}
+
+#[test]
 fn listen_takes_lists_ports_and_ipv6() {
     let settings = given("-p 5 -l 127.0.0.1,127.0.0.2:77,::1,[::1]:78").unwrap();
     let places: Vec<String> = settings.addresses.iter().map(|a| a.to_string()).collect();

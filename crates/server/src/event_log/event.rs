@@ -1,6 +1,6 @@
 //! What may be watched, and the events of it.
 
-use laneway_store::Moment;
+use laneway_store::{Moment, Refused};
 
 /// Of a key, or of a client's address.
 const TEXT_WORDS: usize = 32;
@@ -64,6 +64,15 @@ pub enum Stored {
     TooLarge,
     /// Memory is short.
     NoMemory,
+}
+
+impl From<Refused> for Stored {
+    fn from(refused: Refused) -> Stored {
+        match refused {
+            Refused::TooLarge => Stored::TooLarge,
+            Refused::OutOfMemory => Stored::NoMemory,
+        }
+    }
 }
 
 /// How an item was stored. memcached logs the first six.

@@ -376,11 +376,7 @@ fn refuse(
     refused: Refused,
     out: &mut Vec<u8>,
 ) {
-    let stored = match refused {
-        Refused::TooLarge => Stored::TooLarge,
-        Refused::OutOfMemory => Stored::NoMemory,
-    };
-    context.log_store(key, (stored, how.stored_by()), how.expires, 0);
+    context.log_store(key, (refused.into(), how.stored_by()), how.expires, 0);
     if matches!(answer, Answer::Resp) {
         return resp::put_refused(context, refused, out);
     }

@@ -28,22 +28,24 @@ pub(in super::super) fn meta_delete(
         }
         Some(item) => {
             change(context, meta, &item, empty, &mut entry);
-            context.log_delete(key, DeletedBy::MetaDelete, &item);
-            Status::Done
+            Status::Done(item)
         }
     };
     drop(entry);
     context.counters.cmd_meta.bump_owner();
-    match status {
-        Status::Done if meta.flags.invalidate => {}
-        Status::Done => context.counters.delete_hits.bump_owner(),
+    match &status {
+        Status::Done(_) if meta.flags.invalidate => {}
+        Status::Done(item) => {
+            context.counters.delete_hits.bump_owner();
+            context.log_delete(key, DeletedBy::MetaDelete, item);
+        }
         Status::Exists | Status::NotFound => context.counters.delete_misses.bump_owner(),
     }
-    if matches!(status, Status::Done) && meta.flags.quiet {
+    if matches!(status, Status::Done(_)) && meta.flags.quiet {
         return Outcome::Done;
     }
     out.extend_from_slice(match status {
-        Status::Done => b"HD",
+        Status::Done(_) => b"HD",
         Status::Exists => b"EX",
         Status::NotFound => b"NF",
     });
@@ -53,7 +55,7 @@ pub(in super::super) fn meta_delete(
 }
 
 enum Status {
-    Done,
+    Done(ItemMeta),
     Exists,
     NotFound,
 }

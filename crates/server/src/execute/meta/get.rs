@@ -44,7 +44,8 @@ pub fn meta_get_key(
                         count_hit(context, meta);
                         context.log_get(key, None);
                         let made = (Stored::Stored, StoredBy::Add);
-                        context.log_store(key, made, Moment::NEVER, 0);
+                        let end = meta.flags.vivify.map(|end| expires_at(end, context.now));
+                        context.log_store(key, made, end.unwrap_or(Moment::NEVER), 0);
                         return Outcome::Done;
                     }
                     Vivified::SomebodyElse => continue,

@@ -194,6 +194,7 @@ pub fn delete_if_equal(
             entry.unlink();
             drop(entry);
             counters.delete_hits.bump_owner();
+            context.log_delete(key, DeletedBy::Delete, &found);
             put_integer(out, 1);
             return Outcome::Done;
         }

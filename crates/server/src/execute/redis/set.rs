@@ -89,8 +89,7 @@ impl Set {
     }
 
     /// Logs what became of a value of so many bytes.
-    fn log(&self, context: &Context<'_>, key: &[u8], is_stored: bool, value_bytes: usize) {
-        let stored = if is_stored { Stored::Stored } else { Stored::NotStored };
+    fn log(&self, context: &Context<'_>, key: &[u8], stored: Stored, value_bytes: usize) {
         let by = match self.condition {
             Condition::Always => StoredBy::Set,
             Condition::Absent => StoredBy::Add,
@@ -142,6 +141,10 @@ impl Set {
     }
 }
 
+fn stored_or_not(is_stored: bool) -> Stored {
+    if is_stored { Stored::Stored } else { Stored::NotStored }
+}
+
 /// Stores a complete value, if the condition is met. Gives the draft back where memory has
 /// forgotten the item that it asks for: then nothing was done ([`Outcome::Kept`]).
 pub fn set<S: Deref<Target = Store>>(
@@ -164,7 +167,7 @@ pub fn set<S: Deref<Target = Store>>(
         });
         let is_done = matches!(outcome, Outcome::Done | Outcome::Transfer(_));
         if is_done && draft.is_none() {
-            how.log(context, key, is_stored, value_bytes);
+            how.log(context, key, stored_or_not(is_stored), value_bytes);
         }
         if how.answer != Answer::Old && is_done {
             if draft.is_none() {
@@ -191,7 +194,7 @@ pub fn set<S: Deref<Target = Store>>(
     context.counters.cmd_set.bump_owner();
     let value_bytes = draft.value_bytes();
     let is_stored = how.publish(entry, (found.as_ref(), None), draft, context);
-    how.log(context, key, is_stored, value_bytes);
+    how.log(context, key, stored_or_not(is_stored), value_bytes);
     how.tell(is_stored, asking.version, out);
     Ok(Outcome::Done)
 }
@@ -218,6 +221,7 @@ pub fn set_whole(
         }
         Err(refused) => {
             context.counters.cmd_set.bump_owner();
+            how.log(context, key, refused.into(), 0);
             let counters = context.counters;
             out.extend_from_slice(match refused {
                 Refused::TooLarge => {

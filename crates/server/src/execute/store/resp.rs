@@ -8,6 +8,7 @@ use super::complete::Fate;
 use super::incoming::{Incoming, Landing};
 use super::join::{Join, Joining, Spot};
 use super::{Answer, Condition, How, Place, answer_fate};
+use crate::event_log::StoredBy;
 use laneway_store::{Moment, Refused};
 use laneway_wire::resp::reply::put_integer;
 
@@ -47,6 +48,7 @@ pub fn begin_resp(
             Some(Incoming::new(key, hash, how, &Answer::Resp, landing))
         }
         Err(refused) => {
+            context.log_store(key, (refused.into(), StoredBy::Set), Moment::NEVER, 0);
             put_refused(context, refused, out);
             None
         }
