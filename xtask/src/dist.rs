@@ -13,7 +13,8 @@ usage: cargo xtask dist
 
 target/laneway-VERSION-ARCHITECTURE has the stripped binary (profile `dist`), man pages,
 completions, a Debian package, the manifests of Kubernetes with the dashboard and the alert rules as
-resources, the bill of materials (laneway.cdx.json, CycloneDX) and SHA256SUMS. Takes many minutes; `cargo xtask package` checks the parts without it.";
+resources, the bill of materials (laneway.cdx.json, CycloneDX) and SHA256SUMS. Takes many minutes;
+`cargo xtask package` checks the parts without it.";
 
 /// The binary's size that is aimed at, without optional features.
 const GOAL_BYTES: u64 = 8_000_000;

@@ -1,5 +1,6 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
+use crate::cpu_time::cpu_us;
 use crate::domains::Domains;
 use crate::durable::backup::{self, NOT_KEPT};
 use crate::event_log::JOURNAL_BYTES;
@@ -22,24 +23,12 @@ use laneway_tls::Named;
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
 use laneway_wire::reply::OK;
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Descriptors of the process itself beside listeners and connections: standard streams, and an
 /// epoll set, an eventfd and a timer per worker.
 const DESCRIPTORS_STANDARD: u64 = 3;
 const DESCRIPTORS_PER_WORKER: u64 = 3;
-
-/// CPU time of the process in user mode and in the kernel, microseconds.
-pub(crate) fn cpu_us() -> (u64, u64) {
-    // It fails only for an invalid argument; zero is what is left to say then.
-    let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
-    (
-        usage.map_or(0, |usage| usage.user_time().num_microseconds() as u64),
-        usage.map_or(0, |usage| usage.system_time().num_microseconds() as u64),
-    )
-}
 
 impl<S> Shared<S> {
     /// The reply to what the connection of this number asks of backups; 0 where there is none.

@@ -27,6 +27,7 @@ pub mod connection;
 pub mod control;
 pub mod core;
 pub mod counters;
+pub mod cpu_time;
 pub mod dispatch;
 pub mod domains;
 pub mod durable;

@@ -390,9 +390,8 @@ pub struct Shared<S> {
     pub detail: AtomicBool,
     /// Items that the background sweep found expired.
     pub swept: AtomicU64,
-    /// The most small hits that anybody was told of ([`crate::watch`]).
+    /// The most small hits and items stored that anybody was told of ([`crate::watch`]).
     pub(crate) small_hits_told: AtomicU64,
-    /// The most items stored that anybody was told of.
     pub(crate) items_told: AtomicU64,
     /// Connections, of all NUMA domains.
     pub connections: Arc<Connections>,

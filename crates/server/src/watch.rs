@@ -6,6 +6,7 @@
 
 use crate::clients::ClientWatch;
 use crate::counters::Totals;
+use crate::cpu_time::cpu_us;
 pub use crate::durable::backup::Ended;
 pub use crate::durable::scrub::Scrubbed;
 use crate::durable::shared::{Durable, Refused};
@@ -18,8 +19,6 @@ use laneway_policy::{Role, SizeClass};
 use laneway_store::Stats;
 pub use laneway_tier::{Dropped, Evicted, FLUSH_BUCKETS, FlushTimes, Usage};
 pub use laneway_tls::{Cause as TlsCause, Told as TlsWatch};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -368,15 +367,10 @@ fn of_tier(durable: &Durable) -> TierWatch {
 }
 
 fn of_process() -> ProcessWatch {
-    // It fails only for an invalid argument; zero is what is left to say then.
-    let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
+    let (cpu_user_us, cpu_system_us) = cpu_us();
     // Elsewhere than on Linux there is no such file, and nothing to tell.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kibibytes = resident.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    ProcessWatch {
-        cpu_user_us: usage.map_or(0, |usage| usage.user_time().num_microseconds() as u64),
-        cpu_system_us: usage.map_or(0, |usage| usage.system_time().num_microseconds() as u64),
-        resident_bytes: kibibytes.unwrap_or(0) << 10,
-    }
+    ProcessWatch { cpu_user_us, cpu_system_us, resident_bytes: kibibytes.unwrap_or(0) << 10 }
 }

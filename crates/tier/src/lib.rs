@@ -16,9 +16,9 @@
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`, `tally`,
 //! `flushes`, `pace` (what is counted); `index`, in memory (`btree` of `leaf`s) or in persistent
 //! memory (`fair` on `fastfair`); `offer`, `group`, `append`, `follow`, `large`, `fetch`, `read`,
-//! `scan`, `reads`, `migrate`, `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`, `checkpoint`
-//! and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and `make` (what is
-//! done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
+//! `scan`, `reads`, `migrate`, `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`,
+//! `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and `make`
+//! (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
 //! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]

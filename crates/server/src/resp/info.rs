@@ -1,8 +1,8 @@
 //! `INFO`: what there is of Redis' sections.
 
-use crate::answer::cpu_us;
 use crate::core::Core;
 use crate::counters::Totals;
+use crate::cpu_time::cpu_us;
 use crate::execute::VERSION;
 use crate::resp::options::is;
 use laneway_store::Stats;
