@@ -703,6 +703,29 @@ mod tests {
     }
 
     #[test]
+    fn full_leaves_that_lose_half_are_joined_with_neighbours_of_which_little_is_left() {
+        const FULL: usize = ENTRIES_MAX - 1; // as a split leaves it where keys come in order
+        const KEY_BYTES: usize = 30;
+        let (index, keys) = (BTree::default(), keys(KEY_BYTES, 40 * FULL as u64, true));
+        let empty = index.bytes();
+        for (number, key) in keys.iter().enumerate() {
+            let what = Large::known(large(number as u32), ItemMeta::default());
+            index.publish(key, with(what, number as u64), Tie::Keep);
+        }
+        // Of every other leaf one entry stays, of those between a little less than half.
+        for (odd, stay) in [(1, 1), (0, ENTRIES_MAX / 2 - 3)] {
+            for (number, key) in keys.iter().enumerate() {
+                if number / FULL % 2 == odd && stay <= number % FULL {
+                    index.remove(key, number as u64).unwrap();
+                }
+            }
+        }
+        assert_eq!(index.bytes(), recounted(&index));
+        let each = (index.bytes() - empty).div_ceil(all(&index).len() as u64);
+        assert!(each <= (ITEM_BYTES_MAX + KEY_BYTES) as u64, "{each} for each");
+    }
+
+    #[test]
     fn a_walk_meets_what_stays_once_while_leaves_are_split_and_joined() {
         let (index, keys) = (BTree::default(), keys(8, 4000, true));
         for (number, key) in keys.iter().enumerate() {

@@ -114,8 +114,16 @@ impl Shared {
             is_alone: false,
         };
         superblock.write(&*self.ssd).inspect_err(|error| {
-            // Which of the two checkpoints counts now is unknown.
-            self.writer().failed = Some(error.to_string());
+            let mut writer = self.writer();
+            if matches!(error, Error::SsdFull { .. }) {
+                // It lies in too many extents to be named, and nothing was written.
+                self.counters.checkpoints_refused.add(1);
+                self.space.free(&superblock.checkpoints[0].body.extents);
+                writer.refused = Some((writer.behind_bytes(), self.space.free_blocks()));
+            } else {
+                // Which of the two checkpoints counts now is unknown.
+                writer.failed = Some(error.to_string());
+            }
         })?;
         if let Some(fair) = self.index.fair() {
             fair.keep().inspect_err(|error| self.writer().failed = Some(error.to_string()))?;
@@ -251,4 +259,36 @@ pub fn read(ssd: &dyn Disk, body: &Pointer, blocks: u64, visit: &mut impl Visit)
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::pm::sim::SimRegion;
+    use crate::pointer::Extent;
+    use crate::recover::{Media, Purpose, recover};
+    use crate::types::Settings;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_checkpoint_in_more_extents_than_can_be_named_is_refused_and_the_store_goes_on() {
+        let power = Power::new(u64::MAX);
+        let region = Arc::new(SimRegion::new(512 << 10, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(1 << 20, power, 1, Faults::default()));
+        let settings = Settings { segment_bytes: 16 << 10, ..Settings::default() };
+        let purpose = Purpose::Use { new_id: 1 };
+        let (shared, _) =
+            recover(Media { region, ssd }, settings, purpose, &mut |_, _| {}).unwrap();
+        // As if the newest lay so.
+        let extents = vec![Extent { start: 40, blocks: 1 }; 10_000].into();
+        let many = Pointer { extents, ..Pointer::default() };
+        let newest = std::mem::replace(&mut shared.maintenance().checkpoints[0].body, many);
+        let free = shared.space.free_blocks();
+        assert!(matches!(shared.checkpoint(), Err(Error::SsdFull { .. })));
+        assert!(shared.writer().check().is_ok(), "nothing of it was written");
+        assert_eq!(shared.space.free_blocks(), free);
+        shared.maintenance().checkpoints[0].body = newest;
+        shared.checkpoint().unwrap();
+    }
 }

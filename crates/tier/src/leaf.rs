@@ -524,7 +524,7 @@ impl Leaf {
     /// Whether it may be worth while to look for one to join it with. Not after each entry that
     /// goes: its neighbours may be full.
     pub fn may_be_joined(&self) -> bool {
-        self.len() < ENTRIES_MAX / 2 && self.len().is_multiple_of(LOST_ENTRIES)
+        self.len() <= JOINED_ENTRIES_MAX && self.len().is_multiple_of(LOST_ENTRIES)
     }
 
     /// Takes the entries of the leaf behind it.
