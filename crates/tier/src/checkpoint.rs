@@ -84,12 +84,10 @@ impl Shared {
         let body = match body {
             Ok(body) => body,
             Err(error) => {
-                self.counters.checkpoints_refused.add(1);
                 if let Error::SsdFull { blocks } = error {
                     maintenance.eviction.want(blocks as u32);
                 }
-                let mut writer = self.writer();
-                writer.refused = Some((writer.behind_bytes(), self.space.free_blocks()));
+                self.checkpoint_refused();
                 return Err(error);
             }
         };
@@ -114,15 +112,13 @@ impl Shared {
             is_alone: false,
         };
         superblock.write(&*self.ssd).inspect_err(|error| {
-            let mut writer = self.writer();
             if matches!(error, Error::SsdFull { .. }) {
                 // It lies in too many extents to be named, and nothing was written.
-                self.counters.checkpoints_refused.add(1);
                 self.space.free(&superblock.checkpoints[0].body.extents);
-                writer.refused = Some((writer.behind_bytes(), self.space.free_blocks()));
+                self.checkpoint_refused();
             } else {
                 // Which of the two checkpoints counts now is unknown.
-                writer.failed = Some(error.to_string());
+                self.writer().failed = Some(error.to_string());
             }
         })?;
         if let Some(fair) = self.index.fair() {
@@ -139,6 +135,13 @@ impl Shared {
         drop(writer);
         self.counters.checkpoints.add(1);
         Ok(())
+    }
+
+    /// There was no room for one: another is tried once that may have changed.
+    fn checkpoint_refused(&self) {
+        self.counters.checkpoints_refused.add(1);
+        let mut writer = self.writer();
+        writer.refused = Some((writer.behind_bytes(), self.space.free_blocks()));
     }
 
     /// Everything appended is durable and indexed at the head's position.
