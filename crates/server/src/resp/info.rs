@@ -3,7 +3,6 @@
 use crate::core::Core;
 use crate::counters::Totals;
 use crate::cpu_time::cpu_us;
-use crate::execute::VERSION;
 use crate::resp::options::is;
 use laneway_store::Stats;
 use laneway_transport::Transport;
@@ -64,7 +63,7 @@ impl<T: Transport> Core<T> {
                 vec![
                     ("redis_version", REDIS_VERSION.into()),
                     ("server_name", "laneway".into()),
-                    ("laneway_version", VERSION.into()),
+                    ("laneway_version", env!("CARGO_PKG_VERSION").into()),
                     ("redis_mode", "standalone".into()),
                     ("os", std::env::consts::OS.into()),
                     ("arch_bits", usize::BITS.to_string()),
