@@ -13,7 +13,8 @@ pub type Refusal = Cow<'static, [u8]>;
 /// Redis' words.
 pub const SYNTAX: &[u8] = b"-ERR syntax error\r\n";
 
-const LONG_COMPARED: &[u8] = b"-ERR IFEQ compares with values of up to 64 bytes here\r\n";
+/// What `IFEQ` compares with is longer.
+pub const LONG_COMPARED: &[u8] = b"-ERR IFEQ compares with values of up to 64 bytes here\r\n";
 
 /// Redis takes longer keys.
 const KEY_TOO_LONG: &[u8] = b"-ERR the key is longer than 250 bytes, which this server takes\r\n";

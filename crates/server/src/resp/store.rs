@@ -10,7 +10,7 @@ use crate::execute::redis::{self, Asking};
 use crate::execute::{self, Incoming, Outcome, Spot};
 use crate::latency::Operation;
 use crate::resp::one;
-use crate::resp::options::{self, Refusal, SYNTAX};
+use crate::resp::options::{self, LONG_COMPARED, Refusal, SYNTAX, is};
 use crate::resp::state::{Storing, Under, Verb};
 use crate::resp::table::Spec;
 use crate::resp::values::{self, How, PAIR, Value, head};
@@ -287,13 +287,15 @@ impl<T: Transport> Streams<T> {
                 return Step::Stop(rest.len(), Stop::Close);
             }
             Ok(_) => {
-                // No option is that long.
+                // No option is that long, nor what `IFEQ` compares with.
                 let pending = session.scan.pending(rest);
                 let Some(pending) = pending.filter(|option| option.bytes > OPTION_BYTES_MAX) else {
                     return Step::Stop(0, Stop::Starved);
                 };
                 session.storing = None;
-                return self.resp_refuse(connection, SYNTAX, pending, pending.behind);
+                let compares = pending.before.last().is_some_and(|option| is(option, "ifeq"));
+                let why = if compares { LONG_COMPARED } else { SYNTAX };
+                return self.resp_refuse(connection, why, pending, pending.behind);
             }
         };
         let how = match storing.verb {

@@ -80,7 +80,8 @@ fn the_options_behind_a_large_value_decide() {
         let plan = Plan { faults: if number % 2 == 0 { Faults::NONE } else { faults }, ..plan };
         let mut rig = Rig::new(&plan);
         let client = rig.net.connect();
-        let rows: [Options<'_>; 10] = [
+        let long = b"-ERR IFEQ compares with values of up to 64 bytes here\r\n".to_vec();
+        let rows: [Options<'_>; 12] = [
             (&[], b"+OK\r\n".to_vec(), &new),
             (&[b"NX"], b"$-1\r\n".to_vec(), &old),
             (&[b"XX", b"GET"], bulk(&old), &new),
@@ -88,6 +89,8 @@ fn the_options_behind_a_large_value_decide() {
             (&[b"EX", b"0"], b"-ERR invalid expire time in 'set' command\r\n".to_vec(), &old),
             (&[b"EX"], b"-ERR syntax error\r\n".to_vec(), &old),
             (&[b"IFEQ", b"x"], b"$-1\r\n".to_vec(), &old),
+            (&[b"IFEQ", &[b'x'; 65]], long.clone(), &old),
+            (&[b"IFEQ", &new], long, &old),
             (&[b"what"], b"-ERR syntax error\r\n".to_vec(), &old),
             (&[&new], b"-ERR syntax error\r\n".to_vec(), &old),
             (&[&b"a"[..]; 9], b"-ERR syntax error\r\n".to_vec(), &old),
