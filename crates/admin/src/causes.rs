@@ -1,4 +1,5 @@
-//! What was refused or given up, by its cause: the same names in `/metrics` and in `/api/state`.
+//! Counts of refused and abandoned requests and connections by cause. `/metrics` and `/api/state`
+//! use the same names.
 
 use laneway_server::watch::WatchSnapshot;
 

@@ -29,7 +29,7 @@ pub struct Memory {
     lent: BTreeMap<u16, Descriptor>,
     /// What found no room, with its queue.
     waiting: VecDeque<(u16, Vec<u8>)>,
-    /// The same of what is longer than a slot. What is short goes past it.
+    /// The same of requests that are longer than a slot. Short requests are sent past them.
     long: Option<(u16, Vec<u8>)>,
     out: Vec<u8>,
 }

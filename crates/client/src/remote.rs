@@ -49,7 +49,7 @@ pub struct Remote<V = VerbsRequester> {
     lent: BTreeMap<u16, Parcel>,
     /// What found no room, with its queue.
     waiting: VecDeque<(u16, Vec<u8>)>,
-    /// The same of what is to be lent. What is short goes past it.
+    /// The same of requests that are to be lent. Short requests are sent past them.
     long: Option<(u16, Vec<u8>)>,
     /// Replies that have not come as their notices say.
     told: Vec<Notice>,

@@ -14,7 +14,7 @@ use whom::{Place, Whom};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A version is shorter; what is longer is no memcached's answer.
 const VERSION_BYTES_MAX: u64 = 512;
-/// What a refusal begins with.
+/// A line of the server's that begins with one of these refuses the command.
 const ERRORS: [&str; 3] = ["ERROR ", "CLIENT_ERROR ", "SERVER_ERROR "];
 /// What an answer begins with where plain text reaches a port that encrypts (RFC 8446, 5.1).
 const TLS_ALERT: u8 = 21;

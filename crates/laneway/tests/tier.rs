@@ -151,7 +151,7 @@ fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
     let mut client = server.client();
     client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
     let refused = fill_twice(&mut client).expect("twice as much does not fit");
-    assert!(text(&refused).contains("--ssd-size is needed"), "{}", text(&refused));
+    assert!(text(&refused).contains("the SSD has no room for"), "{}", text(&refused));
     server.process.await_log("a write was refused: ");
     let scrape = server.scrape();
     for (cause, count) in [("full", 1), ("memory", 0), ("failed", 0)] {

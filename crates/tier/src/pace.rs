@@ -2,20 +2,25 @@
 //! bytes may go. No burst is saved up; what was spent beyond the rate, for want of room, is made
 //! good up to a bound.
 //!
-//! Arithmetic: times come as arguments, in nanoseconds of one clock. What hangs on it is when work
-//! is done, so the order of these atomics does not matter.
+//! Arithmetic: times come as arguments, in nanoseconds of one clock.
 
 use laneway_sync::planted::{Bug, is_planted};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// The pace.
 #[derive(Debug, Default)]
 pub struct Pace {
+    /// Together, or a moment that was worked out by the rate before would outlast that rate.
+    now: Mutex<Now>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
     /// 0: any.
-    bytes_per_second: AtomicU64,
-    due_nanos: AtomicU64,
+    bytes_per_second: u64,
+    due_nanos: u64,
 }
 
 fn nanos_of(bytes: u64, bytes_per_second: u64) -> u64 {
@@ -24,36 +29,36 @@ fn nanos_of(bytes: u64, bytes_per_second: u64) -> u64 {
 }
 
 impl Pace {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().expect("nobody panics inside")
+    }
+
     /// From now on so many bytes a second, or any number of them (0). What was spent is forgotten.
     pub fn set(&self, bytes_per_second: u64) {
-        self.bytes_per_second.store(bytes_per_second, Relaxed);
-        self.due_nanos.store(0, Relaxed);
+        *self.now() = Now { bytes_per_second, due_nanos: 0 };
     }
 
     /// Bytes a second; 0 for any number.
     pub fn bytes_per_second(&self) -> u64 {
-        self.bytes_per_second.load(Relaxed)
+        self.now().bytes_per_second
     }
 
     /// Whether more may go now.
     pub fn may_go(&self, now_nanos: u64) -> bool {
-        let is_due = self.due_nanos.load(Relaxed) <= now_nanos;
-        is_due || self.bytes_per_second() == 0 || is_planted(Bug::RateIgnored)
+        let now = self.now();
+        let is_due = now.due_nanos <= now_nanos;
+        is_due || now.bytes_per_second == 0 || is_planted(Bug::RateIgnored)
     }
 
     /// So many bytes went. The next wait for at most `bytes_most`.
     pub fn spend(&self, bytes: u64, now_nanos: u64, bytes_most: u64) {
-        let rate = self.bytes_per_second();
+        let mut now = self.now();
+        let rate = now.bytes_per_second;
         if rate == 0 {
             return;
         }
-        let (cost, most) = (nanos_of(bytes, rate), nanos_of(bytes_most, rate));
-        let later = |due: u64| {
-            let due = due.max(now_nanos).saturating_add(cost);
-            Some(due.min(now_nanos.saturating_add(most)))
-        };
-        // It always changes.
-        let _ = self.due_nanos.fetch_update(Relaxed, Relaxed, later);
+        let due = now.due_nanos.max(now_nanos).saturating_add(nanos_of(bytes, rate));
+        now.due_nanos = due.min(now_nanos.saturating_add(nanos_of(bytes_most, rate)));
     }
 }
 

@@ -234,7 +234,8 @@ impl fmt::Display for Error {
                  can move to the SSD: a larger --pm-size or --ssd-size is needed"
             ),
             Error::SsdFull { blocks } => {
-                write!(f, "the SSD has no room for {blocks} blocks: a larger --ssd-size is needed")
+                write!(f, "the SSD has no room for {blocks} blocks: delete items, ")?;
+                f.write_str("start with --when-full evict, or dump and load into a larger store")
             }
             Error::KeyBytes(bytes) => {
                 write!(f, "a key of {bytes} bytes: must be from 1 to {KEY_BYTES_MAX}")

@@ -90,7 +90,7 @@ fn a_full_store_names_the_flag_that_makes_it_larger_and_keeps_what_it_took() {
         // The log is a file with most servers.
         assert!(!error.to_string().contains("persistent memory"), "{error}");
         assert!(
-            error.to_string().ends_with("a larger --ssd-size is needed")
+            error.to_string().ends_with("load into a larger store")
                 || error.to_string().ends_with("a larger --pm-size or --ssd-size is needed"),
             "{error}"
         );

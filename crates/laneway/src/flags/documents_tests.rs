@@ -98,7 +98,7 @@ enum Token {
     Operator(char),
 }
 
-/// What a shell makes of a line, up to a comment.
+/// The words into which a shell cuts a line; a comment ends them.
 fn tokens(line: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut word: Option<String> = None;
