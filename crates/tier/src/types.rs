@@ -221,6 +221,10 @@ pub enum Error {
 /// The tier's results.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// A store keeps the sizes it was made with, so that larger flags alone are no way out.
+const WAY_OUT_OF_FULL: &str =
+    "delete items, start with --when-full evict, or dump and load into a larger store";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -231,11 +235,10 @@ impl fmt::Display for Error {
             Error::PmFull => write!(
                 f,
                 "the log is full, or with --pm-index fair the index beside it, and nothing in it \
-                 can move to the SSD: a larger --pm-size or --ssd-size is needed"
+                 can move to the SSD: {WAY_OUT_OF_FULL}"
             ),
             Error::SsdFull { blocks } => {
-                write!(f, "the SSD has no room for {blocks} blocks: delete items, ")?;
-                f.write_str("start with --when-full evict, or dump and load into a larger store")
+                write!(f, "the SSD has no room for {blocks} blocks: {WAY_OUT_OF_FULL}")
             }
             Error::KeyBytes(bytes) => {
                 write!(f, "a key of {bytes} bytes: must be from 1 to {KEY_BYTES_MAX}")

@@ -233,7 +233,7 @@ fn a_full_ssd_is_an_error_that_loses_nothing_and_goes_away_with_space() {
         }
     };
     assert!(matches!(error, Error::SsdFull { .. }), "{error}");
-    assert!(error.to_string().contains("--ssd-size"));
+    assert!(error.to_string().contains("--when-full evict"));
     assert!(20 < held && held < (SSD_BYTES / 60_000) as u64 + 1);
     (0..held).for_each(|number| holds(&tier, number, number, 60_000));
     assert!(tier.delete(&key(0)).unwrap());
