@@ -212,7 +212,17 @@ fn requests_of_other_protocols_are_told_too() {
             "MGET r none",
             &["item_get key=r status=found size=3", "item_get key=none status=not_found size=0"],
         ),
-        ("INCR n", &["item_store key=n status=stored cmd=set ttl=0 size=1"]),
+        ("INCR n", &["item_store key=n status=stored cmd=add ttl=0 size=1"]),
+        ("INCRBY n 9", &["item_store key=n status=stored cmd=incr ttl=0 size=2"]),
+        ("DECR n", &["item_store key=n status=stored cmd=decr ttl=0 size=1"]),
+        ("INCRBYFLOAT n 0.5", &["item_store key=n status=stored cmd=incr ttl=0 size=3"]),
+        ("PEXPIRE n 90000", &["item_get key=n status=found size=3"]),
+        ("PERSIST n", &["item_get key=n status=found size=3"]),
+        ("EXPIRE none 90", &["item_get key=none status=not_found size=0"]),
+        (
+            "TOUCH n none",
+            &["item_get key=n status=found size=3", "item_get key=none status=not_found size=0"],
+        ),
         ("APPEND r d", &["item_store key=r status=stored cmd=append ttl=0 size=4"]),
         (
             "RENAME r s",
@@ -222,6 +232,8 @@ fn requests_of_other_protocols_are_told_too() {
             ],
         ),
         ("GETDEL s", &["deleted key=s cmd=delete size=4", "item_get key=s status=found size=4"]),
+        ("EXPIRE n -1", &["deleted key=n cmd=delete size=3", "item_get key=n status=found size=3"]),
+        ("SET n 1", &["item_store key=n status=stored cmd=set ttl=0 size=1"]),
         ("DEL n none", &["deleted key=n cmd=delete size=1"]),
         ("SET q abc", &["item_store key=q status=stored cmd=set ttl=0 size=3"]),
         ("DELIFEQ q abc", &["deleted key=q cmd=delete size=3"]),
@@ -251,6 +263,28 @@ fn requests_of_other_protocols_are_told_too() {
     );
     let refused = peer.ask(&mut rig, 0, 3, b"watch fetchers\r\n");
     assert_eq!(refused, b"CLIENT_ERROR watch needs a stream\r\n");
+}
+
+/// Also where the keeper executes it.
+#[test]
+fn reads_within_a_transaction_are_told_behind_its_changes() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("a new folder");
+    for kept in [None, Some(Kept::of(&tier))] {
+        let mut rig = Rig::new(&Plan { kept, ..Plan::of(2, Form::TimeShare) });
+        let watcher = watch(&mut rig, "fetchers mutations deletions");
+        let client = rig.net.connect();
+        let lines = ["WATCH w", "MULTI", "SET k abc", "GET k", "MGET none k", "EXEC"];
+        let requests: Vec<u8> = lines.iter().flat_map(|line| resp::words(line)).collect();
+        rig.ask_resp(&client, &requests, lines.len());
+        let events = [
+            "item_store key=k status=stored cmd=set ttl=0 size=3",
+            "item_get key=k status=found size=3",
+            "item_get key=none status=not_found size=0",
+            "item_get key=k status=found size=3",
+        ];
+        assert_eq!(told(&mut rig, &watcher, events.len()), events);
+    }
 }
 
 #[test]
