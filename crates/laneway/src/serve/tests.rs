@@ -456,3 +456,20 @@ fn each_choice_that_the_help_names_is_taken_and_no_other() {
     assert_eq!(told.len() + 1, count);
     assert!(count > 25, "{count}");
 }
+
+#[test]
+fn a_folder_of_another_user_is_told_with_the_way_out() {
+    let Ok(Asked::Serve(flags)) = flags::read(["--data-dir", "/of/others"].map(OsString::from), [])
+    else {
+        panic!("it is a flag")
+    };
+    let durable = tier::settings(&flags, policy::Design::Lanes).expect("it is sound");
+    let source = std::io::ErrorKind::PermissionDenied.into();
+    let error = laneway_tier::Error::Io { what: "opening the log", source };
+    let told = tier::place(&durable.expect("it was asked for").directory, &error);
+    assert!(
+        told.starts_with("--data-dir /of/others: opening the log: permission denied"),
+        "{told}"
+    );
+    assert!(told.contains("chown -R"), "{told}");
+}
