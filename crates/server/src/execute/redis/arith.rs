@@ -61,9 +61,9 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) ->
     })
 }
 
-/// Replaces a short value by what `next` makes of it, in one moment, which is logged as this, or as
-/// `add` where there was none; `tell` answers, and hears whether there was one. An error of `next` is what is told instead, and so is `too_long` of a
-/// long value. `out` is scratch, too.
+/// Replaces a short value by what `next` makes of it, in one moment, which is logged as `by`, or as
+/// `add` where there was none; `tell` answers, and hears whether there was one. An error of `next`
+/// is what is told instead, and so is `too_long` of a long value. `out` is scratch, too.
 pub(super) fn change<T: AsRef<[u8]>>(
     asking: &Asking<'_>,
     (key, by): (&[u8], StoredBy),
