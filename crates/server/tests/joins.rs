@@ -2,9 +2,9 @@
 
 use laneway_vopr::rig;
 
-use laneway_policy::Design;
+use laneway_policy::{Design, Form};
 use laneway_transport::memory_datagram::DatagramFaults;
-use rig::peer::{Peer, set};
+use rig::peer::{Peer, count, set};
 use rig::{FORMS, Plan, Rig, hit, value};
 
 const LARGE: usize = 4_000_000;
@@ -103,6 +103,36 @@ fn over_datagrams_too_and_each_turn_copies_one_slice() {
             let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
             assert!(got == reply("k", &joined), "{what}");
         }
+    }
+}
+
+/// No worker copies a whole item in one step, however many come at once.
+#[test]
+fn what_is_more_than_may_be_joined_at_a_time_is_thrown_away_and_may_be_asked_again() {
+    const COUNT: u16 = 70;
+    const MOST: u64 = 64;
+    let plan = Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(1, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let mut peer = Peer::new(&rig);
+    let client = rig.net.connect();
+    let old = value(200_000, 1);
+    for number in 0..COUNT {
+        rig.set(&client, &format!("k{number}"), &old);
+    }
+    let append = |number: u16| format!("append k{number} 0 0 1\r\nx\r\n").into_bytes();
+    (0..COUNT).for_each(|number| peer.send(0, number, &append(number)));
+    rig.turns(COUNT as usize * 40);
+    peer.receive();
+    let joined: Vec<u16> = std::mem::take(&mut peer.got).into_iter().map(|(id, _)| id).collect();
+    let dropped = count(&rig, "requests_queue_full");
+    assert_eq!(joined.len() as u64 + dropped, u64::from(COUNT));
+    assert!(dropped > 0 && joined.len() as u64 >= MOST, "{dropped} were thrown away");
+    for number in 0..COUNT {
+        if !joined.contains(&number) {
+            assert_eq!(peer.ask(&mut rig, 0, COUNT + number, &append(number)), b"STORED\r\n");
+        }
+        let got = rig.ask(&client, format!("get k{number}\r\n").as_bytes(), b"END\r\n");
+        assert!(got == reply(&format!("k{number}"), &[&old[..], b"x"].concat()), "k{number}");
     }
 }
 

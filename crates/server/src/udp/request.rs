@@ -36,7 +36,7 @@ const TOO_LONG_TOGETHER: &[u8] =
 /// Requests served of one message.
 pub const REQUESTS_PER_MESSAGE: usize = 128;
 
-/// Large items that something is joined to, slice by slice, at a time; of more, all at once.
+/// Large items that something is joined to, slice by slice, at a time; what is more is thrown away.
 const JOININGS_MAX: usize = 64;
 
 /// What one request came to.
@@ -169,12 +169,16 @@ impl Desk {
                 let out = self.batches[from.queue()].out();
                 let touched = Cell::new(0);
                 let body = Body::of(&bytes[*head_bytes..]);
-                let full = self.joinings.len() >= JOININGS_MAX;
-                let budget = if full { usize::MAX } else { core.slice_budget(Way::Copy) };
+                let budget = core.slice_budget(Way::Copy);
                 let context = core.context_for(&touched, key);
                 if let Some(joining) = execute::store_slice(&context, request, body, budget, out) {
                     self.batches[from.queue()].abandon();
-                    self.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
+                    if self.joinings.len() < JOININGS_MAX {
+                        self.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
+                    } else {
+                        at.counts.requests_queue_full.add_owner(1);
+                        at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
+                    }
                     return Next::Gone(whole);
                 }
                 self.tally(core, from, Operation::Set, size.0);
