@@ -120,7 +120,7 @@ fn what_is_more_than_may_be_joined_at_a_time_is_thrown_away_and_may_be_asked_aga
         rig.set(&client, &format!("k{number}"), &old);
     }
     let append = |number: u16| format!("append k{number} 0 0 1\r\nx\r\n").into_bytes();
-    (0..COUNT).for_each(|number| peer.send(0, number, &append(number)));
+    (0..COUNT).for_each(|number| peer.send(0, 1 + number, &append(number)));
     rig.turns(COUNT as usize * 40);
     peer.receive();
     let joined: Vec<u16> = std::mem::take(&mut peer.got).into_iter().map(|(id, _)| id).collect();
@@ -128,8 +128,9 @@ fn what_is_more_than_may_be_joined_at_a_time_is_thrown_away_and_may_be_asked_aga
     assert_eq!(joined.len() as u64 + dropped, u64::from(COUNT));
     assert!(dropped > 0 && joined.len() as u64 >= MOST, "{dropped} were thrown away");
     for number in 0..COUNT {
-        if !joined.contains(&number) {
-            assert_eq!(peer.ask(&mut rig, 0, COUNT + number, &append(number)), b"STORED\r\n");
+        if !joined.contains(&(1 + number)) {
+            let id = 1 + COUNT + number;
+            assert_eq!(peer.ask(&mut rig, 0, id, &append(number)), b"STORED\r\n");
         }
         let got = rig.ask(&client, format!("get k{number}\r\n").as_bytes(), b"END\r\n");
         assert!(got == reply(&format!("k{number}"), &[&old[..], b"x"].concat()), "k{number}");
