@@ -161,8 +161,7 @@ impl Desk {
         if let Some(next) = self.unseen(core, at, from, request, bytes, size) {
             return next;
         }
-        at.counts.requests.add_owner(1);
-        match request {
+        let next = match request {
             Request::Get(get) => self.get(core, at, from, get, bytes),
             Request::Store(_) | Request::MetaSet(_) => {
                 core.count_hot(key, true);
@@ -174,6 +173,7 @@ impl Desk {
                 if let Some(joining) = execute::store_slice(&context, request, body, budget, out) {
                     self.batches[from.queue()].abandon();
                     if self.joinings.len() < JOININGS_MAX {
+                        at.counts.requests.add_owner(1);
                         self.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
                     } else {
                         at.counts.requests_queue_full.add_owner(1);
@@ -185,7 +185,10 @@ impl Desk {
                 Next::Took(whole)
             }
             request => self.plain_request(core, at, from, request, bytes),
-        }
+        };
+        // What has gone was counted by where it went.
+        at.counts.requests.add_owner(u64::from(!matches!(next, Next::Gone(_))));
+        next
     }
 
     /// Before anything is looked up: a large value, and under some designs any request, is somebody
