@@ -12,7 +12,7 @@ use laneway_wire::binary::Opcode;
 use rig::binary;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::peer::Peer;
-use rig::{Plan, Rig, plans, resp, value};
+use rig::{Plan, Rig, hit, plans, resp, value};
 
 /// Longer than a worker's buffer, and in the large lane.
 const LONG: usize = 300_000;
@@ -263,6 +263,36 @@ fn requests_of_other_protocols_are_told_too() {
     );
     let refused = peer.ask(&mut rig, 0, 3, b"watch fetchers\r\n");
     assert_eq!(refused, b"CLIENT_ERROR watch needs a stream\r\n");
+}
+
+/// What memory has stands before what it has not.
+#[test]
+fn a_multiget_by_datagram_that_the_keeper_answers_is_told_and_counted_once() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let start = || {
+        let kept = Some(Kept::of(&machine.open(settings()).expect("it is sound")));
+        let plan = Plan::of(2, Form::TimeShare);
+        Rig::new(&Plan { kept, datagrams: Some(DatagramFaults::NONE), ..plan })
+    };
+    let mut rig = start();
+    let client = rig.net.connect();
+    rig.set(&client, "cold", b"abc");
+    drop((client, rig));
+    let mut rig = start();
+    let client = rig.net.connect();
+    rig.set(&client, "warm", b"de");
+    let watcher = watch(&mut rig, "fetchers");
+    let mut peer = Peer::new(&rig);
+    let wanted = [hit("warm", b"de"), hit("cold", b"abc"), b"END\r\n".to_vec()].concat();
+    assert_eq!(peer.ask(&mut rig, 0, 1, b"get warm cold\r\n"), wanted);
+    rig.ask(&client, b"get end\r\n", b"END\r\n");
+    let events = [
+        "item_get key=warm status=found size=2",
+        "item_get key=cold status=found size=3",
+        "item_get key=end status=not_found size=0",
+    ];
+    assert_eq!(told(&mut rig, &watcher, events.len()), events);
+    assert_eq!(stat(&mut rig, &client, "get_hits"), 2);
 }
 
 /// Also where the keeper executes it.

@@ -342,6 +342,11 @@ impl Desk {
             // Not even their sizes are looked up here and now: so many are large work anyway.
             return Some(self.not_here(core, at, from, bytes, core.plan.threshold));
         }
+        let cold: u64 = get.keys.map(|key| core.cold_bytes(key)).sum();
+        if cold > 0 {
+            // The keeper begins with the first key: of none before is anything counted or told.
+            return Some(self.give(core, at, from, bytes, ItemBytes(cold), KEEPER));
+        }
         let (mut keys, mut texts) = (get.keys, [&[][..]; GROUP]);
         let size = core.size_of_all(get);
         if size >= core.plan.threshold {
