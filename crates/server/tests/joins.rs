@@ -3,9 +3,10 @@
 use laneway_vopr::rig;
 
 use laneway_policy::{Design, Form};
+use laneway_store::meter;
 use laneway_transport::memory_datagram::DatagramFaults;
 use rig::peer::{Peer, count, set};
-use rig::{FORMS, Plan, Rig, hit, value};
+use rig::{FORMS, Plan, Rig, hit, resp, value};
 
 const LARGE: usize = 4_000_000;
 /// Turns that copying it takes, a slice of 32 KiB each.
@@ -102,6 +103,37 @@ fn over_datagrams_too_and_each_turn_copies_one_slice() {
             assert_eq!(peer.until(&mut rig, 1), b"STORED\r\n", "{what}");
             let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
             assert!(got == reply("k", &joined), "{what}");
+        }
+    }
+}
+
+/// No worker copies it in one step.
+#[test]
+fn an_append_makes_a_large_item_slice_by_slice() {
+    const BYTES_PER_TURN: u64 = 1 << 20;
+    let new = value(LARGE, 1);
+    let append = resp::request(&[b"APPEND", b"k", &new]);
+    let meta = [format!("ms k {LARGE} MA N0\r\n").as_bytes(), &new, b"\r\n"].concat();
+    for plan in rig::plans_of_lanes() {
+        let what = plan.what();
+        for (request, told) in [(&append, &b":4000000\r\n"[..]), (&meta, b"HD\r\n")] {
+            let mut rig = Rig::new(&plan);
+            let (writer, reader) = (rig.net.connect(), rig.net.connect());
+            let (mut sent, mut got) = (0, Vec::new());
+            for _ in 0..20_000 {
+                sent += writer.send(&request[sent..]);
+                meter::take();
+                rig.turn();
+                let work = meter::take();
+                assert!(work.bytes <= BYTES_PER_TURN, "{work:?}, {what}");
+                got.extend(writer.receive(usize::MAX));
+                if got.len() >= told.len() {
+                    break;
+                }
+            }
+            assert_eq!(got, told, "{what}");
+            let got = rig.ask(&reader, b"get k\r\n", b"END\r\n");
+            assert!(got == reply("k", &new), "{what}");
         }
     }
 }

@@ -120,8 +120,6 @@ impl Copying {
 enum Begun {
     Copying(Box<Copying>),
     Over(Fate),
-    /// Somebody was in between.
-    Again,
 }
 
 /// One `append` or `prepend`.
@@ -165,7 +163,6 @@ impl<'a> Join<'a> {
                 None => match self.begin(context, key, hash, how) {
                     Begun::Copying(copying) => copying,
                     Begun::Over(fate) => return Some(fate),
-                    Begun::Again => continue,
                 },
             };
             if copying.copy(&self.bytes, self.spot, &mut budget, at_once).is_err() {
@@ -189,21 +186,21 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// Look at the item there is, and lay out the new one: flags and expiry stay.
+    /// Look at the item there is, and lay out the new one: flags and expiry stay. Where there is
+    /// none, one is made of the new bytes alone, if that was asked for.
     fn begin(&self, context: &Context<'_>, key: &[u8], hash: KeyHash, how: &How) -> Begun {
         let mut small = Vec::new();
         let (item, old) =
             match context.store.get(hash, key, context.now, &mut small, &mut |_, _| {}) {
                 Got::Miss if context.has_forgotten() => return Begun::Over(Fate::Forgotten),
-                Got::Miss if matches!(self.spot, Spot::At(_)) => (None, Old::Small(small)),
-                Got::Miss => {
-                    return self.make(context, key, hash, how).map_or(Begun::Again, Begun::Over);
-                }
+                Got::Miss if self.vivify.is_none() => return Begun::Over(Fate::Unmet),
+                Got::Miss => (None, Old::Small(small)),
                 Got::Copied(item) => (Some(item), Old::Small(small)),
                 Got::Large(item, value) => (Some(item), Old::Large(value)),
             };
-        let id_of = |item: &ItemMeta| context.cas(item);
-        if self.cas.is_some_and(|id| item.as_ref().map(id_of) != Some(id)) {
+        if let (Some(id), Some(item)) = (self.cas, &item)
+            && id != context.cas(item)
+        {
             return Begun::Over(Fate::Exists);
         }
         let length = self.spot.length(old.bytes(), self.bytes.len());
@@ -215,21 +212,6 @@ impl<'a> Join<'a> {
             Ok(draft) => Begun::Copying(Box::new(Copying { item, old, draft, at: 0 })),
             Err(_) => Begun::Over(Fate::Unmet),
         }
-    }
-
-    /// There is no item: make one if that was asked for. `None` if one appeared in between.
-    fn make(&self, context: &Context<'_>, key: &[u8], hash: KeyHash, how: &How) -> Option<Fate> {
-        let Some(expires) = self.vivify else { return Some(Fate::Unmet) };
-        let length = self.bytes.len();
-        let draft = context
-            .draft(key, how.flags, expires, length)
-            .and_then(|mut draft| draft.write(&self.bytes).map(|()| draft));
-        let Ok(draft) = draft else { return Some(Fate::Unmet) };
-        let mut entry = context.enter(hash, key);
-        if entry.meta().is_some() {
-            return None;
-        }
-        Some(Fate::Done { seq: entry.publish(draft, how.cas_explicit), value_bytes: length })
     }
 }
 
