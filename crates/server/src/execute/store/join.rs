@@ -8,9 +8,9 @@ use super::super::attempts::{Attempts, unchanged};
 use super::answer::AnswerOwned;
 use super::complete::Fate;
 use super::{How, Place, answer_fate};
-use laneway_store::{Charge, Draft, Got, ItemMeta, KeyHash, Moment, Pinned, Refused};
+use laneway_store::{Draft, Gathered, Got, ItemMeta, KeyHash, Moment, Pinned, Refused};
 use laneway_sync::planted::{Bug, is_planted};
-use std::borrow::Cow;
+use std::ops::Deref;
 
 /// Where bytes go in the value that there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,25 @@ impl Spot {
 
 /// Zeros for what a value has not had.
 const ZEROS: &[u8] = &[0; 1024];
+
+/// The new bytes.
+pub(super) enum Bytes<'a> {
+    Lent(&'a [u8]),
+    Own(Vec<u8>),
+    Gathered(Gathered),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Lent(bytes) => bytes,
+            Bytes::Own(bytes) => bytes,
+            Bytes::Gathered(bytes) => bytes,
+        }
+    }
+}
 
 /// What there is already.
 enum Old {
@@ -127,7 +146,7 @@ pub(super) struct Join<'a> {
     spot: Spot,
     cas: Option<u64>,
     vivify: Option<Moment>,
-    bytes: Cow<'a, [u8]>,
+    bytes: Bytes<'a>,
     attempts: Attempts,
     copying: Option<Box<Copying>>,
 }
@@ -136,14 +155,14 @@ impl<'a> Join<'a> {
     /// Of these bytes; `None` if that is not what is to be done.
     pub(super) fn of(how: &How, bytes: &'a [u8]) -> Option<Join<'a>> {
         let Place::Joined { spot, cas, vivify } = how.place else { return None };
-        let (bytes, attempts) = (Cow::Borrowed(bytes), Attempts::new());
+        let (bytes, attempts) = (Bytes::Lent(bytes), Attempts::new());
         Some(Join { spot, cas, vivify, bytes, attempts, copying: None })
     }
 
     /// The same without its bytes, which [`Joining::new`] gives it again.
     pub(super) fn parted(self) -> Join<'static> {
         let Join { spot, cas, vivify, bytes: _, attempts, copying } = self;
-        Join { spot, cas, vivify, bytes: Cow::Borrowed(&[]), attempts, copying }
+        Join { spot, cas, vivify, bytes: Bytes::Lent(&[]), attempts, copying }
     }
 
     /// Go on, by copying about `budget` bytes. `None`: there is more to copy.
@@ -222,8 +241,6 @@ pub struct Joining {
     how: How,
     answer: AnswerOwned,
     join: Join<'static>,
-    /// Counts the new bytes as bytes on their way in.
-    _charge: Option<Charge>,
 }
 
 impl Joining {
@@ -232,10 +249,10 @@ impl Joining {
         how: How,
         answer: AnswerOwned,
         join: Join<'static>,
-        (bytes, charge): (Vec<u8>, Option<Charge>),
+        bytes: Bytes<'static>,
     ) -> Box<Joining> {
-        let join = Join { bytes: Cow::Owned(bytes), ..join };
-        Box::new(Joining { key: key.into(), hash, how, answer, join, _charge: charge })
+        let join = Join { bytes, ..join };
+        Box::new(Joining { key: key.into(), hash, how, answer, join })
     }
 
     /// The key.
@@ -250,7 +267,7 @@ impl Joining {
 
     /// Go on, by copying about `budget` bytes. True: it is done, and answered.
     pub fn step(&mut self, context: &Context<'_>, budget: usize, out: &mut Vec<u8>) -> bool {
-        let Joining { key, hash, how, answer, join, .. } = self;
+        let Joining { key, hash, how, answer, join } = self;
         let Some(fate) = join.advance(context, key, *hash, how, budget) else { return false };
         answer_fate(context, (key, how), &answer.borrow(), fate, join.bytes.len(), out);
         true
