@@ -7,6 +7,7 @@ use laneway_store::meter;
 use laneway_transport::memory_datagram::DatagramFaults;
 use rig::peer::{Peer, count, set};
 use rig::{FORMS, Plan, Rig, hit, resp, value};
+use std::time::Duration;
 
 const LARGE: usize = 4_000_000;
 /// Turns that copying it takes, a slice of 32 KiB each.
@@ -105,6 +106,24 @@ fn over_datagrams_too_and_each_turn_copies_one_slice() {
             assert!(got == reply("k", &joined), "{what}");
         }
     }
+}
+
+/// However long that takes.
+#[test]
+fn who_waits_for_a_join_is_not_idle() {
+    let idle_timeout = Duration::from_secs(5);
+    let mut rig = Rig::new(&Plan { idle_timeout, ..Plan::of(1, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "k", &value(LARGE, 1));
+    let mut got = rig.send(&client, &request("append", b"tail"));
+    rig.turns(SLICES / 3);
+    rig.clock.advance(60_000_000_000);
+    got = rig.until(&client, got, |got| got.ends_with(b"\r\n"));
+    assert_eq!(got, b"STORED\r\n");
+    // And is behind it.
+    rig.clock.advance(60_000_000_000);
+    rig.turns(100);
+    assert!(client.ended());
 }
 
 /// No worker copies it in one step.
