@@ -29,6 +29,9 @@ use std::time::{Duration, Instant};
 /// Longest answer about the topology: two lines per worker, a thousand workers.
 const TOPOLOGY_BYTES_MAX: usize = 1 << 17;
 
+/// How long one of several addresses is asked before the next is, too (RFC 8305, section 5).
+const ATTEMPT_NANOS: u64 = 250_000_000;
+
 /// Bursts received before time is looked at again.
 const BURSTS_MAX: usize = 64;
 
@@ -81,11 +84,11 @@ impl Client {
     /// The same with other bounds and patience.
     pub fn connect_with(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
         let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
-        let first = resolve(addresses.as_slice())?;
         let (guide, address, topology) = match topology_by_tcp(&addresses, settings.topology_nanos)
         {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                (Guide::Udp(first), first, topology_by_udp(first, settings.clone())?)
+                let (found, topology) = topology_by_any_udp(addresses.as_slice(), &settings)?;
+                (Guide::Udp(found), found, topology)
             }
             other => {
                 let (server, address, topology) = other?;
@@ -95,18 +98,19 @@ impl Client {
         Ok(Client::of(address, topology, settings)?.guided(guide))
     }
 
-    /// Asks over UDP: `address` is any of the server's UDP ports.
+    /// Asks over UDP: `address` is any of the server's UDP ports. Where a name has several
+    /// addresses the first that answers is the server's, 127.0.0.1 before all others.
     pub fn connect_udp(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
-        let address = resolve(address)?;
-        let topology = topology_by_udp(address, settings.clone())?;
+        let (address, topology) = topology_by_any_udp(address, &settings)?;
         Ok(Client::of(address, topology, settings)?.guided(Guide::Udp(address)))
     }
 
     /// Asks nothing: `address` is an ordinary UDP port (`-U`) of Laneway or memcached, which takes
     /// requests of one datagram, about 1300 bytes of value. What changes something is sent once:
-    /// memcached does not know a repeated request.
+    /// memcached does not know a repeated request. Of several addresses of a name it is 127.0.0.1,
+    /// or else the first.
     pub fn single(address: impl ToSocketAddrs, settings: Settings) -> Result<Client, Error> {
-        let address = resolve(address)?;
+        let address = resolve(address)?[0];
         Client::of(address, Topology::single(address.port()), settings)
     }
 
@@ -355,9 +359,37 @@ fn again(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), error.to_string())
 }
 
-fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
-    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    Ok(address.to_socket_addrs()?.next().ok_or_else(none)?)
+/// The addresses of a name, at least one. 127.0.0.1 comes first: unless it is told otherwise a
+/// server takes datagrams there alone.
+fn resolve(address: impl ToSocketAddrs) -> Result<Vec<SocketAddr>, Error> {
+    let mut found: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    if found.is_empty() {
+        let none = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        return Err(none.into());
+    }
+    found.sort_by_key(|address| address.ip() != Ipv4Addr::LOCALHOST); // the others as they came
+    Ok(found)
+}
+
+/// The first of the addresses that tells, with what it tells: nobody refuses a datagram, so each is
+/// asked for a moment before any is waited for.
+fn topology_by_any_udp(
+    address: impl ToSocketAddrs,
+    settings: &Settings,
+) -> Result<(SocketAddr, Topology), Error> {
+    let addresses = resolve(address)?;
+    let share_nanos = settings.deadline_nanos / addresses.len() as u64;
+    let rounds = [ATTEMPT_NANOS.min(share_nanos), share_nanos];
+    let mut refused = None;
+    for deadline_nanos in rounds.into_iter().skip(usize::from(addresses.len() == 1)) {
+        for address in &addresses {
+            match topology_by_udp(*address, Settings { deadline_nanos, ..settings.clone() }) {
+                Ok(topology) => return Ok((*address, topology)),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+    }
+    Err(refused.expect("there is an address"))
 }
 
 fn topology_by_udp(address: SocketAddr, settings: Settings) -> Result<Topology, Error> {

@@ -51,6 +51,13 @@ pub fn help() -> String {
     format!("{ABOUT}\n\nUsage: laneway COMMAND [FLAGS]\n\nCommands:\n{commands}\n{NOTES}")
 }
 
+/// Why there is no such command, with the nearest that there is.
+pub fn unknown(word: &str) -> String {
+    let names = COMMANDS.iter().map(|(name, _)| (*name).to_owned());
+    let nearest = flags::meant(word, names);
+    format!("no command is called {word}; {nearest}laneway help lists them")
+}
+
 /// `laneway completions SHELL`.
 pub fn completions(args: &[OsString]) -> ExitCode {
     let shell = match args {
@@ -130,4 +137,20 @@ fn root() -> Command {
         root = root.subcommand(own.disable_help_flag(name != "serve" && name != "completions"));
     }
     root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_command_is_told_the_nearest() {
+        for (typed, wanted) in [
+            ("srve", "no command is called srve; did you mean serve? laneway help lists them"),
+            ("stast", "no command is called stast; did you mean stats? laneway help lists them"),
+            ("restart", "no command is called restart; laneway help lists them"),
+        ] {
+            assert_eq!(unknown(typed), wanted);
+        }
+    }
 }

@@ -28,6 +28,7 @@ pub use config::{changes, text as config};
 pub use flag::Handover;
 #[cfg(test)]
 use foreign::Refused;
+pub use foreign::meant;
 pub use help::text as help;
 pub use layers::{Asked, place, read};
 pub use table::Flags;

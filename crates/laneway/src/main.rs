@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         }
         Some(word) if word.starts_with('-') => serve::run("laneway", args),
         Some(word) => {
-            eprintln!("laneway: no command is called {word}; laneway help lists them");
+            eprintln!("laneway: {}", commands::unknown(word));
             ExitCode::from(STATUS_USAGE)
         }
     }

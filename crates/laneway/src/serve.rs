@@ -18,6 +18,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use watchdog::Watchdog;
 
@@ -145,7 +146,9 @@ fn serve(
     };
     let Prepared { server, admin, watchdog, reloads, sandbox, _pid_file } = prepared;
     // Nobody has been served until here.
-    let sandbox = match sandbox.complete() {
+    let is_half =
+        || server.shared().each_domain(|shared| shared.sandbox_is_half.store(true, Relaxed));
+    let sandbox = match sandbox.complete(is_half) {
         Ok(told) => told,
         Err(error) => {
             let _ = server.stop(); // what it would say is of less interest

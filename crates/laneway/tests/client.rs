@@ -3,6 +3,7 @@
 
 use laneway_client::{Answer, Client, Error, Expiry, Refusal, Request, Settings, Topology};
 use rig::{BINARY, Process};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 
 mod rig;
@@ -128,6 +129,25 @@ fn the_topology_is_told_over_datagrams_too_and_writes_reach_their_owner() {
         let value = value.expect("an answer").expect("it was stored");
         assert_eq!(value.data, vec![n as u8; 100]);
     }
+}
+
+/// As `localhost` may be ::1 first, where a server takes no datagrams unless it is told to.
+#[test]
+fn of_several_addresses_the_one_that_takes_datagrams_is_asked() {
+    let server = Server::start(&[]);
+    let port = server.udp_base;
+    let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    // A port that somebody has who answers nothing.
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let silent = silent.local_addr().expect("bound");
+    let other = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+    for addresses in [[other, here(port)], [silent, here(port)]] {
+        let client = Client::connect_udp(&addresses[..], patient()).expect("it tells");
+        assert_eq!(client.topology().port(0), port, "{addresses:?}");
+    }
+    // Which asks nobody.
+    let mut client = Client::single(&[other, here(port)][..], patient()).expect("a socket");
+    assert_eq!(client.get("none").expect("an answer"), None);
 }
 
 #[test]

@@ -85,7 +85,8 @@ fn judge_schedule(
     let answered_share = counts.ended_within as f64 / answers_due;
     if late_share > late_max {
         verdict.refused = Some(format!(
-            "the generator fell behind its schedule: {:.2} % of the requests left over 100 us late",
+            "the generator fell behind its schedule: {:.2} % of the requests left over 100 us \
+             late; have others leave CPUs to it (taskset), or lower --rate",
             100.0 * late_share
         ));
     } else if answered_share < ANSWERED_MIN {
@@ -172,7 +173,8 @@ mod tests {
     #[test]
     fn what_may_leave_late_is_asked_for() {
         let counts = Counts { late: 900, ..GOOD };
-        assert!(judge(&counts, Some(0.089), None).refused.is_some());
+        let refused = judge(&counts, Some(0.089), None).refused;
+        assert!(refused.is_some_and(|words| words.ends_with("or lower --rate")), "the way out");
         let patient = judge(&counts, Some(0.091), None);
         assert_eq!((patient.refused, patient.warnings.len()), (None, 1));
     }

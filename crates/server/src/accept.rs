@@ -73,9 +73,11 @@ impl<T: Transport> Streams<T> {
                 continue;
             }
             let last = connection.card.last_seconds.load(Relaxed);
-            // As with memcached, who is being served is not idle. Who has stopped in the middle of
-            // a value is, unlike there: it holds memory that reads of others may wait for.
-            let served = !connection.output.is_empty() || connection.is_watching();
+            // As with memcached, who is being served is not idle, nor is who waits for a turn here,
+            // as what takes many does. Who has stopped in the middle of a value is, unlike there:
+            // it holds memory that reads of others may wait for.
+            let waits = connection.queued || !connection.output.is_empty();
+            let served = waits || connection.is_watching();
             if timeout > 0 && !served && core.now.seconds().saturating_sub(last) > timeout {
                 core.shared.connections.idle_kicked.fetch_add(1, Relaxed);
                 connection.parting = Parting::IdleTimeout;

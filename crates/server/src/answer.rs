@@ -204,6 +204,8 @@ impl<S> Shared<S> {
         let policy = &settings.policy;
         let form = policy.form().name().to_owned();
         let threshold = policy.threshold_fixed;
+        let is_half = self.sandbox_is_half.load(Relaxed);
+        let sandbox = if is_half { "half" } else { settings.sandbox.name() };
         let own = vec![
             ("design", policy.design.name().to_owned()),
             ("form", form),
@@ -220,7 +222,7 @@ impl<S> Shared<S> {
             ("idle", format!("{:?}", settings.idle).to_lowercase()),
             ("read_only_ports", settings.read_only_ports().to_string()),
             ("connections_per_address", settings.connections_per_address.to_string()),
-            ("sandbox", settings.sandbox.name().to_owned()),
+            ("sandbox", sandbox.to_owned()),
         ];
         let encrypted = settings.tls.iter().flat_map(|tls| &tls.addresses);
         let ports = settings.addresses.iter().chain(encrypted);

@@ -79,6 +79,17 @@ impl<T: Transport> Core<T> {
         bytes.unwrap_or(0)
     }
 
+    /// Bytes of the item of a key that the tier has and memory has not; 0 where there is none.
+    pub(crate) fn cold_bytes(&self, key: &[u8]) -> u64 {
+        let Some(durable) = self.shared.durable.get() else { return 0 };
+        let store = &self.shared.store;
+        if store.peek(store.hash(key), key, self.now).is_some() {
+            return 0;
+        }
+        let value_bytes = durable.veil.value_bytes(key, self.now);
+        value_bytes.map_or(0, |value_bytes| key.len() as u64 + value_bytes)
+    }
+
     /// Whether a key of a multiget goes where the one before it goes.
     pub(crate) fn goes_along(&self, key: &[u8], writes: bool, to: WorkerTarget) -> bool {
         if to != KEEPER || writes {

@@ -407,6 +407,8 @@ pub struct Shared<S> {
     pub verbosity: AtomicU32,
     /// Which requests are slow (`--slow-ms`).
     pub slow: Slow,
+    /// Of the sandbox in `settings` files are guarded, and system calls are not.
+    pub sandbox_is_half: AtomicBool,
     /// Unix time of the start.
     pub started_seconds: u32,
     /// Plans published that changed a role.
@@ -473,6 +475,7 @@ impl<S> Shared<S> {
             flush_at: AtomicU32::new(0),
             verbosity: AtomicU32::new(settings.verbosity),
             slow: Slow::new(settings.slow),
+            sandbox_is_half: AtomicBool::new(false),
             started_seconds,
             role_changes: AtomicU64::new(0),
             epochs: AtomicU64::new(0),
@@ -511,11 +514,8 @@ impl<S> Shared<S> {
             self.each_domain(|shared| all &= is(shared));
             all
         };
-        is_nothing_left(|| every(Self::are_drained), || every(Self::is_nothing_between))
-    }
-
-    fn are_drained(&self) -> bool {
-        self.workers.iter().all(|worker| worker.drained.is())
+        let are_drained = |shared: &Self| shared.workers.iter().all(|worker| worker.drained.is());
+        is_nothing_left(|| every(are_drained), || every(Self::is_nothing_between))
     }
 
     /// Whether no request and no reply lies between two workers of this domain.

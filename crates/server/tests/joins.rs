@@ -2,10 +2,12 @@
 
 use laneway_vopr::rig;
 
-use laneway_policy::Design;
+use laneway_policy::{Design, Form};
+use laneway_store::meter;
 use laneway_transport::memory_datagram::DatagramFaults;
-use rig::peer::{Peer, set};
-use rig::{FORMS, Plan, Rig, hit, value};
+use rig::peer::{Peer, count, set};
+use rig::{FORMS, Plan, Rig, hit, resp, value};
+use std::time::Duration;
 
 const LARGE: usize = 4_000_000;
 /// Turns that copying it takes, a slice of 32 KiB each.
@@ -103,6 +105,86 @@ fn over_datagrams_too_and_each_turn_copies_one_slice() {
             let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
             assert!(got == reply("k", &joined), "{what}");
         }
+    }
+}
+
+/// However long that takes.
+#[test]
+fn who_waits_for_a_join_is_not_idle() {
+    let idle_timeout = Duration::from_secs(5);
+    let mut rig = Rig::new(&Plan { idle_timeout, ..Plan::of(1, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "k", &value(LARGE, 1));
+    let mut got = rig.send(&client, &request("append", b"tail"));
+    rig.turns(SLICES / 3);
+    rig.clock.advance(60_000_000_000);
+    got = rig.until(&client, got, |got| got.ends_with(b"\r\n"));
+    assert_eq!(got, b"STORED\r\n");
+    // And is behind it.
+    rig.clock.advance(60_000_000_000);
+    rig.turns(100);
+    assert!(client.ended());
+}
+
+/// No worker copies it in one step.
+#[test]
+fn an_append_makes_a_large_item_slice_by_slice() {
+    const BYTES_PER_TURN: u64 = 1 << 20;
+    let new = value(LARGE, 1);
+    let append = resp::request(&[b"APPEND", b"k", &new]);
+    let meta = [format!("ms k {LARGE} MA N0\r\n").as_bytes(), &new, b"\r\n"].concat();
+    for plan in rig::plans_of_lanes() {
+        let what = plan.what();
+        for (request, told) in [(&append, &b":4000000\r\n"[..]), (&meta, b"HD\r\n")] {
+            let mut rig = Rig::new(&plan);
+            let (writer, reader) = (rig.net.connect(), rig.net.connect());
+            let (mut sent, mut got) = (0, Vec::new());
+            for _ in 0..20_000 {
+                sent += writer.send(&request[sent..]);
+                meter::take();
+                rig.turn();
+                let work = meter::take();
+                assert!(work.bytes <= BYTES_PER_TURN, "{work:?}, {what}");
+                got.extend(writer.receive(usize::MAX));
+                if got.len() >= told.len() {
+                    break;
+                }
+            }
+            assert_eq!(got, told, "{what}");
+            let got = rig.ask(&reader, b"get k\r\n", b"END\r\n");
+            assert!(got == reply("k", &new), "{what}");
+        }
+    }
+}
+
+/// No worker copies a whole item in one step, however many come at once.
+#[test]
+fn what_is_more_than_may_be_joined_at_a_time_is_thrown_away_and_may_be_asked_again() {
+    const COUNT: u16 = 70;
+    const MOST: u64 = 64;
+    let plan = Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(1, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let mut peer = Peer::new(&rig);
+    let client = rig.net.connect();
+    let old = value(200_000, 1);
+    for number in 0..COUNT {
+        rig.set(&client, &format!("k{number}"), &old);
+    }
+    let append = |number: u16| format!("append k{number} 0 0 1\r\nx\r\n").into_bytes();
+    (0..COUNT).for_each(|number| peer.send(0, 1 + number, &append(number)));
+    rig.turns(COUNT as usize * 40);
+    peer.receive();
+    let joined: Vec<u16> = std::mem::take(&mut peer.got).into_iter().map(|(id, _)| id).collect();
+    let dropped = count(&rig, "requests_queue_full");
+    assert_eq!(joined.len() as u64 + dropped, u64::from(COUNT));
+    assert!(dropped > 0 && joined.len() as u64 >= MOST, "{dropped} were thrown away");
+    for number in 0..COUNT {
+        if !joined.contains(&(1 + number)) {
+            let id = 1 + COUNT + number;
+            assert_eq!(peer.ask(&mut rig, 0, id, &append(number)), b"STORED\r\n");
+        }
+        let got = rig.ask(&client, format!("get k{number}\r\n").as_bytes(), b"END\r\n");
+        assert!(got == reply(&format!("k{number}"), &[&old[..], b"x"].concat()), "k{number}");
     }
 }
 

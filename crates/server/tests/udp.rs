@@ -20,6 +20,20 @@ fn reply(key: &str, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_request_counts_once_whatever_its_size() {
+    let mut rig = Rig::new(&plan(1, Form::TimeShare));
+    let (mut peer, client) = (Peer::new(&rig), rig.net.connect());
+    rig.set(&client, "large", &value(200_000, 1));
+    let requests = [&b"mn\r\n"[..], b"set s 0 0 1\r\nx\r\n", b"get s\r\n", b"get s large\r\n"];
+    let more = [&b"get large\r\n"[..], b"append large 0 0 1\r\nx\r\n"];
+    for (before, request) in requests.into_iter().chain(more).enumerate() {
+        peer.ask(&mut rig, 0, 1 + before as u16, request);
+        let shown = request.escape_ascii();
+        assert_eq!(count(&rig, "requests"), 1 + before as u64, "{shown}");
+    }
+}
+
+#[test]
 fn what_an_unmodified_client_leaves_in_the_reserved_number_changes_nothing() {
     for (workers, form) in FORMS {
         let mut rig = Rig::new(&plan(workers, form));

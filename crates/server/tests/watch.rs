@@ -12,7 +12,7 @@ use laneway_wire::binary::Opcode;
 use rig::binary;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::peer::Peer;
-use rig::{Plan, Rig, plans, resp, value};
+use rig::{Plan, Rig, hit, plans, resp, value};
 
 /// Longer than a worker's buffer, and in the large lane.
 const LONG: usize = 300_000;
@@ -212,7 +212,17 @@ fn requests_of_other_protocols_are_told_too() {
             "MGET r none",
             &["item_get key=r status=found size=3", "item_get key=none status=not_found size=0"],
         ),
-        ("INCR n", &["item_store key=n status=stored cmd=set ttl=0 size=1"]),
+        ("INCR n", &["item_store key=n status=stored cmd=add ttl=0 size=1"]),
+        ("INCRBY n 9", &["item_store key=n status=stored cmd=incr ttl=0 size=2"]),
+        ("DECR n", &["item_store key=n status=stored cmd=decr ttl=0 size=1"]),
+        ("INCRBYFLOAT n 0.5", &["item_store key=n status=stored cmd=incr ttl=0 size=3"]),
+        ("PEXPIRE n 90000", &["item_get key=n status=found size=3"]),
+        ("PERSIST n", &["item_get key=n status=found size=3"]),
+        ("EXPIRE none 90", &["item_get key=none status=not_found size=0"]),
+        (
+            "TOUCH n none",
+            &["item_get key=n status=found size=3", "item_get key=none status=not_found size=0"],
+        ),
         ("APPEND r d", &["item_store key=r status=stored cmd=append ttl=0 size=4"]),
         (
             "RENAME r s",
@@ -222,6 +232,8 @@ fn requests_of_other_protocols_are_told_too() {
             ],
         ),
         ("GETDEL s", &["deleted key=s cmd=delete size=4", "item_get key=s status=found size=4"]),
+        ("EXPIRE n -1", &["deleted key=n cmd=delete size=3", "item_get key=n status=found size=3"]),
+        ("SET n 1", &["item_store key=n status=stored cmd=set ttl=0 size=1"]),
         ("DEL n none", &["deleted key=n cmd=delete size=1"]),
         ("SET q abc", &["item_store key=q status=stored cmd=set ttl=0 size=3"]),
         ("DELIFEQ q abc", &["deleted key=q cmd=delete size=3"]),
@@ -251,6 +263,58 @@ fn requests_of_other_protocols_are_told_too() {
     );
     let refused = peer.ask(&mut rig, 0, 3, b"watch fetchers\r\n");
     assert_eq!(refused, b"CLIENT_ERROR watch needs a stream\r\n");
+}
+
+/// What memory has stands before what it has not.
+#[test]
+fn a_multiget_by_datagram_that_the_keeper_answers_is_told_and_counted_once() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let start = || {
+        let kept = Some(Kept::of(&machine.open(settings()).expect("it is sound")));
+        let plan = Plan::of(2, Form::TimeShare);
+        Rig::new(&Plan { kept, datagrams: Some(DatagramFaults::NONE), ..plan })
+    };
+    let mut rig = start();
+    let client = rig.net.connect();
+    rig.set(&client, "cold", b"abc");
+    drop((client, rig));
+    let mut rig = start();
+    let client = rig.net.connect();
+    rig.set(&client, "warm", b"de");
+    let watcher = watch(&mut rig, "fetchers");
+    let mut peer = Peer::new(&rig);
+    let wanted = [hit("warm", b"de"), hit("cold", b"abc"), b"END\r\n".to_vec()].concat();
+    assert_eq!(peer.ask(&mut rig, 0, 1, b"get warm cold\r\n"), wanted);
+    rig.ask(&client, b"get end\r\n", b"END\r\n");
+    let events = [
+        "item_get key=warm status=found size=2",
+        "item_get key=cold status=found size=3",
+        "item_get key=end status=not_found size=0",
+    ];
+    assert_eq!(told(&mut rig, &watcher, events.len()), events);
+    assert_eq!(stat(&mut rig, &client, "get_hits"), 2);
+}
+
+/// Also where the keeper executes it.
+#[test]
+fn reads_within_a_transaction_are_told_behind_its_changes() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("a new folder");
+    for kept in [None, Some(Kept::of(&tier))] {
+        let mut rig = Rig::new(&Plan { kept, ..Plan::of(2, Form::TimeShare) });
+        let watcher = watch(&mut rig, "fetchers mutations deletions");
+        let client = rig.net.connect();
+        let lines = ["WATCH w", "MULTI", "SET k abc", "GET k", "MGET none k", "EXEC"];
+        let requests: Vec<u8> = lines.iter().flat_map(|line| resp::words(line)).collect();
+        rig.ask_resp(&client, &requests, lines.len());
+        let events = [
+            "item_store key=k status=stored cmd=set ttl=0 size=3",
+            "item_get key=k status=found size=3",
+            "item_get key=none status=not_found size=0",
+            "item_get key=k status=found size=3",
+        ];
+        assert_eq!(told(&mut rig, &watcher, events.len()), events);
+    }
 }
 
 #[test]

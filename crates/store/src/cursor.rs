@@ -43,13 +43,17 @@ pub struct Sweeper {
     pub passes: u64,
 }
 
-/// Pieces of large items that are over, and are not given back yet.
+/// Pieces of large items that are over, and buffers, that are not given back yet.
 #[derive(Debug, Default)]
 pub struct Remains {
     /// By item.
     pub lists: Mutex<Vec<Remainder>>,
     /// How many lists there are, for those who look without the mutex.
     pub count: AtomicUsize,
+    /// Buffers of the heap in which values were gathered.
+    pub buffers: Mutex<Vec<Vec<u8>>>,
+    /// How many of those there are.
+    pub buffer_count: AtomicUsize,
 }
 
 /// Those of one item.

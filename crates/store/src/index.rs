@@ -382,6 +382,16 @@ impl Index {
     /// Put a word into the first empty slot of the chain, lengthening it if need be. The caller is
     /// inside.
     pub fn insert(&self, partition: usize, primary: usize, word: u64) -> Result<Place, ChainFull> {
+        self.insert_with(primary, word, || self.take_overflow(partition))
+    }
+
+    /// The same with overflow buckets that `take` gives, emptied.
+    fn insert_with(
+        &self,
+        primary: usize,
+        word: u64,
+        take: impl FnOnce() -> Option<u32>,
+    ) -> Result<Place, ChainFull> {
         let mut node = Node::Primary(primary);
         for _ in 0..CHAIN_MAX {
             let slots = self.slots(node);
@@ -393,7 +403,7 @@ impl Index {
                 node = next;
                 continue;
             }
-            let number = self.take_overflow(partition).ok_or(ChainFull)?;
+            let number = take().ok_or(ChainFull)?;
             let next = self.overflow_slots(number as usize);
             let last = &slots[slots.len() - 1];
             next[0].store(last.load(Relaxed), Relaxed);
@@ -434,14 +444,17 @@ impl Index {
         }
     }
 
-    /// Empty a whole chain and give its overflow buckets back. The caller is inside.
-    fn clear(&self, partition: usize, primary: usize) {
+    /// Empty a whole chain. Returns its overflow buckets, which are still counted as in use. The
+    /// caller is inside.
+    fn clear(&self, primary: usize) -> Vec<u32> {
         let mut next = self.next(&self.bucket(primary).slots);
         self.bucket(primary).slots.iter().for_each(|slot| slot.store(0, Relaxed));
+        let mut numbers = Vec::new();
         while let Some(Node::Overflow(number)) = next {
             next = self.next(self.overflow_slots(number));
-            self.give_overflow(partition, number);
+            numbers.push(number as u32);
         }
+        numbers
     }
 
     fn take_overflow(&self, partition: usize) -> Option<u32> {
@@ -455,12 +468,17 @@ impl Index {
             None => return None,
         };
         drop(list);
-        // Whoever gave it back was inside another chain; we were inside ours before we took it.
-        before_reuse();
         self.partitions[partition].overflow.fetch_add(1, Relaxed);
         self.bytes.fetch_add(size_of::<Overflow>() as u64, Relaxed);
+        Some(self.emptied(number))
+    }
+
+    /// An overflow bucket that was part of a chain, without what was in it.
+    fn emptied(&self, number: u32) -> u32 {
+        // Whoever gave it back was inside another chain; we were inside ours before we took it.
+        before_reuse();
         self.overflow_slots(number as usize).iter().for_each(|slot| slot.store(0, Relaxed));
-        Some(number)
+        number
     }
 
     fn give_overflow(&self, partition: usize, number: usize) {
@@ -505,14 +523,16 @@ impl Index {
         };
         let (go, stay): (Vec<u64>, Vec<u64>) = words.iter().partition(|&&word| moves(word));
         if !go.is_empty() {
-            self.clear(partition, old);
+            // The halves need no more overflow buckets than the whole had. They keep these: others
+            // may have taken the last ones of all meanwhile.
+            let mut spare = self.clear(old);
             for (bucket, words) in [(old, stay), (new, go)] {
                 for word in words {
-                    // The chains got shorter, and their overflow buckets were given back a moment
-                    // ago.
-                    self.insert(partition, bucket, word).expect("half a chain fits");
+                    let take = || spare.pop().map(|number| self.emptied(number));
+                    self.insert_with(bucket, word, take).expect("half a chain fits");
                 }
             }
+            spare.into_iter().for_each(|number| self.give_overflow(partition, number as usize));
         }
         self.set_buckets(partition, buckets + 1);
         self.bytes.fetch_add(size_of::<Bucket>() as u64, Relaxed);
@@ -553,8 +573,10 @@ impl Index {
             self.bucket(old).version.leave_unchanged(old_before);
             return;
         }
-        self.clear(partition, old);
-        self.clear(partition, gone);
+        for bucket in [old, gone] {
+            let chain = self.clear(bucket);
+            chain.into_iter().for_each(|number| self.give_overflow(partition, number as usize));
+        }
         for word in stay.into_iter().chain(go) {
             self.insert(partition, old, word).expect("a line of slots, emptied");
         }
@@ -596,6 +618,7 @@ pub fn bucket_of(hash: KeyHash, buckets: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::location::Medium;
+    use std::{sync::mpsc, thread, time::Duration};
 
     /// What stands in the primary bucket is found by looking ahead; what stands behind it is asked
     /// for, and found by `find`; what has the tag of empty slots is not taken for one of them.
@@ -620,6 +643,35 @@ mod tests {
         for tag in behind.into_iter().chain(found) {
             let (_, there) = index.find(primary, tag, |_| true).expect("it was put there");
             assert_eq!(there, location(tag));
+        }
+    }
+
+    /// Others may take the last overflow buckets at any time: the halves of a chain have those of
+    /// the whole, so that a split finds room and does not ask for the list of all.
+    #[test]
+    fn a_split_makes_do_with_the_overflow_buckets_of_its_chain() {
+        let index = Index::new(64, 64, false, None).expect("memory");
+        let hash_of = |location: Location| KeyHash(u64::from(location.offset() >= 8) << 16);
+        let item = |offset: u64| Location::new(Medium::Arena, 7, offset);
+        for offset in 0..10 {
+            index.insert(0, place(0, 0), item(offset).with_tag(1)).expect("room");
+        }
+        assert_eq!(index.counts(), (PARTITIONS as u64, 1));
+        let (index, (done, is_done)) = (&index, mpsc::channel());
+        let list = index.overflow.lock().expect("nobody panicked");
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                index.split(0, &|location| Some(hash_of(location)));
+                done.send(()).expect("somebody waits");
+            });
+            let split = is_done.recv_timeout(Duration::from_secs(60));
+            drop(list);
+            split.expect("it waits for the list of overflow buckets");
+        });
+        assert_eq!(index.counts(), (PARTITIONS as u64 + 1, 1));
+        for offset in 0..10 {
+            let half = place(0, u64::from(offset >= 8));
+            assert!(index.find(half, 1, |found| found == item(offset)).is_some(), "{offset}");
         }
     }
 }

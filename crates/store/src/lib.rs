@@ -65,7 +65,7 @@ pub mod layout {
     pub use crate::record::{FLUSH_GENERATIONS, Header, VALUE_BYTES_INLINE};
 }
 
-pub use charge::Charge;
+pub use charge::{Charge, Gathered};
 pub use draft::Draft;
 pub use entries::Entries;
 pub use entry::Entry;

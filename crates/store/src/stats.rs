@@ -35,6 +35,7 @@ impl Store {
             found_expired: counters.found_expired.load(Relaxed),
             found_flushed: counters.found_flushed.load(Relaxed),
             reclaimed: counters.reclaimed.load(Relaxed),
+            reclaimed_flushed: counters.reclaimed_flushed.load(Relaxed),
             index_bytes,
             buckets,
             buckets_overflow,

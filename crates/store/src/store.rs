@@ -67,6 +67,7 @@ pub(crate) struct Counters {
     pub found_expired: AtomicU64,
     pub found_flushed: AtomicU64,
     pub reclaimed: AtomicU64,
+    pub reclaimed_flushed: AtomicU64,
     pub read_retries: AtomicU64,
     pub unpublished_bytes: AtomicU64,
     /// Wraps below zero for a moment when the last reader is quicker than the killer.

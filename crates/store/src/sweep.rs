@@ -69,10 +69,12 @@ impl Store {
             self.drain_step(&mut budget.split()); // the sweep goes on meanwhile
         }
         let discarded = self.memory.discard_surplus();
+        let has_buffers = self.give_buffers();
         match self.sweeper.try_lock() {
             Ok(mut sweeper) => {
                 let swept = self.sweep_locked(&mut sweeper, now, slots, &mut budget);
-                let is_over = swept.is_over && !self.has_remains() && !discarded;
+                let remains = self.has_remains() || has_buffers;
+                let is_over = swept.is_over && !remains && !discarded;
                 Swept { is_over, ..swept }
             }
             Err(_) => Swept { is_over: true, ..Swept::default() }, // somebody else is at it

@@ -135,6 +135,8 @@ pub struct Stats {
     pub found_flushed: u64,
     /// Expired or flushed items whose memory was taken back.
     pub reclaimed: u64,
+    /// Of these, flushed.
+    pub reclaimed_flushed: u64,
     /// Bytes of buckets in use, overflow included.
     pub index_bytes: u64,
     /// Primary buckets.
@@ -181,6 +183,7 @@ impl Stats {
         self.found_expired += other.found_expired;
         self.found_flushed += other.found_flushed;
         self.reclaimed += other.reclaimed;
+        self.reclaimed_flushed += other.reclaimed_flushed;
         self.index_bytes += other.index_bytes;
         self.buckets += other.buckets;
         self.buckets_overflow += other.buckets_overflow;

@@ -42,6 +42,8 @@ impl Store {
         match why {
             Unlinked::Expired => {
                 self.counters.reclaimed.fetch_add(1, Relaxed);
+                let is_flushed = u64::from(record.header.flush != self.flush_now());
+                self.counters.reclaimed_flushed.fetch_add(is_flushed, Relaxed);
                 if !self.mark_of(record.location).is_some_and(|m| mark::load(m).fetched()) {
                     self.counters.expired_unfetched.fetch_add(1, Relaxed);
                 }

@@ -27,6 +27,7 @@ use rustix::time::{
 };
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -88,10 +89,8 @@ impl Listener {
                     "a file that is not a socket stands there",
                 ));
             }
-            // Without waiting: who accepts nobody may have a full queue.
-            let probe = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-            let found = probe.connect(&address).map_err(|error| (error.kind(), error));
-            match found {
+            let answer = probe(path, &address, found.permissions().mode());
+            match answer.map_err(|error| (error.kind(), error)) {
                 Err((io::ErrorKind::ConnectionRefused, _)) => std::fs::remove_file(path)?,
                 Err((io::ErrorKind::NotFound, _)) => {} // gone since
                 Ok(()) | Err((io::ErrorKind::WouldBlock, _)) => {
@@ -107,7 +106,7 @@ impl Listener {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         socket.bind(&address)?;
         let listener = Listener { socket, path: Some(path.to_owned()) };
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
         listener.socket.listen(backlog)?;
         Ok(listener)
     }
@@ -153,6 +152,29 @@ impl Drop for Listener {
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(path); // gone already: nothing left to do
         }
+    }
+}
+
+/// Whether somebody accepts at a unix socket whose file has this mode.
+fn probe(path: &std::path::Path, address: &SockAddr, mode: u32) -> io::Result<()> {
+    const OWNER_WRITES: u32 = 0o200;
+    let connect = || {
+        // Without waiting: who accepts nobody may have a full queue.
+        Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?.connect(address)
+    };
+    let change_mode = |mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
+    match connect() {
+        // Its clients are others than its owner (`-a 0060`). An owner may let himself in.
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied
+                && mode & OWNER_WRITES == 0
+                && change_mode(mode | OWNER_WRITES).is_ok() =>
+        {
+            let answer = connect();
+            change_mode(mode)?;
+            answer
+        }
+        answer => answer,
     }
 }
 

@@ -3,9 +3,11 @@
 use laneway_transport::memory::{Client, Faults, MemoryTransport, Net};
 use laneway_transport::socket::{Listener, SocketTransport};
 use laneway_transport::{FOREVER, Interest, Ready, Stream, Token, Transport, Wait};
+use std::fs::Permissions;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -282,6 +284,24 @@ fn a_unix_socket_that_somebody_has_is_left_alone() {
     let refused = Listener::unix(&path, 0o600, 16).err().expect("it is taken");
     assert_eq!(refused.kind(), ErrorKind::AddrInUse);
     drop((busy, clients));
+    assert!(!path.exists());
+}
+
+/// A socket whose owner is none of its clients is his all the same. (Root may open any.)
+#[test]
+fn a_unix_socket_that_its_owner_may_not_open_is_replaced_where_nobody_has_it() {
+    let name = format!("laneway-others-{}", std::process::id());
+    let path: PathBuf = std::env::temp_dir().join(name);
+    let mode = || path.metadata().expect("it is there").permissions().mode() & 0o777;
+    let living = UnixListener::bind(&path).expect("temp is writable");
+    let permissions = Permissions::from_mode(0o060);
+    std::fs::set_permissions(&path, permissions).expect("it is ours");
+    let refused = Listener::unix(&path, 0o060, 16).err().expect("it is taken");
+    assert_eq!((refused.kind(), mode()), (ErrorKind::AddrInUse, 0o060));
+    drop(living); // its file stays
+    let listener = Listener::unix(&path, 0o060, 16).expect("nobody has it");
+    assert_eq!(mode(), 0o060);
+    drop(listener);
     assert!(!path.exists());
 }
 

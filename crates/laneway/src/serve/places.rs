@@ -40,11 +40,23 @@ pub fn places(flags: &Flags) -> Result<Vec<Place>, String> {
             .map_err(|_| format!("-p {port}: must be from 1 to 65535, or -1 for any free port"))?,
     };
     if flags.port == Some(0) {
-        return Err("-p 0 turns TCP off, and nothing else is left; listen on a unix socket with \
-                    -s PATH, or leave -p out"
-            .to_owned());
+        return match is_served_elsewhere(flags) {
+            true => Ok(Vec::new()),
+            false => Err("-p 0 turns TCP off, and nothing else is left; listen on a unix socket \
+                          with -s PATH, or for datagrams with -U PORT, or leave -p out"
+                .to_owned()),
+        };
     }
     resolve_places(flags, port)
+}
+
+/// Whether there is another way in than a port of memcached's over TCP.
+fn is_served_elsewhere(flags: &Flags) -> bool {
+    flags.udp_port.is_some_and(|port| port != 0)
+        || flags.udp_base.is_some()
+        || flags.resp.is_some()
+        || flags.shm.is_some()
+        || flags.rdma.is_some()
 }
 
 /// Where Redis' clients may come.

@@ -68,18 +68,28 @@ impl Begun {
     }
 
     /// Guard the system calls, once everything is there that serves. Returns what is to be told of
-    /// it then.
-    pub fn complete(self) -> Result<Option<String>, String> {
+    /// it then. `is_half` is called where they are not guarded, though files are.
+    pub fn complete(self, is_half: impl FnOnce()) -> Result<Option<String>, String> {
+        let notifies = std::env::var_os("NOTIFY_SOCKET").is_some();
+        self.complete_by(|sandbox| calls::guard(sandbox, notifies), is_half)
+    }
+
+    fn complete_by(
+        self,
+        guard: impl FnOnce(Sandbox) -> Result<(), String>,
+        is_half: impl FnOnce(),
+    ) -> Result<Option<String>, String> {
         let Begun { sandbox, is_asked_for, why_without } = self;
         if sandbox == Sandbox::Off {
             return Ok(why_without.map(|why| format!("in no sandbox, since {why}")));
         }
-        if let Err(why) = calls::guard(sandbox, std::env::var_os("NOTIFY_SOCKET").is_some()) {
+        if let Err(why) = guard(sandbox) {
             let name = sandbox.name();
             if is_asked_for {
                 return Err(format!("--sandbox {name}: {why}; leave it out, or say off"));
             }
             log::warn!("half a sandbox: files are refused, and system calls are not: {why}");
+            is_half();
             return Ok(None);
         }
         let told = match sandbox {
@@ -162,7 +172,21 @@ mod tests {
         let mut settings = super::super::settings(&flags).expect("they are sound");
         let begun = begin(&flags, &mut settings).expect("nobody asked for it");
         assert_eq!((begun.sandbox, settings.sandbox), (Sandbox::Off, Sandbox::Off));
-        let told = begun.complete().expect("nobody asked for it").expect("it is told");
+        let told = begun.complete(|| panic!("it is none")).expect("nobody asked for it");
+        let told = told.expect("it is told");
         assert!(told.starts_with("in no sandbox, since --kernel-lane"), "{told}");
+    }
+
+    #[test]
+    fn half_a_sandbox_is_told_as_that_and_is_not_enough_for_who_asked_for_one() {
+        for (is_asked_for, refused) in [(false, true), (false, false), (true, true)] {
+            let begun = Begun { sandbox: Sandbox::On, is_asked_for, why_without: None };
+            let mut is_half = false;
+            let guard =
+                |_: Sandbox| if refused { Err("there is no filter".to_owned()) } else { Ok(()) };
+            let told = begun.complete_by(guard, || is_half = true);
+            assert_eq!(told.is_err(), refused && is_asked_for, "{told:?}");
+            assert_eq!(is_half, refused && !is_asked_for);
+        }
     }
 }

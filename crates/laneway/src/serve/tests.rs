@@ -35,6 +35,36 @@ fn listen_takes_lists_ports_and_ipv6() {
 }
 
 #[test]
+fn without_a_port_of_tcp_there_is_another_way_in() {
+    for line in ["-p 0", "-p 0 -U 0", "-p 0 -l 127.0.0.1:5"] {
+        let refused = given(line).expect_err(line);
+        assert!(refused.starts_with("-p 0 ") && refused.contains("-U PORT"), "{line}: {refused}");
+    }
+    for line in ["-U 5", "-U -1 -l 127.0.0.1:7", "--udp-base 5", "--resp 5", "--shm door"] {
+        let line = format!("-p 0 {line}");
+        let settings = given(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert!(settings.addresses.is_empty(), "{line}");
+    }
+}
+
+/// No listener is needed.
+#[test]
+fn a_server_of_datagrams_alone_starts() {
+    let settings = given("-p 0 -U -1 -t 2").expect("they are sound");
+    let server = Server::prepare(settings, None, Vec::new()).expect("a port is free");
+    server.open();
+    assert!(server.addresses().is_empty());
+    let queue = server.queues()[0].address;
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("the loopback is there");
+    client.set_read_timeout(Some(Duration::from_secs(60))).expect("it is no zero");
+    let mut got = [0; 64];
+    client.send_to(b"\0\x07\0\0\0\x01\0\0mn\r\n", queue).expect("the loopback takes it");
+    let bytes = client.recv(&mut got).expect("it answers");
+    server.stop().expect("it keeps nothing");
+    assert_eq!(&got[..bytes], b"\0\x07\0\0\0\x01\0\0MN\r\n");
+}
+
+#[test]
 fn addresses_that_begin_with_readonly_are() {
     for (line, addresses, resp) in [
         ("-l readonly:127.0.0.1:5,127.0.0.1:6", "readonly:127.0.0.1:5 127.0.0.1:6", ""),
@@ -425,4 +455,21 @@ fn each_choice_that_the_help_names_is_taken_and_no_other() {
     told.dedup();
     assert_eq!(told.len() + 1, count);
     assert!(count > 25, "{count}");
+}
+
+#[test]
+fn a_folder_of_another_user_is_told_with_the_way_out() {
+    let Ok(Asked::Serve(flags)) = flags::read(["--data-dir", "/of/others"].map(OsString::from), [])
+    else {
+        panic!("it is a flag")
+    };
+    let durable = tier::settings(&flags, policy::Design::Lanes).expect("it is sound");
+    let source = std::io::ErrorKind::PermissionDenied.into();
+    let error = laneway_tier::Error::Io { what: "opening the log", source };
+    let told = tier::place(&durable.expect("it was asked for").directory, &error);
+    assert!(
+        told.starts_with("--data-dir /of/others: opening the log: permission denied"),
+        "{told}"
+    );
+    assert!(told.contains("chown -R"), "{told}");
 }

@@ -8,6 +8,7 @@ use laneway_server::durable::DurableSettings;
 use laneway_server::durable::copier::BackupSettings;
 use laneway_server::durable::shared::Recovery;
 use laneway_tier::{Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, WhenFull};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -250,6 +251,10 @@ pub fn place(directory: &DirectorySettings, error: &Error) -> String {
         Error::Corrupt(_) => {
             format!("--data-dir {folder}: {error}; laneway fsck {folder} says more")
         }
+        Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => format!(
+            "--data-dir {folder}: {error}; it, and what --pm and --ssd name, must belong to the \
+             user who opens it: chown -R it, or choose another folder"
+        ),
         Error::Dump(what) => what.clone(),
         error => format!("--data-dir {folder}: {error}"),
     }

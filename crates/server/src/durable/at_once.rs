@@ -111,6 +111,7 @@ impl<S> Keeper<S> {
         self.counters().take_over(trial.counters());
         for asked in &noted {
             self.account_asked(task, asked);
+            asked.log(&Context { by: task.asker(), ..self.context(&touched, false) });
         }
         Ok(Tried::Done(out))
     }

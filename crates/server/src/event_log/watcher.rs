@@ -23,6 +23,8 @@ pub struct Watcher {
     asked: Asked,
     /// The number of the next event.
     next: u64,
+    /// Events of its classes that it has read.
+    seen: u64,
     /// Events that it has missed and was not told of.
     skipped: u64,
     /// The last turn found that the next event's writer is on its way.
@@ -42,7 +44,8 @@ impl EventLog {
         let journal = self.journal.get_or_init(|| Journal::new(PLACES, WORDS));
         self.watched.fetch_or(asked.classes, Relaxed); // see `EventLog::is_watched`
         let (log, next) = (self.clone(), journal.end());
-        Some(Watcher { log, asked, next, skipped: 0, has_waited: false, words: Vec::new() })
+        let words = Vec::new();
+        Some(Watcher { log, asked, next, seen: 0, skipped: 0, has_waited: false, words })
     }
 }
 
@@ -90,8 +93,10 @@ impl Watcher {
         }
         match journal.read(self.next, &mut self.words) {
             Found::Entry => {
-                let is_sampled = self.next.is_multiple_of(self.asked.sample);
-                if line::class_of(&self.words) & self.asked.classes != 0 && is_sampled {
+                let is_asked = line::class_of(&self.words) & self.asked.classes != 0;
+                self.seen += u64::from(is_asked);
+                // Not by the event's number: those of classes that others watch would decide.
+                if is_asked && self.seen.is_multiple_of(self.asked.sample) {
                     self.tell_skipped(out);
                     line::put(&self.words, out);
                     self.log.sent.fetch_add(1, Relaxed); // a number that orders nothing
@@ -213,6 +218,19 @@ mod tests {
         let mut watcher = log.watch(Asked { classes: FETCHERS, sample: 10 }).expect("room");
         (0..100).for_each(|number| log_get(&log, &number.to_string()));
         assert_eq!((lines(&mut watcher).len(), log.counts().skipped), (10, 0));
+    }
+
+    #[test]
+    fn a_sample_does_not_depend_on_what_others_watch() {
+        let log = Arc::new(EventLog::default());
+        let mut watcher = log.watch(Asked { classes: FETCHERS, sample: 2 }).expect("room");
+        let _other = watch(&log, Class::Connections as u32);
+        // The one kind has odd numbers, the other even ones.
+        for number in 0..50 {
+            log_get(&log, &number.to_string());
+            log_open(&log);
+        }
+        assert_eq!(lines(&mut watcher).len(), 25);
     }
 
     #[test]

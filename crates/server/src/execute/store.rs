@@ -24,7 +24,7 @@ use super::{Context, Outcome, expires_at, reply};
 use crate::event_log::{Stored, StoredBy};
 use answer::AnswerOwned;
 use complete::{Fate, complete};
-use join::Join;
+use join::{Bytes, Join};
 use laneway_store::{KeyHash, Moment, Refused};
 use laneway_wire::reply::{
     BAD_DATA_CHUNK, CRLF, EXISTS, NO_MEMORY_STORING, NOT_FOUND, NOT_STORED, STORED, TOO_LARGE,
@@ -216,7 +216,7 @@ fn store_bytes(
         match join.advance(context, key, hash, &how, budget) {
             Some(fate) => fate,
             None => {
-                let (begun, added) = (join.parted(), (bytes.to_vec(), None));
+                let (begun, added) = (join.parted(), Bytes::Own(bytes.to_vec()));
                 let answer = AnswerOwned::of(&answer);
                 return Ok(Some(Joining::new((key, hash), how, answer, begun, added)));
             }

@@ -137,6 +137,13 @@ impl Asked<'_> {
     pub fn writes(&self) -> bool {
         !matches!(self.operation, Operation::Get | Operation::Other)
     }
+
+    /// Tells the event log of it, if it was a read.
+    pub fn log(&self, context: &Context<'_>) {
+        if matches!(self.operation, Operation::Get) {
+            context.log_get(self.key, self.size.checked_sub(self.key.len() as u64));
+        }
+    }
 }
 
 /// A key whose item was copied.

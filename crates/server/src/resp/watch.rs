@@ -136,6 +136,7 @@ impl<T: Transport> Core<T> {
             let Asked { key, operation, size } = *asked;
             self.note_key(connection, key, size);
             self.sample_uncounted(key, asked.writes());
+            asked.log(&self.context(&Cell::new(0)));
             self.account(connection, operation, size, arrived);
         }
     }

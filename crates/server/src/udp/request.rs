@@ -36,7 +36,7 @@ const TOO_LONG_TOGETHER: &[u8] =
 /// Requests served of one message.
 pub const REQUESTS_PER_MESSAGE: usize = 128;
 
-/// Large items that something is joined to, slice by slice, at a time; of more, all at once.
+/// Large items that something is joined to, slice by slice, at a time; what is more is thrown away.
 const JOININGS_MAX: usize = 64;
 
 /// What one request came to.
@@ -161,27 +161,34 @@ impl Desk {
         if let Some(next) = self.unseen(core, at, from, request, bytes, size) {
             return next;
         }
-        at.counts.requests.add_owner(1);
-        match request {
+        let next = match request {
             Request::Get(get) => self.get(core, at, from, get, bytes),
             Request::Store(_) | Request::MetaSet(_) => {
                 core.count_hot(key, true);
                 let out = self.batches[from.queue()].out();
                 let touched = Cell::new(0);
                 let body = Body::of(&bytes[*head_bytes..]);
-                let full = self.joinings.len() >= JOININGS_MAX;
-                let budget = if full { usize::MAX } else { core.slice_budget(Way::Copy) };
+                let budget = core.slice_budget(Way::Copy);
                 let context = core.context_for(&touched, key);
                 if let Some(joining) = execute::store_slice(&context, request, body, budget, out) {
                     self.batches[from.queue()].abandon();
-                    self.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
+                    if self.joinings.len() < JOININGS_MAX {
+                        at.counts.requests.add_owner(1);
+                        self.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
+                    } else {
+                        at.counts.requests_queue_full.add_owner(1);
+                        at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
+                    }
                     return Next::Gone(whole);
                 }
                 self.tally(core, from, Operation::Set, size.0);
                 Next::Took(whole)
             }
             request => self.plain_request(core, at, from, request, bytes),
-        }
+        };
+        // What has gone was counted by where it went.
+        at.counts.requests.add_owner(u64::from(!matches!(next, Next::Gone(_))));
+        next
     }
 
     /// Before anything is looked up: a large value, and under some designs any request, is somebody
@@ -334,6 +341,11 @@ impl Desk {
         if is_long(get) {
             // Not even their sizes are looked up here and now: so many are large work anyway.
             return Some(self.not_here(core, at, from, bytes, core.plan.threshold));
+        }
+        let cold: u64 = get.keys.map(|key| core.cold_bytes(key)).sum();
+        if cold > 0 {
+            // The keeper begins with the first key: of none before is anything counted or told.
+            return Some(self.give(core, at, from, bytes, ItemBytes(cold), KEEPER));
         }
         let (mut keys, mut texts) = (get.keys, [&[][..]; GROUP]);
         let size = core.size_of_all(get);

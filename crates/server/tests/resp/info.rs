@@ -48,6 +48,20 @@ fn info_counts_what_was_answered_and_the_time_that_it_took() {
     }
 }
 
+#[test]
+fn info_counts_as_expired_what_has_expired_and_not_what_was_flushed() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    for line in ["SET flushed v", "FLUSHALL", "GET flushed"] {
+        rig.say_resp(&client, line);
+    }
+    assert!(section(&mut rig, &client, "stats").contains(&"expired_keys:0".to_owned()));
+    rig.say_resp(&client, "SET ended v PX 10");
+    rig.clock.advance(1_000_000_000);
+    rig.say_resp(&client, "GET ended");
+    assert!(section(&mut rig, &client, "stats").contains(&"expired_keys:1".to_owned()));
+}
+
 fn told_as_kept(plan: &Plan, (enabled, settings): (&str, [&str; 2]), what: &str) {
     let mut rig = Rig::new(plan);
     let client = rig.net.connect();

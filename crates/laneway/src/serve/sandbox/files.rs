@@ -66,6 +66,10 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
     for path in [&flags.unix_socket, &flags.shm, &flags.pid_file].into_iter().flatten() {
         rules.push((folder_of(Path::new(path)), Reach::Entries));
     }
+    // What is written where a link stands is the file that it leads to.
+    if let Some(path) = &flags.pid_file {
+        rules.extend(folders_of(Path::new(path)).pop().map(|folder| (folder, Reach::Entries)));
+    }
     rules.extend(ports_file.map(|path| (folder_of(&path), Reach::Entries)));
     let owned = [&flags.data_dir, &flags.pm, &flags.ssd, &flags.backup_dir];
     for path in owned.into_iter().flatten() {
@@ -225,6 +229,24 @@ mod tests {
         for wanted in [current, folder] {
             assert!(all.contains(&(wanted.clone(), Reach::Read)), "{wanted:?}: {all:?}");
         }
+    }
+
+    #[test]
+    fn a_pid_file_that_is_a_link_is_written_where_it_leads() {
+        let folder = std::env::temp_dir().join(format!("laneway-pid-{}", std::process::id()));
+        let (named, run) = (folder.join("named"), folder.join("run"));
+        for folder in [&named, &run] {
+            fs::create_dir_all(folder).expect("temp is writable");
+        }
+        std::os::unix::fs::symlink("../run/pid", named.join("pid")).expect("temp is writable");
+        let all = rules(&flags(&format!("-P {}", named.join("pid").display())), None);
+        let entries = all.into_iter().filter(|(_, reach)| *reach == Reach::Entries);
+        let places: Vec<PathBuf> =
+            entries.map(|(folder, _)| folder.canonicalize().expect("it is there")).collect();
+        let wanted = [&named, &run].map(|folder| folder.canonicalize().expect("it is there"));
+        fs::remove_dir_all(&folder).expect("it is ours");
+        assert_eq!(places.len(), wanted.len(), "{places:?}");
+        assert!(wanted.iter().all(|wanted| places.contains(wanted)), "{places:?}");
     }
 
     #[test]

@@ -49,11 +49,11 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) ->
         put_i64(&mut digits, number);
         Ok(digits)
     };
-    change(asking, key, NO_INTEGER, next, out, |digits, was_there, out| {
-        let (hits, misses) = match by < 0 {
-            false => (&counters.incr_hits, &counters.incr_misses),
-            true => (&counters.decr_hits, &counters.decr_misses),
-        };
+    let (told, hits, misses) = match by < 0 {
+        false => (StoredBy::Incr, &counters.incr_hits, &counters.incr_misses),
+        true => (StoredBy::Decr, &counters.decr_hits, &counters.decr_misses),
+    };
+    change(asking, (key, told), NO_INTEGER, next, out, |digits, was_there, out| {
         if was_there { hits } else { misses }.bump_owner();
         for part in [b":", digits.as_ref(), CRLF] {
             out.extend_from_slice(part);
@@ -61,12 +61,12 @@ pub fn increment(asking: &Asking<'_>, key: &[u8], by: i64, out: &mut Vec<u8>) ->
     })
 }
 
-/// Replaces a short value by what `next` makes of it, in one moment; `tell` answers, and hears
-/// whether there was one. An error of `next` is what is told instead, and so is `too_long` of a
-/// long value. `out` is scratch, too.
+/// Replaces a short value by what `next` makes of it, in one moment, which is logged as `by`, or as
+/// `add` where there was none; `tell` answers, and hears whether there was one. An error of `next`
+/// is what is told instead, and so is `too_long` of a long value. `out` is scratch, too.
 pub(super) fn change<T: AsRef<[u8]>>(
     asking: &Asking<'_>,
-    key: &[u8],
+    (key, by): (&[u8], StoredBy),
     too_long: &'static [u8],
     next: impl Fn(Option<&[u8]>) -> Result<T, &'static [u8]>,
     out: &mut Vec<u8>,
@@ -111,7 +111,7 @@ pub(super) fn change<T: AsRef<[u8]>>(
         if is_same {
             entry.publish(draft, None);
             drop(entry);
-            let what = (Stored::Stored, StoredBy::Set);
+            let what = (Stored::Stored, if before.is_some() { by } else { StoredBy::Add });
             context.log_store(key, what, expires, text.len() as u64);
             tell(&made, before.is_some(), out);
             return Outcome::Done;

@@ -3,6 +3,7 @@
 
 use super::Asking;
 use super::arith::change;
+use crate::event_log::StoredBy;
 use crate::execute::Outcome;
 use laneway_wire::resp::reply::put_bulk;
 
@@ -84,7 +85,8 @@ pub fn increment_float(asking: &Asking<'_>, key: &[u8], by: &[u8], out: &mut Vec
     }
     let next = |before: Option<&[u8]>| sum(before.map_or(b"0", |text| text.trim_ascii_end()), by);
     let counters = asking.context.counters;
-    change(asking, key, NO_FLOAT, next, out, |text, was_there, out| {
+    let at = (key, StoredBy::Incr);
+    change(asking, at, NO_FLOAT, next, out, |text, was_there, out| {
         let (hits, misses) = (&counters.incr_hits, &counters.incr_misses);
         if was_there { hits } else { misses }.bump_owner();
         put_bulk(out, text.as_bytes());

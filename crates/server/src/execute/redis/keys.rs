@@ -5,7 +5,7 @@ use super::attempts::{Attempts, unchanged};
 use super::{Asking, Context, Deadline, TOO_MANY, When};
 use crate::event_log::DeletedBy;
 use crate::execute::Outcome;
-use laneway_store::{Got, Moment};
+use laneway_store::{Got, ItemMeta, Moment};
 use laneway_wire::resp::reply::{put_integer, put_simple};
 
 /// What is counted over several keys.
@@ -43,8 +43,15 @@ pub fn count_key(asking: &Asking<'_>, what: Count, key: &[u8]) -> Option<bool> {
     if what == Count::Deleted {
         if found { &counters.delete_hits } else { &counters.delete_misses }.bump_owner();
         context.log_change(key, None, item.as_ref());
+    } else {
+        log_found(context, key, item.as_ref());
     }
     Some(found)
+}
+
+/// A key was asked for, and its item, if there is one, was used without its value.
+fn log_found(context: &Context<'_>, key: &[u8], found: Option<&ItemMeta>) {
+    context.log_get(key, found.map(|item| item.value_bytes.into()));
 }
 
 /// What is known of an item without its value.
@@ -156,6 +163,7 @@ pub fn expire(
         if let Some(item) = found.filter(|_| is_met && at.is_over(context.now)) {
             context.log_delete(key, DeletedBy::Delete, &item);
         }
+        log_found(context, key, found.as_ref());
         counters.cmd_touch.bump_owner();
         if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
         put_integer(out, is_met.into());
@@ -216,6 +224,7 @@ pub fn persist(asking: &Asking<'_>, key: &[u8], out: &mut Vec<u8>) -> Outcome {
         entry.set_expires(Moment::NEVER);
     }
     drop(entry);
+    log_found(context, key, found.as_ref());
     put_integer(out, had_end.into());
     Outcome::Done
 }

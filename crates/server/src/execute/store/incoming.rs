@@ -5,9 +5,9 @@ use super::super::redis::{self, Asking, Set};
 use super::super::{Context, Outcome};
 use super::answer::AnswerOwned;
 use super::complete::{Fate, complete};
-use super::join::{Join, Joining};
+use super::join::{Bytes, Join, Joining};
 use super::{Answer, Condition, How, Place, answer_fate, bad_chunk, refuse};
-use laneway_store::{Charge, Draft, KeyHash, Refused};
+use laneway_store::{Charge, Draft, Gathered, KeyHash, Refused};
 use laneway_wire::binary::Echo;
 use laneway_wire::resp::reply::Version;
 
@@ -25,16 +25,14 @@ pub enum Landing {
 /// A value gathered in memory that grows as its bytes arrive.
 pub struct Buffer {
     /// What has arrived, and zeros as far as room was offered.
-    bytes: Vec<u8>,
+    bytes: Gathered,
     arrived: usize,
     value_bytes: usize,
-    /// Counts the buffer as bytes on their way in.
-    charge: Charge,
 }
 
 impl Landing {
     pub(super) fn buffer(charge: Charge, value_bytes: usize) -> Landing {
-        Landing::Buffer(Buffer { bytes: Vec::new(), arrived: 0, value_bytes, charge })
+        Landing::Buffer(Buffer { bytes: Gathered::new(charge), arrived: 0, value_bytes })
     }
 
     /// Bytes of the whole value.
@@ -78,7 +76,7 @@ impl Landing {
                     bytes.len() <= buffer.value_bytes - buffer.arrived,
                     "more than was declared"
                 );
-                buffer.charge.grow_to((buffer.arrived + bytes.len()) as u64)?;
+                buffer.bytes.grow_to((buffer.arrived + bytes.len()) as u64)?;
                 buffer.bytes.truncate(buffer.arrived);
                 buffer.bytes.extend_from_slice(bytes);
                 buffer.arrived += bytes.len();
@@ -94,7 +92,7 @@ impl Landing {
             Landing::Draft(draft, _) => draft.room(),
             Landing::Buffer(buffer) => {
                 let offered = buffer.value_bytes.min(buffer.arrived + ROOM_BYTES);
-                buffer.charge.grow_to(offered as u64)?;
+                buffer.bytes.grow_to(offered as u64)?;
                 buffer.bytes.resize(offered, 0);
                 Ok(&mut buffer.bytes[buffer.arrived..])
             }
@@ -281,19 +279,19 @@ impl Incoming {
                     Err(draft) => return again(key, answer, Landing::Draft(draft, value_bytes)),
                 }
             }
-            Landing::Buffer(Buffer { mut bytes, arrived, value_bytes, charge }) => {
+            Landing::Buffer(Buffer { mut bytes, arrived, value_bytes }) => {
                 bytes.truncate(arrived);
                 let join = Join::of(&how, &bytes);
                 let mut join = join.expect("only these gather their bytes in a buffer");
                 match join.advance(context, &key, hash, &how, budget) {
                     Some(Fate::Forgotten) => {
-                        let buffer = Buffer { bytes, arrived, value_bytes, charge };
+                        let buffer = Buffer { bytes, arrived, value_bytes };
                         return again(key, answer, Landing::Buffer(buffer));
                     }
                     Some(fate) => (fate, value_bytes),
                     None => {
                         let begun = join.parted();
-                        let added = (bytes, Some(charge));
+                        let added = Bytes::Gathered(bytes);
                         return Finish::Joins(Joining::new(
                             (&key, hash),
                             how,

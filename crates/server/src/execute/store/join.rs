@@ -8,9 +8,9 @@ use super::super::attempts::{Attempts, unchanged};
 use super::answer::AnswerOwned;
 use super::complete::Fate;
 use super::{How, Place, answer_fate};
-use laneway_store::{Charge, Draft, Got, ItemMeta, KeyHash, Moment, Pinned, Refused};
+use laneway_store::{Draft, Gathered, Got, ItemMeta, KeyHash, Moment, Pinned, Refused};
 use laneway_sync::planted::{Bug, is_planted};
-use std::borrow::Cow;
+use std::ops::Deref;
 
 /// Where bytes go in the value that there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,25 @@ impl Spot {
 
 /// Zeros for what a value has not had.
 const ZEROS: &[u8] = &[0; 1024];
+
+/// The new bytes.
+pub(super) enum Bytes<'a> {
+    Lent(&'a [u8]),
+    Own(Vec<u8>),
+    Gathered(Gathered),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Lent(bytes) => bytes,
+            Bytes::Own(bytes) => bytes,
+            Bytes::Gathered(bytes) => bytes,
+        }
+    }
+}
 
 /// What there is already.
 enum Old {
@@ -120,8 +139,6 @@ impl Copying {
 enum Begun {
     Copying(Box<Copying>),
     Over(Fate),
-    /// Somebody was in between.
-    Again,
 }
 
 /// One `append` or `prepend`.
@@ -129,7 +146,7 @@ pub(super) struct Join<'a> {
     spot: Spot,
     cas: Option<u64>,
     vivify: Option<Moment>,
-    bytes: Cow<'a, [u8]>,
+    bytes: Bytes<'a>,
     attempts: Attempts,
     copying: Option<Box<Copying>>,
 }
@@ -138,14 +155,14 @@ impl<'a> Join<'a> {
     /// Of these bytes; `None` if that is not what is to be done.
     pub(super) fn of(how: &How, bytes: &'a [u8]) -> Option<Join<'a>> {
         let Place::Joined { spot, cas, vivify } = how.place else { return None };
-        let (bytes, attempts) = (Cow::Borrowed(bytes), Attempts::new());
+        let (bytes, attempts) = (Bytes::Lent(bytes), Attempts::new());
         Some(Join { spot, cas, vivify, bytes, attempts, copying: None })
     }
 
     /// The same without its bytes, which [`Joining::new`] gives it again.
     pub(super) fn parted(self) -> Join<'static> {
         let Join { spot, cas, vivify, bytes: _, attempts, copying } = self;
-        Join { spot, cas, vivify, bytes: Cow::Borrowed(&[]), attempts, copying }
+        Join { spot, cas, vivify, bytes: Bytes::Lent(&[]), attempts, copying }
     }
 
     /// Go on, by copying about `budget` bytes. `None`: there is more to copy.
@@ -165,7 +182,6 @@ impl<'a> Join<'a> {
                 None => match self.begin(context, key, hash, how) {
                     Begun::Copying(copying) => copying,
                     Begun::Over(fate) => return Some(fate),
-                    Begun::Again => continue,
                 },
             };
             if copying.copy(&self.bytes, self.spot, &mut budget, at_once).is_err() {
@@ -189,21 +205,21 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// Look at the item there is, and lay out the new one: flags and expiry stay.
+    /// Look at the item there is, and lay out the new one: flags and expiry stay. Where there is
+    /// none, one is made of the new bytes alone, if that was asked for.
     fn begin(&self, context: &Context<'_>, key: &[u8], hash: KeyHash, how: &How) -> Begun {
         let mut small = Vec::new();
         let (item, old) =
             match context.store.get(hash, key, context.now, &mut small, &mut |_, _| {}) {
                 Got::Miss if context.has_forgotten() => return Begun::Over(Fate::Forgotten),
-                Got::Miss if matches!(self.spot, Spot::At(_)) => (None, Old::Small(small)),
-                Got::Miss => {
-                    return self.make(context, key, hash, how).map_or(Begun::Again, Begun::Over);
-                }
+                Got::Miss if self.vivify.is_none() => return Begun::Over(Fate::Unmet),
+                Got::Miss => (None, Old::Small(small)),
                 Got::Copied(item) => (Some(item), Old::Small(small)),
                 Got::Large(item, value) => (Some(item), Old::Large(value)),
             };
-        let id_of = |item: &ItemMeta| context.cas(item);
-        if self.cas.is_some_and(|id| item.as_ref().map(id_of) != Some(id)) {
+        if let (Some(id), Some(item)) = (self.cas, &item)
+            && id != context.cas(item)
+        {
             return Begun::Over(Fate::Exists);
         }
         let length = self.spot.length(old.bytes(), self.bytes.len());
@@ -216,21 +232,6 @@ impl<'a> Join<'a> {
             Err(_) => Begun::Over(Fate::Unmet),
         }
     }
-
-    /// There is no item: make one if that was asked for. `None` if one appeared in between.
-    fn make(&self, context: &Context<'_>, key: &[u8], hash: KeyHash, how: &How) -> Option<Fate> {
-        let Some(expires) = self.vivify else { return Some(Fate::Unmet) };
-        let length = self.bytes.len();
-        let draft = context
-            .draft(key, how.flags, expires, length)
-            .and_then(|mut draft| draft.write(&self.bytes).map(|()| draft));
-        let Ok(draft) = draft else { return Some(Fate::Unmet) };
-        let mut entry = context.enter(hash, key);
-        if entry.meta().is_some() {
-            return None;
-        }
-        Some(Fate::Done { seq: entry.publish(draft, how.cas_explicit), value_bytes: length })
-    }
 }
 
 /// An `append` or `prepend` under way, with all it needs of its own. Dropped, it was never there.
@@ -240,8 +241,6 @@ pub struct Joining {
     how: How,
     answer: AnswerOwned,
     join: Join<'static>,
-    /// Counts the new bytes as bytes on their way in.
-    _charge: Option<Charge>,
 }
 
 impl Joining {
@@ -250,10 +249,10 @@ impl Joining {
         how: How,
         answer: AnswerOwned,
         join: Join<'static>,
-        (bytes, charge): (Vec<u8>, Option<Charge>),
+        bytes: Bytes<'static>,
     ) -> Box<Joining> {
-        let join = Join { bytes: Cow::Owned(bytes), ..join };
-        Box::new(Joining { key: key.into(), hash, how, answer, join, _charge: charge })
+        let join = Join { bytes, ..join };
+        Box::new(Joining { key: key.into(), hash, how, answer, join })
     }
 
     /// The key.
@@ -268,7 +267,7 @@ impl Joining {
 
     /// Go on, by copying about `budget` bytes. True: it is done, and answered.
     pub fn step(&mut self, context: &Context<'_>, budget: usize, out: &mut Vec<u8>) -> bool {
-        let Joining { key, hash, how, answer, join, .. } = self;
+        let Joining { key, hash, how, answer, join } = self;
         let Some(fate) = join.advance(context, key, *hash, how, budget) else { return false };
         answer_fate(context, (key, how), &answer.borrow(), fate, join.bytes.len(), out);
         true

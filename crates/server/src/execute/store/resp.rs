@@ -6,7 +6,7 @@ use super::super::{Context, Outcome};
 use super::answer::AnswerOwned;
 use super::complete::Fate;
 use super::incoming::{Incoming, Landing};
-use super::join::{Join, Joining, Spot};
+use super::join::{Bytes, Join, Joining, Spot};
 use super::{Answer, Condition, How, Place, answer_fate};
 use crate::event_log::StoredBy;
 use laneway_store::{Moment, Refused};
@@ -68,7 +68,7 @@ pub fn join_slice(
     let how = how(joined(spot));
     let mut join = Join::of(&how, bytes).expect("it is one");
     let Some(fate) = join.advance(context, key, hash, &how, budget) else {
-        let (begun, added) = (join.parted(), (bytes.to_vec(), None));
+        let (begun, added) = (join.parted(), Bytes::Own(bytes.to_vec()));
         let answer = AnswerOwned::of(&Answer::Resp);
         return Some(Joining::new((key, hash), how, answer, begun, added));
     };
