@@ -15,6 +15,10 @@
 //!    queue, goes on.
 //! 5. Who has found nothing in a whole round takes one request from another.
 //!
+//! The server's worker, whose small requests come by connections mostly, goes through the same order
+//! by itself (`server::worker`), and asks for what is to be decided on the way: [`between_slices`],
+//! [`idle`], [`offers`].
+//!
 //! Departs from the paper: 4 and 5 are not in it, but for §6.1. Knows no request, no cost and no
 //! clock. Units: requests, workers, bytes.
 
@@ -64,8 +68,16 @@ impl Readers {
     }
 }
 
-/// What a worker sees of itself and of the others.
-pub trait Sight {
+/// What a worker sees of the others.
+pub trait Others {
+    /// Requests of this worker, unread or offered, that one may take.
+    fn takable(&self, whose: WorkerId) -> u32;
+    /// Requests that another has received and not begun.
+    fn received_by(&self, whose: WorkerId) -> u32;
+}
+
+/// What a worker sees of itself, and of the others.
+pub trait Sight: Others {
     /// Requests that it has received and not begun.
     fn received(&self) -> u32;
     /// Requests in the RX queue of a worker, as far as this one can read it.
@@ -76,17 +88,13 @@ pub trait Sight {
     fn has_no_transfer(&self) -> bool;
     /// Transfers in the queue that large workers share.
     fn shared(&self) -> u32;
-    /// Requests of this worker, unread or offered, that one may take.
-    fn takable(&self, whose: WorkerId) -> u32;
-    /// Requests that another has received and not begun.
-    fn received_by(&self, whose: WorkerId) -> u32;
 }
 
 /// The worker from which the most can be taken, the first of equals, and how much that is.
-fn longest(plan: &CorePlan, sight: &impl Sight) -> (WorkerId, u32) {
+fn longest(plan: &CorePlan, others: &impl Others) -> (WorkerId, u32) {
     let mut longest = (WorkerId(0), 0);
     for whose in (0..plan.workers()).map(WorkerId) {
-        let length = sight.takable(whose);
+        let length = others.takable(whose);
         if length > longest.1 {
             longest = (whose, length);
         }
@@ -95,11 +103,11 @@ fn longest(plan: &CorePlan, sight: &impl Sight) -> (WorkerId, u32) {
 }
 
 /// The other worker that has received the most without beginning it.
-fn fullest(plan: &CorePlan, me: WorkerId, sight: &impl Sight) -> Option<WorkerId> {
-    let others = (0..plan.workers()).map(WorkerId).filter(|&whose| whose != me);
-    others
-        .max_by_key(|&whose| sight.received_by(whose))
-        .filter(|&whose| sight.received_by(whose) > 0)
+fn fullest(plan: &CorePlan, me: WorkerId, others: &impl Others) -> Option<WorkerId> {
+    let workers = (0..plan.workers()).map(WorkerId).filter(|&whose| whose != me);
+    workers
+        .max_by_key(|&whose| others.received_by(whose))
+        .filter(|&whose| others.received_by(whose) > 0)
 }
 
 /// What a worker does next.
@@ -178,9 +186,8 @@ impl Turn {
         sight: &impl Sight,
     ) -> Option<Move> {
         let reads = readers.reads(me);
-        if plan.steal.between_slices_queue_min.is_some() && !reads {
-            let (whose, length) = longest(plan, sight);
-            if plan.steal.between_slices(self.took_between, length) {
+        if !reads {
+            if let Some(whose) = between_slices(plan, self.took_between, sight) {
                 self.took_between += 1;
                 return Some(Move::Steal(whose));
             }
@@ -211,34 +218,52 @@ impl Turn {
     }
 }
 
+/// From whom a large worker takes a small request in front of its next slice, having taken so many
+/// since the last one; `None`: the slice is due.
+#[inline]
+pub fn between_slices(plan: &CorePlan, took: u32, others: &impl Others) -> Option<WorkerId> {
+    plan.steal.between_slices_queue_min?;
+    let (whose, length) = longest(plan, others);
+    plan.steal.between_slices(took, length).then_some(whose)
+}
+
 /// What a worker does that has found nothing: it takes one request, of what another has received if
-/// sizes mean nothing to the design, else of what is unread.
-fn idle(plan: &CorePlan, me: WorkerId, sight: &impl Sight) -> Move {
+/// sizes mean nothing to the design, else of what is unread or offered.
+#[inline]
+pub fn idle(plan: &CorePlan, me: WorkerId, others: &impl Others) -> Move {
     if !plan.steal.when_idle {
         return Move::Rest;
     }
     if plan.large_lane == LargeLane::None
-        && let Some(whose) = fullest(plan, me, sight)
+        && let Some(whose) = fullest(plan, me, others)
     {
         return Move::StealReceived(whose);
     }
-    match longest(plan, sight) {
+    match longest(plan, others) {
         (whose, length) if plan.steal.idle(length) => Move::Steal(whose),
         _ => Move::Rest,
     }
 }
 
-/// Where nobody reads another's queue: how many of the requests that a worker has received together
-/// it offers to the others, half of them or none. Each costs something, so it offers where somebody
-/// has nothing to do, or has slices between which it may take some.
+/// Where nobody reads another's queue: whether the others may take what a worker has received. What
+/// waits with a large worker is large, and so is what waits with a standby beside that.
+#[inline]
+pub fn may_offer(plan: &CorePlan, me: WorkerId) -> bool {
+    plan.steal.when_idle && matches!(plan.role(me), Role::Small | Role::Both)
+}
+
+/// How many of the requests that a worker has received together it offers to the others, half of
+/// them or none. Each costs something, so it offers where somebody has nothing to do, or has slices
+/// between which it may take some.
 #[inline]
 pub fn offers(
     plan: &CorePlan,
+    me: WorkerId,
     received: u32,
     somebody_is_idle: impl FnOnce() -> bool,
     somebody_slices: impl FnOnce() -> bool,
 ) -> u32 {
-    if received < OFFER_MIN || !plan.steal.when_idle {
+    if received < OFFER_MIN || !may_offer(plan, me) {
         return 0;
     }
     let half = received / 2;

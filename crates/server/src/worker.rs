@@ -108,12 +108,10 @@ impl<T: Transport> Worker<T> {
         let adopted = adopted | self.parts.streams.adopt(&mut self.parts.core)?;
         let received = self.receive(now, adopted)?;
         let worked = self.jobs.work(&mut self.parts)?;
+        let took = self.transfer_waits() && self.jobs.steal_between_slices(&mut self.parts)?;
         self.send_datagrams()?;
         let sliced = self.slice_one()?;
-        if sliced {
-            self.jobs.steal_between_slices(&mut self.parts)?;
-        }
-        let busy = adopted || received || worked || sliced;
+        let busy = adopted || received || worked || took || sliced;
         let busy = busy || self.jobs.steal(&mut self.parts)? || self.steal_datagram()?;
         let busy = busy | self.parts.core.help();
         if !busy {
@@ -308,6 +306,12 @@ impl<T: Transport> Worker<T> {
             Some(udp) if !udp.desk.dirty.is_empty() => udp.flush(core),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a transfer waits for its slice.
+    fn transfer_waits(&self) -> bool {
+        let Parts { streams, udp, .. } = &self.parts;
+        !streams.large.is_empty() || udp.as_ref().is_some_and(|udp| udp.has_turn(true))
     }
 
     /// Move one slice of the next large transfer. Returns whether there was one.

@@ -3,11 +3,12 @@
 use crate::{etc_mix, load, plan_after};
 use laneway_policy::standby::{Flag, Standby};
 use laneway_policy::turn::{
-    BURST_BYTES, OFFER_MIN, may_make, offers, slice_of, waits_for_its_turn,
+    BURST_BYTES, OFFER_MIN, between_slices, idle, may_make, may_offer, offers, slice_of,
+    waits_for_its_turn,
 };
 use laneway_policy::{
-    BATCH, CorePlan, Design, EpochLoad, Form, ItemBytes, Move, Readers, Role, Settings, Sight,
-    Turn, WorkerId,
+    BATCH, CorePlan, Design, EpochLoad, Form, ItemBytes, Move, Others, Readers, Role, Settings,
+    Sight, Turn, WorkerId,
 };
 
 /// Six workers' queues.
@@ -42,7 +43,9 @@ impl Sight for Queues {
     fn shared(&self) -> u32 {
         self.shared
     }
+}
 
+impl Others for Queues {
     fn takable(&self, whose: WorkerId) -> u32 {
         self.unread[whose.index()]
     }
@@ -230,10 +233,54 @@ fn half_of_a_burst_is_offered_where_somebody_could_take_it() {
         (BATCH, false, true, BATCH / 2),
         (enough - 1, false, true, 0), // too few for a large worker to help
     ] {
-        let found = offers(&lanes, received, || idle, || slices);
+        let found = offers(&lanes, WorkerId(0), received, || idle, || slices);
         assert_eq!(found, offered, "{received} received, idle: {idle}, slices: {slices}");
     }
-    assert_eq!(offers(&plan(Design::Minos), BATCH, || true, || true), 0, "nobody takes any");
+    let minos = plan(Design::Minos);
+    let found = offers(&minos, WorkerId(0), BATCH, || true, || true);
+    assert_eq!(found, 0, "nobody takes any");
+    // What lies in the queues of large workers and of a standby is large.
+    for role in [Role::Small, Role::Both, Role::Standby, Role::Large] {
+        let mut lanes = lanes.clone();
+        lanes.roles[2] = role;
+        let small = matches!(role, Role::Small | Role::Both);
+        assert_eq!(may_offer(&lanes, WorkerId(2)), small, "{role:?}");
+        let found = offers(&lanes, WorkerId(2), BATCH, || true, || true);
+        assert_eq!(found, if small { BATCH / 2 } else { 0 }, "{role:?}");
+    }
+}
+
+/// What `between_slices` and `idle` say by themselves, as the server asks them, is what a turn comes
+/// to.
+#[test]
+fn what_is_asked_apart_is_what_a_turn_does() {
+    for (design, unread) in Design::ALL.iter().flat_map(|&design| [0, 1, 2, 4].map(|n| (design, n)))
+    {
+        let plan = plan(design);
+        let me = plan.roles.len() - 1;
+        let id = WorkerId(me as u16);
+        let queues = |transfers| Queues {
+            me,
+            unread: [0, unread, 0, 0, 0, 0],
+            transfers: [transfers; 6],
+            ..Queues::default()
+        };
+        let what = format!("{design}, {unread} unread");
+        if between_slices(&plan, 0, &queues(0)).is_none() {
+            let first = moves(&plan, false, &mut queues(0), 1);
+            assert_eq!(first, [idle(&plan, id, &queues(0))], "{what}");
+        }
+        if plan.role(id) == Role::Large {
+            let (mut busy, mut took) = (queues(1), 0);
+            while let Some(whose) = between_slices(&plan, took, &busy) {
+                busy.unread[whose.index()] -= 1;
+                took += 1;
+            }
+            let all = moves(&plan, false, &mut queues(1), 9);
+            let first = all.iter().position(|next| *next == Move::Slice);
+            assert_eq!(first, Some(took as usize), "{what}: {all:?}");
+        }
+    }
 }
 
 #[test]

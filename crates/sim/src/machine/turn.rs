@@ -4,7 +4,7 @@
 use super::{Central, Doing, Reach, Request, Run, SliceOrder, Transfer, Worker, id};
 use crate::events::NEVER;
 use laneway_policy::{
-    ItemBytes, LargeLane, Move, Route, Sight, WorkerId, WorkerTarget, route, turn,
+    ItemBytes, LargeLane, Move, Others, Route, Sight, WorkerId, WorkerTarget, route, turn,
 };
 use std::collections::VecDeque;
 
@@ -230,7 +230,8 @@ impl Run<'_> {
         let plan = &self.control.plan;
         let idle = || self.asleep & !(1 << worker) != 0;
         let has_slices = |id: WorkerId| !self.workers[id.index()].transfers.is_empty();
-        let offers = turn::offers(plan, received, idle, || plan.large_ids().any(has_slices));
+        let slices = || plan.large_ids().any(has_slices);
+        let offers = turn::offers(plan, id(worker), received, idle, slices);
         if offers > 0 {
             self.workers[worker].offered = offers;
             self.wake_one(u64::MAX);
@@ -377,7 +378,9 @@ impl Sight for View<'_, '_> {
     fn shared(&self) -> u32 {
         self.run.shared.len() as u32
     }
+}
 
+impl Others for View<'_, '_> {
     #[inline]
     fn takable(&self, whose: WorkerId) -> u32 {
         match self.run.machine.reach {
