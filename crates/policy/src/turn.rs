@@ -8,8 +8,9 @@
 //!
 //! 1. A transfer that runs to completion goes on before anything else.
 //! 2. What was received is served, to its end.
-//! 3. A batch B is received from the worker's own RX queue; once that is served, B / n_s from each
-//!    queue that nobody reads, one after the other; then it is large work's turn.
+//! 3. A batch B is received from the worker's own RX queue; once that is served, B / n_s (rounded
+//!    up, so that all queues drain alike) from each queue that nobody reads, one after the other;
+//!    then it is large work's turn.
 //! 4. Large work: a large worker first takes one small request from the longest RX queue, if the
 //!    plan lets it; else one slice of its own transfer, or of one that it takes from the shared
 //!    queue, goes on.
@@ -47,24 +48,46 @@ impl Readers {
     /// Of this plan, where a standby that has raised its flag reads nothing. `batch`: requests
     /// taken from an RX queue at a time.
     pub fn of(plan: &CorePlan, standby_raised: bool, batch: u32) -> Readers {
-        let gone = |role| standby_raised && role == Role::Standby;
-        let reads: Vec<bool> =
-            plan.roles.iter().map(|&role| role != Role::Large && !gone(role)).collect();
-        let unread = (0..plan.workers()).filter(|&worker| !reads[usize::from(worker)]);
-        let unread: Vec<WorkerId> = unread.map(WorkerId).collect();
-        let readers = (reads.len() - unread.len()).max(1) as u32;
-        Readers { reads, unread, batch, batch_unread: batch.div_ceil(readers) }
+        Readers::new(plan, (standby_raised, false), batch)
     }
 
-    /// Whether a worker reads RX queues: its own, and then the unread ones.
+    /// The same, where a standby reads all the while, its own queue with others while they drain it
+    /// (`standby::Standby::ReadsOn`).
+    pub fn beside_standby(plan: &CorePlan, standby_raised: bool, batch: u32) -> Readers {
+        Readers::new(plan, (standby_raised, true), batch)
+    }
+
+    fn new(plan: &CorePlan, (raised, reads_on): (bool, bool), batch: u32) -> Readers {
+        let is_drained = |role| role == Role::Large || raised && role == Role::Standby;
+        let reads = |role| !is_drained(role) || reads_on && role == Role::Standby;
+        let reads: Vec<bool> = plan.roles.iter().map(|&role| reads(role)).collect();
+        let unread = (0..plan.workers()).map(WorkerId).filter(|&id| is_drained(plan.role(id)));
+        let readers = reads.iter().filter(|&&reads| reads).count().max(1) as u32;
+        Readers { unread: unread.collect(), reads, batch, batch_unread: batch.div_ceil(readers) }
+    }
+
+    /// Whether a worker reads RX queues: its own, and then those that are drained by all.
     #[inline]
     pub fn reads(&self, worker: WorkerId) -> bool {
         self.reads[worker.index()]
     }
 
-    /// The workers that read none.
+    /// The workers whose queues all that read drain: they read none themselves, but for a standby
+    /// that reads on.
     pub fn unread(&self) -> &[WorkerId] {
         &self.unread
+    }
+
+    /// Requests that a worker receives at a time from the RX queue of another, or from its own; 0
+    /// where it does not read it.
+    pub fn most(&self, me: WorkerId, whose: WorkerId) -> u32 {
+        if !self.reads(me) {
+            0
+        } else if whose == me {
+            self.batch
+        } else {
+            u32::from(self.unread.contains(&whose)) * self.batch_unread
+        }
     }
 }
 
@@ -171,7 +194,8 @@ impl Turn {
                 _ => (readers.unread[usize::from(stage) - 1], readers.batch_unread),
             };
             let count = sight.unread(whose).min(most);
-            if count > 0 {
+            // A standby that reads on has had its own.
+            if count > 0 && (stage == 0 || whose != me) {
                 return Move::Receive(whose, count);
             }
         }

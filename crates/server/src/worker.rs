@@ -416,7 +416,7 @@ fn take<T: Transport>(parts: &mut Parts<T>, event: Ready) -> io::Result<()> {
         (Ready::Listener(listener), _) => streams.accept(core, listener)?,
         (Ready::Stream(token), _) => streams.wakened(core, token, false)?,
         (Ready::Ending(token), _) => streams.wakened(core, token, true)?,
-        (Ready::Datagrams(queue), Some(udp)) => udp.is_ready(queue),
+        (Ready::Datagrams(queue), Some(udp)) => udp.is_ready(queue, core.id),
         (Ready::Room(queue, path), Some(udp)) => udp.room_again(core, queue, path)?,
         (Ready::Woken, _) => {
             // By a job, mostly, from a sleep of up to a second: who executes that asks no clock.

@@ -1,6 +1,7 @@
 //! The order of a turn, move by move.
 
 use crate::{etc_mix, load, plan_after};
+use laneway_policy::cores::roles;
 use laneway_policy::standby::{Flag, Standby};
 use laneway_policy::turn::{
     BURST_BYTES, OFFER_MIN, between_slices, idle, may_make, may_offer, offers, slice_of,
@@ -66,11 +67,14 @@ fn mix() -> EpochLoad {
 
 /// The moves of worker `me` until it rests, or so many; what it is told to do is done.
 fn moves(plan: &CorePlan, raised: bool, queues: &mut Queues, most: usize) -> Vec<Move> {
-    let readers = Readers::of(plan, raised, BATCH);
+    moves_of(&Readers::of(plan, raised, BATCH), plan, queues, most)
+}
+
+fn moves_of(readers: &Readers, plan: &CorePlan, queues: &mut Queues, most: usize) -> Vec<Move> {
     let (mut turn, mut all) = (Turn::default(), Vec::new());
     for _ in 0..most {
         let me = queues.me;
-        let next = turn.next(plan, &readers, WorkerId(me as u16), queues);
+        let next = turn.next(plan, readers, WorkerId(me as u16), queues);
         all.push(next);
         match next {
             Move::Serve => queues.received[me] -= 1,
@@ -186,6 +190,46 @@ fn a_standby_with_its_flag_up_reads_nothing_and_others_drain_its_queue() {
     }
     let readers = Readers::of(&plan, true, BATCH);
     assert!(!readers.reads(WorkerId(5)) && readers.unread() == [WorkerId(5)]);
+}
+
+#[test]
+fn queues_of_large_workers_are_drained_alike() {
+    for (workers, large, most) in [(2, 1, BATCH), (6, 3, 11), (6, 1, 7), (64, 1, 1)] {
+        let plan = CorePlan { roles: roles(workers, large), ..plan(Design::Lanes) };
+        let readers = Readers::of(&plan, false, BATCH);
+        let (first, last) = (WorkerId(0), WorkerId(workers - 1));
+        let what = format!("{large} large of {workers}");
+        assert_eq!(readers.most(first, last), most, "{what}");
+        assert_eq!((readers.most(first, first), readers.most(last, first)), (BATCH, 0), "{what}");
+        assert_eq!(readers.most(last, last), 0, "{what}");
+    }
+}
+
+/// As the server's does: it reads its own queue, once a turn, and others read it as well while the
+/// flag is up.
+#[test]
+fn a_standby_that_reads_on_shares_its_queue_with_others() {
+    let mut plan = plan(Design::Minos);
+    plan.roles = roles(6, 0);
+    assert_eq!(plan.roles[5], Role::Standby);
+    let standby = WorkerId(5);
+    for (raised, of_others) in [(false, 0), (true, BATCH.div_ceil(6))] {
+        let mut flag = Flag::new(Standby::ReadsOn, true);
+        flag.follow(&CorePlan { standby_raised: raised, ..plan.clone() });
+        assert!(!flag.raise() && !flag.lower(), "it stays as it is until the next plan");
+        assert_eq!(flag.is_raised(), raised);
+        let readers = flag.readers(&plan, BATCH);
+        assert_eq!(readers.most(standby, standby), BATCH, "{raised}");
+        assert_eq!(readers.most(WorkerId(0), standby), of_others, "{raised}");
+        assert_eq!(readers.most(WorkerId(1), WorkerId(0)), 0, "{raised}");
+        let queues =
+            Queues { me: 5, unread: [BATCH + 8; 6], transfers: [1; 6], ..Queues::default() };
+        let batch = BATCH as usize;
+        let all = moves_of(&readers, &plan, &mut queues.clone(), 2 + batch + 9);
+        assert_eq!(all[0], Move::Receive(standby, BATCH), "{raised}");
+        let more = [Move::Slice, Move::Slice];
+        assert_eq!(all[batch + 1..batch + 3], more, "{raised}: its transfer, to its end");
+    }
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl Control {
         let mut control = Control {
             policy,
             flag,
-            who: Readers::of(&plan, false, machine.batch),
+            who: flag.readers(&plan, machine.batch),
             plan,
             reads: 0,
             sizes: SizeHistogram::new(),
@@ -90,7 +90,7 @@ impl Control {
     }
 
     fn who_reads(&mut self) {
-        self.who = Readers::of(&self.plan, self.flag.is_raised(), self.batch);
+        self.who = self.flag.readers(&self.plan, self.batch);
         let all = self.plan.roles.len();
         let unread = self.who.unread().iter().map(|worker| 1 << worker.index());
         self.reads = unread.fold(u64::MAX >> (64 - all), |reads: u64, bit: u64| reads & !bit);

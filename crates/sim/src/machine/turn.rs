@@ -36,7 +36,9 @@ impl Run<'_> {
         if self.asleep == 0 {
             return;
         }
-        let readers = self.control.readers();
+        // A standby that reads on is one of those that may come.
+        let own = u64::from(self.control.who.reads(id(queue))) << queue;
+        let readers = self.control.readers() | own;
         if self.machine.central_queue || !self.control.reads(queue) {
             self.wake_one(readers);
         } else if self.asleep >> queue & 1 == 1 {

@@ -281,11 +281,14 @@ pub(super) const AXES: &[Axis] = &[
         spec.machine.central_queue = one_of(text, &[("per-worker", false), ("central", true)])?;
         Ok(())
     }),
-    axis("standby", "of minos: returns (default) or epoch", |spec, text| {
-        let names = [("returns", Standby::Returns), ("epoch", Standby::UntilEpochEnds)];
-        spec.machine.standby = one_of(text, &names)?;
-        Ok(())
-    }),
+    axis(
+        "standby",
+        "of minos: returns (default), epoch, or reads-on: the server's",
+        |spec, text| {
+            spec.machine.standby = one_of(text, &Standby::NAMED)?;
+            Ok(())
+        },
+    ),
     axis(
         "rx-queue",
         "requests that a worker's RX queue holds, or none: any (none)",
