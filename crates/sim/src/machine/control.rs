@@ -89,6 +89,14 @@ impl Control {
             u64::from(laneway_policy::route::lane(&self.plan, size) == Lane::Large);
     }
 
+    /// A plan comes into force. Returns the one before it.
+    pub(super) fn follow(&mut self, plan: CorePlan) -> CorePlan {
+        let before = std::mem::replace(&mut self.plan, plan);
+        self.flag.follow(&self.plan);
+        self.who_reads();
+        before
+    }
+
     fn who_reads(&mut self) {
         self.who = self.flag.readers(&self.plan, self.batch);
         let all = self.plan.roles.len();
@@ -133,9 +141,7 @@ impl Run<'_> {
         };
         (control.large_requests, control.tx_samples, control.tx_samples_backed_up) = (0, 0, 0);
         let plan = self.machine.tweak.apply(control.policy.plan(Nanos(self.now / 1_000), &load));
-        let before = std::mem::replace(&mut control.plan, plan);
-        control.flag.follow(&control.plan);
-        control.who_reads();
+        let before = control.follow(plan);
         if control.plan.roles_changed_since(&before) > 0 {
             self.move_large_work();
             self.move_connections();

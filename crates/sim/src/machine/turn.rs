@@ -397,3 +397,6 @@ impl Others for View<'_, '_> {
         self.run.workers[whose.index()].batch.len() as u32
     }
 }
+
+#[cfg(test)]
+mod decisions;
