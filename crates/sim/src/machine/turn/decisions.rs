@@ -101,6 +101,40 @@ fn lay(rig: &Rig, run: &mut Run<'_>, whose: usize, count: usize) {
     worker.offered = if offers { worker.batch.len() as u32 } else { 0 };
 }
 
+fn has_slices(rig: &Rig, worker: usize) -> bool {
+    rig.shared.workers[worker].lanes.waiting_large.get() > 0
+}
+
+/// Turns until a worker has a transfer that goes on, of a client that takes what comes.
+fn who_slices(rig: &mut Rig, take: &impl Fn() -> usize) -> usize {
+    for _ in 0..20 {
+        rig.turn();
+        take();
+        if let Some(worker) = (0..rig.workers.len()).find(|&worker| has_slices(rig, worker)) {
+            return worker;
+        }
+    }
+    panic!("a large reply is on its way")
+}
+
+/// The simulated worker has a transfer that does not end.
+fn begin_transfer(run: &mut Run<'_>, worker: usize) {
+    let large = Request { bytes: 1 << 30, large: true, ..request(0) };
+    let transfer = run.transfer(large, 0);
+    run.workers[worker].transfers.push_back(transfer);
+}
+
+/// Small requests that a simulated worker serves until its next slice, which is over then.
+fn served_until_slice(run: &mut Run<'_>, worker: usize) -> usize {
+    let mut served = 0;
+    while let Some(Doing::Serve(_)) = next(run, worker) {
+        served += 1;
+    }
+    assert!(run.workers[worker].turn.in_transfer(), "a slice ends it");
+    run.workers[worker].turn.slice_over(&run.control.plan, true);
+    served
+}
+
 /// The workers whose queues hold small requests.
 fn small_ones(plan: &CorePlan) -> Vec<usize> {
     let is_small = |worker: &usize| matches!(plan.roles[*worker], Role::Small | Role::Both);
@@ -222,6 +256,43 @@ fn an_idle_worker_takes_from_the_same_ones() {
     assert!(takes > 200, "{takes}");
 }
 
+/// A worker that serves both lanes: a batch of what has come, then a slice.
+#[test]
+fn a_batch_is_served_between_two_slices() {
+    let of = Plan::of(2, Form::TimeShare).with_datagrams();
+    for seed in 0..6 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut rig = rig_of(&of);
+        let client = rig.net.connect();
+        rig.set(&client, "big", &value(LARGE_BYTES, 1));
+        assert_eq!(client.send(b"get big\r\n"), 9);
+        let plan = rig.shared.plan.get();
+        let me = who_slices(&mut rig, &|| client.receive(usize::MAX).len());
+        let (machine, traffic) = (machine(&of, Reach::Unread), traffic());
+        let mut run = run_of(&machine, &traffic, &plan);
+        begin_transfer(&mut run, me);
+        let mut peer = Peer::new(&rig);
+        let count = random.usize(0..200);
+        for number in 0..count {
+            run.rx[me].push_back(request(number));
+            let request = format!("get {}\r\n", "k".repeat(1 + number));
+            peer.small(me, number as u16, request.as_bytes());
+        }
+        let mut left = count;
+        for round in 0..10 {
+            let simulated = served_until_slice(&mut run, me);
+            let before = peer.got.len();
+            rig.workers[me].step().expect("memory does not fail");
+            peer.receive();
+            let what = format!("seed {seed}, round {round}, {left} of {count} left");
+            assert_eq!(peer.got.len() - before, simulated, "{what}");
+            assert!(!client.receive(usize::MAX).is_empty(), "{what}: a slice ends it");
+            left -= simulated;
+        }
+        assert_eq!(left, 0, "of {count}");
+    }
+}
+
 /// In `lanes`: the other designs have no workers in the server that move slices and nothing else.
 #[test]
 fn as_many_are_taken_in_front_of_a_slice_of_the_same_ones() {
@@ -235,24 +306,11 @@ fn as_many_are_taken_in_front_of_a_slice_of_the_same_ones() {
         rig.turns(20); // the connection is at home again
         assert_eq!(client.send(b"get big\r\n"), 9);
         let plan = rig.shared.plan.get();
-        let slices =
-            |rig: &Rig, worker: usize| rig.shared.workers[worker].lanes.waiting_large.get() > 0;
-        let mut me = None;
-        for _ in 0..20 {
-            rig.turn();
-            client.receive(usize::MAX);
-            me = (0..of.workers).find(|&worker| slices(&rig, worker));
-            if me.is_some() {
-                break;
-            }
-        }
-        let me = me.expect("somebody has a slice to move");
+        let me = who_slices(&mut rig, &|| client.receive(usize::MAX).len());
         assert_eq!(plan.roles[me], Role::Large);
         let (machine, traffic) = (machine(&of, Reach::Offered), traffic());
         let mut run = run_of(&machine, &traffic, &plan);
-        let transfer = Request { bytes: 1 << 30, large: true, ..request(0) };
-        let transfer = run.transfer(transfer, 0);
-        run.workers[me].transfers.push_back(transfer);
+        begin_transfer(&mut run, me);
         for round in 0..8 {
             for whose in small_ones(&plan) {
                 lay(&rig, &mut run, whose, random.usize(0..12));
@@ -260,14 +318,10 @@ fn as_many_are_taken_in_front_of_a_slice_of_the_same_ones() {
             let before = jobs(&rig);
             let what = format!("seed {seed}, round {round}: {me} of {before:?}");
             assert_eq!(before, batches(&run), "{what}");
-            while let Some(Doing::Serve(_)) = next(&mut run, me) {
-                takes += 1;
-            }
-            assert!(run.workers[me].turn.in_transfer(), "{what}: a slice ends it");
-            run.workers[me].turn.slice_over(&plan, true);
+            takes += served_until_slice(&mut run, me);
             client.receive(usize::MAX);
             rig.workers[me].step().expect("memory does not fail");
-            assert!(slices(&rig, me), "{what}: the transfer goes on");
+            assert!(has_slices(&rig, me), "{what}: the transfer goes on");
             assert_eq!(jobs(&rig), batches(&run), "{what}");
         }
     }
