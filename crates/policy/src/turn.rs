@@ -97,6 +97,11 @@ pub trait Others {
     fn takable(&self, whose: WorkerId) -> u32;
     /// Requests that another has received and not begun.
     fn received_by(&self, whose: WorkerId) -> u32;
+    /// Where nobody sees how much waits with others: with whom to begin to look, one after the
+    /// other ([`in_turn`]).
+    fn look_first(&self) -> Option<WorkerId> {
+        None
+    }
 }
 
 /// What a worker sees of itself, and of the others.
@@ -263,10 +268,27 @@ pub fn idle(plan: &CorePlan, me: WorkerId, others: &impl Others) -> Move {
     {
         return Move::StealReceived(whose);
     }
+    if let Some(first) = others.look_first() {
+        let workers = in_turn(first.index(), usize::from(plan.workers()));
+        let mut workers = workers.map(|worker| WorkerId(worker as u16));
+        return workers.find(|&whose| others.takable(whose) > 0).map_or(Move::Rest, Move::Steal);
+    }
     match longest(plan, others) {
         (whose, length) if plan.steal.idle(length) => Move::Steal(whose),
         _ => Move::Rest,
     }
+}
+
+/// So many, the first one first and those before it last. (One past the last is as the first.)
+pub fn in_turn(first: usize, count: usize) -> impl Iterator<Item = usize> {
+    (first..count).chain(0..first.min(count))
+}
+
+/// Where RX queues are sockets, which others cannot see into: whether this worker takes from those
+/// of others when it has nothing to do. A large one has no time to look into all of them.
+#[inline]
+pub fn looks_into_sockets(plan: &CorePlan, me: WorkerId) -> bool {
+    plan.steal.when_idle && plan.role(me) != Role::Large
 }
 
 /// Where nobody reads another's queue: whether the others may take what a worker has received. What

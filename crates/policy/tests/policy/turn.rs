@@ -4,8 +4,8 @@ use crate::{etc_mix, load, plan_after};
 use laneway_policy::cores::roles;
 use laneway_policy::standby::{Flag, Standby};
 use laneway_policy::turn::{
-    BURST_BYTES, OFFER_MIN, between_slices, idle, may_make, may_offer, offers, slice_of,
-    waits_for_its_turn,
+    BURST_BYTES, OFFER_MIN, between_slices, idle, in_turn, looks_into_sockets, may_make, may_offer,
+    offers, slice_of, waits_for_its_turn,
 };
 use laneway_policy::{
     BATCH, CorePlan, Design, EpochLoad, Form, ItemBytes, Move, Others, Readers, Role, Settings,
@@ -336,6 +336,40 @@ fn an_idle_worker_takes_from_the_longest_queue_the_first_of_equals() {
     let plan = self::plan(Design::HkhWs);
     let mut queues = Queues { received: [0, 2, 2, 1, 0, 0], ..Queues::default() };
     assert_eq!(moves(&plan, false, &mut queues, 1), [Move::StealReceived(WorkerId(2))]);
+}
+
+/// Lengths that one cannot see: only that something is there.
+struct Sockets([u32; 6], u16);
+
+impl Others for Sockets {
+    fn takable(&self, whose: WorkerId) -> u32 {
+        self.0[whose.index()]
+    }
+
+    fn received_by(&self, _: WorkerId) -> u32 {
+        0
+    }
+
+    fn look_first(&self) -> Option<WorkerId> {
+        Some(WorkerId(self.1))
+    }
+}
+
+#[test]
+fn sockets_are_looked_into_in_turn() {
+    assert_eq!(in_turn(2, 4).collect::<Vec<_>>(), [2, 3, 0, 1]);
+    assert_eq!(in_turn(4, 4).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let (lanes, minos) = (plan(Design::Lanes), plan(Design::Minos));
+    for (first, found) in [(0, 1), (1, 1), (2, 4), (4, 4), (5, 1), (6, 1)] {
+        let sockets = Sockets([0, 9, 0, 0, 1, 0], first);
+        let wanted = Move::Steal(WorkerId(found));
+        assert_eq!(idle(&lanes, WorkerId(0), &sockets), wanted, "from {first} on");
+        assert_eq!(idle(&minos, WorkerId(0), &sockets), Move::Rest);
+    }
+    assert_eq!(idle(&lanes, WorkerId(0), &Sockets([0; 6], 3)), Move::Rest);
+    let large = WorkerId(lanes.workers_small);
+    assert!(looks_into_sockets(&lanes, WorkerId(0)) && !looks_into_sockets(&lanes, large));
+    assert!(!looks_into_sockets(&minos, WorkerId(0)));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::shared::UdpShared;
 use super::state::{At, Desk, From, Udp};
 use crate::core::Core;
 use crate::handoff::DatagramOrigin;
-use laneway_policy::{BATCH, CorePlan, Readers, Role, WorkerId};
+use laneway_policy::{BATCH, CorePlan, Readers, WorkerId, turn};
 use laneway_store::{GROUP, meter};
 use laneway_transport::Transport;
 use laneway_transport::datagram::{Arrival, BURST_BYTES, Datagrams, Path};
@@ -180,12 +180,10 @@ impl Udp {
 
     /// With nothing else to do, and if the plan allows it: one request from somebody else's queue.
     pub(crate) fn steal<T: Transport>(&mut self, core: &mut Core<T>) -> io::Result<bool> {
-        if !core.plan.steal.when_idle || core.plan.role(core.id) == Role::Large {
+        if !turn::looks_into_sockets(&core.plan, core.id) {
             return Ok(false);
         }
-        let queues = self.shared.queues.len();
-        for _ in 0..queues {
-            let queue = self.desk.steal_next % queues;
+        for queue in turn::in_turn(self.desk.steal_next, self.shared.queues.len()) {
             self.desk.steal_next = queue + 1;
             if self.desk.bursts[queue] == 0 && self.receive_burst(core, queue, 1)?.0 > 0 {
                 core.lanes().stolen.add_owner(1);

@@ -49,7 +49,7 @@ impl Control {
         }
         let plan = machine.tweak.apply(plan);
         // Over TCP nobody could drain the standby's queue.
-        let mut flag = Flag::new(machine.standby, machine.reach == Reach::Unread);
+        let mut flag = Flag::new(machine.standby, machine.reach != Reach::Offered);
         flag.follow(&plan);
         let mut control = Control {
             policy,
@@ -179,7 +179,7 @@ impl Run<'_> {
 
     /// Over TCP what has come for a worker that turned large goes home with its connections.
     fn move_connections(&mut self) {
-        if self.machine.reach == Reach::Unread {
+        if self.machine.reach != Reach::Offered {
             return;
         }
         let homes = usize::from(self.control.plan.workers_small);

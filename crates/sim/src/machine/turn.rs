@@ -199,10 +199,13 @@ impl Run<'_> {
                     self.workers[worker].transfers.extend(taken);
                     self.begin_piece(worker)
                 }
-                Move::Steal(whose) => match self.steal(whose) {
-                    Some(request) => self.take(worker, request, self.costs.steal),
-                    None => false,
-                },
+                Move::Steal(whose) => {
+                    self.workers[worker].steal_next = whose.0 + 1;
+                    match self.steal(whose) {
+                        Some(request) => self.take(worker, request, self.costs.steal),
+                        None => false,
+                    }
+                }
                 Move::StealReceived(whose) => match self.workers[whose.index()].next_received() {
                     Some(request) => self.take(worker, request, self.costs.steal),
                     None => false,
@@ -243,7 +246,7 @@ impl Run<'_> {
     /// One of those that wait with this worker.
     fn steal(&mut self, whose: WorkerId) -> Option<Request> {
         match self.machine.reach {
-            Reach::Unread => {
+            Reach::Unread | Reach::Sockets => {
                 let queue = self.queue_of(whose);
                 self.rx[queue].pop_front()
             }
@@ -386,7 +389,8 @@ impl Others for View<'_, '_> {
     #[inline]
     fn takable(&self, whose: WorkerId) -> u32 {
         match self.run.machine.reach {
-            Reach::Unread => self.run.rx[whose.index()].len() as u32,
+            Reach::Sockets if !turn::looks_into_sockets(&self.run.control.plan, id(self.me)) => 0,
+            Reach::Unread | Reach::Sockets => self.run.rx[whose.index()].len() as u32,
             Reach::Offered if whose.index() == self.me => 0,
             Reach::Offered => self.run.workers[whose.index()].offered,
         }
@@ -395,6 +399,12 @@ impl Others for View<'_, '_> {
     #[inline]
     fn received_by(&self, whose: WorkerId) -> u32 {
         self.run.workers[whose.index()].batch.len() as u32
+    }
+
+    #[inline]
+    fn look_first(&self) -> Option<WorkerId> {
+        let next = WorkerId(self.run.workers[self.me].steal_next);
+        (self.run.machine.reach == Reach::Sockets).then_some(next)
     }
 }
 

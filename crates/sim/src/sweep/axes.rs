@@ -367,9 +367,10 @@ pub(super) const AXES: &[Axis] = &[
         (spec.machine.costs, spec.machine.reach) = (way.costs(spec.machine.costs), way.reach);
         Ok(())
     }),
-    axis("reach", "what others can take: unread (default) or offered, as by TCP", |spec, text| {
-        use crate::machine::Reach::{Offered, Unread};
-        spec.machine.reach = one_of(text, &[("unread", Unread), ("offered", Offered)])?;
+    axis("reach", "what others can take: unread (default), sockets or offered", |spec, text| {
+        use crate::machine::Reach::{Offered, Sockets, Unread};
+        let names = [("unread", Unread), ("sockets", Sockets), ("offered", Offered)];
+        spec.machine.reach = one_of(text, &names)?;
         Ok(())
     }),
     axis("connections", "that requests come by, replies in order, as over TCP", |spec, text| {
