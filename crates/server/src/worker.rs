@@ -2,9 +2,11 @@
 //! exactly from the same inputs; only [`crate::boot`] gives it a thread.
 //!
 //! A turn: read the plan; take in connections that were handed over; receive a burst and serve the
-//! small requests in it to completion; then move *one* slice of a large transfer; on worker 0,
-//! once per epoch, make the next plan. A small request therefore waits for one slice, and one more
-//! for each group of connections that are served before its own (`policy::share`).
+//! small requests in it to completion; then move *one* slice of a large transfer, on a large worker
+//! behind small requests of others; with nothing done, take one of another's; on worker 0, once per
+//! epoch, make the next plan. A small request therefore waits for one slice, and one more for each
+//! group of connections that are served before its own (`policy::share`). The order is
+//! `policy::turn`'s, which the simulator runs: a test in `sim` compares what both do.
 //!
 //! The work is done by its parts: [`crate::streams`] has the connections, [`crate::udp`] the
 //! datagrams, [`crate::jobs`] what passes between workers. None knows another; here they are wired.
