@@ -51,6 +51,6 @@ pub use owner::{OwnerHash, Placement};
 pub use plan::{CorePlan, EpochLoad, LargeLane, Steal};
 pub use route::{Asked, Lane, Route, WorkerTarget, hand, route};
 pub use settings::{Settings, SettingsError};
-pub use turn::{Move, Readers, Sight, Turn};
+pub use turn::{Move, Others, Readers, Sight, Turn};
 pub use units::{BATCH, BATCH_BESIDE_LARGE, FRAME_BYTES, ITEM_BYTES_MAX, SLICE_BYTES};
 pub use units::{ItemBytes, Nanos, Packets, WorkerId};

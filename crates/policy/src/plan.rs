@@ -172,12 +172,6 @@ impl CorePlan {
         (self.roles[last] == Role::Standby).then_some(WorkerId(last as u16))
     }
 
-    /// Requests a small worker reads in one turn from the RX queue of each worker that does not
-    /// read its own (Minos §3.1: B / n_s, here rounded up), so that all queues drain alike.
-    pub fn batch_from_large(&self) -> u32 {
-        BATCH.div_ceil(u32::from(self.workers_small))
-    }
-
     /// Workers whose role differs between this plan and the one before it.
     pub fn roles_changed_since(&self, before: &CorePlan) -> usize {
         let common = self.roles.iter().zip(&before.roles).filter(|(now, then)| now != then).count();

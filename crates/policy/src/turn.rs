@@ -8,12 +8,17 @@
 //!
 //! 1. A transfer that runs to completion goes on before anything else.
 //! 2. What was received is served, to its end.
-//! 3. A batch B is received from the worker's own RX queue; once that is served, B / n_s from each
-//!    queue that nobody reads, one after the other; then it is large work's turn.
+//! 3. A batch B is received from the worker's own RX queue; once that is served, B / n_s (rounded
+//!    up, so that all queues drain alike) from each queue that nobody reads, one after the other;
+//!    then it is large work's turn.
 //! 4. Large work: a large worker first takes one small request from the longest RX queue, if the
 //!    plan lets it; else one slice of its own transfer, or of one that it takes from the shared
 //!    queue, goes on.
 //! 5. Who has found nothing in a whole round takes one request from another.
+//!
+//! The server's worker, whose small requests come by connections mostly, goes through the same order
+//! by itself (`server::worker`), and asks for what is to be decided on the way: [`between_slices`],
+//! [`idle`], [`offers`].
 //!
 //! Departs from the paper: 4 and 5 are not in it, but for §6.1. Knows no request, no cost and no
 //! clock. Units: requests, workers, bytes.
@@ -43,29 +48,64 @@ impl Readers {
     /// Of this plan, where a standby that has raised its flag reads nothing. `batch`: requests
     /// taken from an RX queue at a time.
     pub fn of(plan: &CorePlan, standby_raised: bool, batch: u32) -> Readers {
-        let gone = |role| standby_raised && role == Role::Standby;
-        let reads: Vec<bool> =
-            plan.roles.iter().map(|&role| role != Role::Large && !gone(role)).collect();
-        let unread = (0..plan.workers()).filter(|&worker| !reads[usize::from(worker)]);
-        let unread: Vec<WorkerId> = unread.map(WorkerId).collect();
-        let readers = (reads.len() - unread.len()).max(1) as u32;
-        Readers { reads, unread, batch, batch_unread: batch.div_ceil(readers) }
+        Readers::new(plan, (standby_raised, false), batch)
     }
 
-    /// Whether a worker reads RX queues: its own, and then the unread ones.
+    /// The same, where a standby reads all the while, its own queue with others while they drain it
+    /// (`standby::Standby::ReadsOn`).
+    pub fn beside_standby(plan: &CorePlan, standby_raised: bool, batch: u32) -> Readers {
+        Readers::new(plan, (standby_raised, true), batch)
+    }
+
+    fn new(plan: &CorePlan, (raised, reads_on): (bool, bool), batch: u32) -> Readers {
+        let is_drained = |role| role == Role::Large || raised && role == Role::Standby;
+        let reads = |role| !is_drained(role) || reads_on && role == Role::Standby;
+        let reads: Vec<bool> = plan.roles.iter().map(|&role| reads(role)).collect();
+        let unread = (0..plan.workers()).map(WorkerId).filter(|&id| is_drained(plan.role(id)));
+        let readers = reads.iter().filter(|&&reads| reads).count().max(1) as u32;
+        Readers { unread: unread.collect(), reads, batch, batch_unread: batch.div_ceil(readers) }
+    }
+
+    /// Whether a worker reads RX queues: its own, and then those that are drained by all.
     #[inline]
     pub fn reads(&self, worker: WorkerId) -> bool {
         self.reads[worker.index()]
     }
 
-    /// The workers that read none.
+    /// The workers whose queues all that read drain: they read none themselves, but for a standby
+    /// that reads on.
     pub fn unread(&self) -> &[WorkerId] {
         &self.unread
     }
+
+    /// Requests that a worker receives at a time from the RX queue of another, or from its own; 0
+    /// where it does not read it.
+    pub fn most(&self, me: WorkerId, whose: WorkerId) -> u32 {
+        if !self.reads(me) {
+            0
+        } else if whose == me {
+            self.batch
+        } else {
+            u32::from(self.unread.contains(&whose)) * self.batch_unread
+        }
+    }
 }
 
-/// What a worker sees of itself and of the others.
-pub trait Sight {
+/// What a worker sees of the others.
+pub trait Others {
+    /// Requests of this worker, unread or offered, that one may take.
+    fn takable(&self, whose: WorkerId) -> u32;
+    /// Requests that another has received and not begun.
+    fn received_by(&self, whose: WorkerId) -> u32;
+    /// Where nobody sees how much waits with others: with whom to begin to look, one after the
+    /// other ([`in_turn`]).
+    fn look_first(&self) -> Option<WorkerId> {
+        None
+    }
+}
+
+/// What a worker sees of itself, and of the others.
+pub trait Sight: Others {
     /// Requests that it has received and not begun.
     fn received(&self) -> u32;
     /// Requests in the RX queue of a worker, as far as this one can read it.
@@ -76,17 +116,13 @@ pub trait Sight {
     fn has_no_transfer(&self) -> bool;
     /// Transfers in the queue that large workers share.
     fn shared(&self) -> u32;
-    /// Requests of this worker, unread or offered, that one may take.
-    fn takable(&self, whose: WorkerId) -> u32;
-    /// Requests that another has received and not begun.
-    fn received_by(&self, whose: WorkerId) -> u32;
 }
 
 /// The worker from which the most can be taken, the first of equals, and how much that is.
-fn longest(plan: &CorePlan, sight: &impl Sight) -> (WorkerId, u32) {
+fn longest(plan: &CorePlan, others: &impl Others) -> (WorkerId, u32) {
     let mut longest = (WorkerId(0), 0);
     for whose in (0..plan.workers()).map(WorkerId) {
-        let length = sight.takable(whose);
+        let length = others.takable(whose);
         if length > longest.1 {
             longest = (whose, length);
         }
@@ -95,11 +131,11 @@ fn longest(plan: &CorePlan, sight: &impl Sight) -> (WorkerId, u32) {
 }
 
 /// The other worker that has received the most without beginning it.
-fn fullest(plan: &CorePlan, me: WorkerId, sight: &impl Sight) -> Option<WorkerId> {
-    let others = (0..plan.workers()).map(WorkerId).filter(|&whose| whose != me);
-    others
-        .max_by_key(|&whose| sight.received_by(whose))
-        .filter(|&whose| sight.received_by(whose) > 0)
+fn fullest(plan: &CorePlan, me: WorkerId, others: &impl Others) -> Option<WorkerId> {
+    let workers = (0..plan.workers()).map(WorkerId).filter(|&whose| whose != me);
+    workers
+        .max_by_key(|&whose| others.received_by(whose))
+        .filter(|&whose| others.received_by(whose) > 0)
 }
 
 /// What a worker does next.
@@ -163,7 +199,8 @@ impl Turn {
                 _ => (readers.unread[usize::from(stage) - 1], readers.batch_unread),
             };
             let count = sight.unread(whose).min(most);
-            if count > 0 {
+            // A standby that reads on has had its own.
+            if count > 0 && (stage == 0 || whose != me) {
                 return Move::Receive(whose, count);
             }
         }
@@ -178,9 +215,8 @@ impl Turn {
         sight: &impl Sight,
     ) -> Option<Move> {
         let reads = readers.reads(me);
-        if plan.steal.between_slices_queue_min.is_some() && !reads {
-            let (whose, length) = longest(plan, sight);
-            if plan.steal.between_slices(self.took_between, length) {
+        if !reads {
+            if let Some(whose) = between_slices(plan, self.took_between, sight) {
                 self.took_between += 1;
                 return Some(Move::Steal(whose));
             }
@@ -211,34 +247,69 @@ impl Turn {
     }
 }
 
+/// From whom a large worker takes a small request in front of its next slice, having taken so many
+/// since the last one; `None`: the slice is due.
+#[inline]
+pub fn between_slices(plan: &CorePlan, took: u32, others: &impl Others) -> Option<WorkerId> {
+    plan.steal.between_slices_queue_min?;
+    let (whose, length) = longest(plan, others);
+    plan.steal.between_slices(took, length).then_some(whose)
+}
+
 /// What a worker does that has found nothing: it takes one request, of what another has received if
-/// sizes mean nothing to the design, else of what is unread.
-fn idle(plan: &CorePlan, me: WorkerId, sight: &impl Sight) -> Move {
+/// sizes mean nothing to the design, else of what is unread or offered.
+#[inline]
+pub fn idle(plan: &CorePlan, me: WorkerId, others: &impl Others) -> Move {
     if !plan.steal.when_idle {
         return Move::Rest;
     }
     if plan.large_lane == LargeLane::None
-        && let Some(whose) = fullest(plan, me, sight)
+        && let Some(whose) = fullest(plan, me, others)
     {
         return Move::StealReceived(whose);
     }
-    match longest(plan, sight) {
+    if let Some(first) = others.look_first() {
+        let workers = in_turn(first.index(), usize::from(plan.workers()));
+        let mut workers = workers.map(|worker| WorkerId(worker as u16));
+        return workers.find(|&whose| others.takable(whose) > 0).map_or(Move::Rest, Move::Steal);
+    }
+    match longest(plan, others) {
         (whose, length) if plan.steal.idle(length) => Move::Steal(whose),
         _ => Move::Rest,
     }
 }
 
-/// Where nobody reads another's queue: how many of the requests that a worker has received together
-/// it offers to the others, half of them or none. Each costs something, so it offers where somebody
-/// has nothing to do, or has slices between which it may take some.
+/// So many, the first one first and those before it last. (One past the last is as the first.)
+pub fn in_turn(first: usize, count: usize) -> impl Iterator<Item = usize> {
+    (first..count).chain(0..first.min(count))
+}
+
+/// Where RX queues are sockets, which others cannot see into: whether this worker takes from those
+/// of others when it has nothing to do. A large one has no time to look into all of them.
+#[inline]
+pub fn looks_into_sockets(plan: &CorePlan, me: WorkerId) -> bool {
+    plan.steal.when_idle && plan.role(me) != Role::Large
+}
+
+/// Where nobody reads another's queue: whether the others may take what a worker has received. What
+/// waits with a large worker is large, and so is what waits with a standby beside that.
+#[inline]
+pub fn may_offer(plan: &CorePlan, me: WorkerId) -> bool {
+    plan.steal.when_idle && matches!(plan.role(me), Role::Small | Role::Both)
+}
+
+/// How many of the requests that a worker has received together it offers to the others, half of
+/// them or none. Each costs something, so it offers where somebody has nothing to do, or has slices
+/// between which it may take some.
 #[inline]
 pub fn offers(
     plan: &CorePlan,
+    me: WorkerId,
     received: u32,
     somebody_is_idle: impl FnOnce() -> bool,
     somebody_slices: impl FnOnce() -> bool,
 ) -> u32 {
-    if received < OFFER_MIN || !plan.steal.when_idle {
+    if received < OFFER_MIN || !may_offer(plan, me) {
         return 0;
     }
     let half = received / 2;

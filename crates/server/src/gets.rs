@@ -241,29 +241,18 @@ impl<T: Transport> Streams<T> {
         let expires = execute::expires_at(exptime, core.now);
         let outcome =
             execute::get_key(&core.context(&touched), verb, expires, key, hash, &mut self.out);
-        if matches!(outcome, Outcome::Kept) {
-            let size = touched.get();
-            return Some(self.hand_keys(
-                core,
-                connection,
-                KEEPER,
-                left,
-                (KEPT_KEYS, size),
-                arrived,
-            ));
+        let size = touched.get();
+        let to = match outcome {
+            Outcome::Kept => Some((KEEPER, KEPT_KEYS)),
+            Outcome::Elsewhere if core.plan.design != Design::Lanes => {
+                Some((core.queue_for_size(size), 1))
+            }
+            _ => None,
+        };
+        if let Some((to, most)) = to {
+            return Some(self.hand_keys(core, connection, to, left, (most, size), arrived));
         }
         if matches!(outcome, Outcome::Elsewhere) {
-            if core.plan.design != Design::Lanes {
-                let to = core.queue_for_size(touched.get());
-                return Some(self.hand_keys(
-                    core,
-                    connection,
-                    to,
-                    left,
-                    (1, touched.get()),
-                    arrived,
-                ));
-            }
             let line_bytes = line.len() - at;
             connection.mode = Mode::Keys { verb, exptime, line_bytes };
             return Some(Step::Stop(at, Stop::Hand));
@@ -271,9 +260,9 @@ impl<T: Transport> Streams<T> {
         core.count_hot(key, writes(verb));
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
-            core.note_key(connection, key, touched.get());
+            core.note_key(connection, key, size);
         }
-        core.account(connection, Operation::Get, touched.get(), arrived);
+        core.account(connection, Operation::Get, size, arrived);
         if let Outcome::Transfer(transfer) = outcome {
             let none_left = Keys::new(&text[after..]).next().is_none();
             let taken = if none_left { line.len() } else { after };

@@ -13,7 +13,7 @@ use crate::handoff::{Finished, Home, Job, Origin};
 use crate::shared::Shared;
 use crate::streams::Streams;
 use crate::udp::state::Udp;
-use laneway_policy::{BATCH, Role};
+use laneway_policy::{BATCH, Role, WorkerId, turn};
 use laneway_sync::ring::Ring;
 use laneway_transport::Transport;
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ impl Jobs {
             || !here.finished.is_empty()
             || !here.jobs.is_empty()
             || (core.takes_large() && !core.shared.large_jobs.is_empty())
-            || (core.plan.steal.when_idle && core.longest_queue().is_some())
+            || core.idle_takes_of().is_some()
     }
 
     /// Replies that came back go to their connections. Returns whether there were any.
@@ -124,38 +124,42 @@ impl Jobs {
         Ok(any)
     }
 
-    /// Take one job from the longest queue of another worker.
+    /// With nothing else to do: take one job of another worker, if the plan lets this one.
     pub(crate) fn steal<T: Transport>(&mut self, to: &mut Parts<T>) -> io::Result<bool> {
-        if !to.core.plan.steal.when_idle || !self.undelivered.is_empty() {
+        if !self.undelivered.is_empty() {
             return Ok(false);
         }
-        let Some(victim) = to.core.longest_queue() else { return Ok(false) };
-        let Some(job) = to.core.shared.workers[victim.index()].jobs.pop() else { return Ok(false) };
-        to.core.lanes().stolen.add_owner(1);
-        self.run(to, job)?;
-        Ok(true)
+        match to.core.idle_takes_of() {
+            Some(whose) => self.take_from(to, whose),
+            None => Ok(false),
+        }
     }
 
-    /// Between two slices a large worker takes small requests, as many as the plan lets it.
+    /// In front of a slice a large worker takes small requests, as many as the plan lets it.
+    /// Returns whether there were any.
     pub(crate) fn steal_between_slices<T: Transport>(
         &mut self,
         to: &mut Parts<T>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         if to.core.plan.role(to.core.id) != Role::Large {
-            return Ok(());
+            return Ok(false);
         }
-        for taken in 0.. {
-            let victim = to.core.longest_queue().filter(|_| self.undelivered.is_empty());
-            let Some(victim) = victim else { break };
-            let queue = &to.core.shared.workers[victim.index()].jobs;
-            if !to.core.plan.steal.between_slices(taken, queue.len() as u32) {
-                break;
-            }
-            let Some(job) = queue.pop() else { break };
-            to.core.lanes().stolen.add_owner(1);
-            self.run(to, job)?;
+        let mut took = 0;
+        while self.undelivered.is_empty()
+            && let Some(whose) = turn::between_slices(&to.core.plan, took, &to.core)
+            && self.take_from(to, whose)?
+        {
+            took += 1;
         }
-        Ok(())
+        Ok(took > 0)
+    }
+
+    /// Execute one job of another worker's. Returns whether there was one.
+    fn take_from<T: Transport>(&mut self, to: &mut Parts<T>, whose: WorkerId) -> io::Result<bool> {
+        let Some(job) = to.core.shared.workers[whose.index()].jobs.pop() else { return Ok(false) };
+        to.core.lanes().stolen.add_owner(1);
+        self.run(to, job)?;
+        Ok(true)
     }
 
     fn run<T: Transport>(&mut self, to: &mut Parts<T>, job: Job) -> io::Result<()> {

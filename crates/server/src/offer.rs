@@ -15,27 +15,39 @@
 use crate::core::Core;
 use crate::requests::writes;
 use laneway_policy::turn::{self, OFFER_MIN};
-use laneway_policy::{Design, ItemBytes, Role, WorkerId, WorkerTarget};
+use laneway_policy::{Design, ItemBytes, Move, Others, WorkerId, WorkerTarget};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Ready, Transport};
 use laneway_wire::Get;
 use std::sync::atomic::Ordering;
 
-impl<T: Transport> Core<T> {
-    /// The worker, not this one, in whose queue the most small jobs lie. A standby's are large.
-    pub(crate) fn longest_queue(&self) -> Option<WorkerId> {
-        let length = |worker: &WorkerId| self.shared.workers[worker.index()].jobs.len();
-        let takes =
-            |worker: &WorkerId| *worker != self.id && self.plan.role(*worker) != Role::Standby;
-        let others = self.plan.small_ids().filter(takes);
-        others.max_by_key(length).filter(|worker| length(worker) > 0)
+/// Of another worker's requests this one can reach the jobs in its queue.
+impl<T: Transport> Others for Core<T> {
+    #[inline]
+    fn takable(&self, whose: WorkerId) -> u32 {
+        let takes = whose != self.id && turn::may_offer(&self.plan, whose);
+        if takes { self.received_by(whose) } else { 0 }
     }
 
-    /// Whether this worker's small requests may be taken by others at all.
+    #[inline]
+    fn received_by(&self, whose: WorkerId) -> u32 {
+        self.shared.workers[whose.index()].jobs.len() as u32
+    }
+}
+
+impl<T: Transport> Core<T> {
+    /// The worker of whose jobs this one takes one where it has nothing to do.
+    pub(crate) fn idle_takes_of(&self) -> Option<WorkerId> {
+        match turn::idle(&self.plan, self.id, self) {
+            Move::Steal(whose) | Move::StealReceived(whose) => Some(whose),
+            _ => None,
+        }
+    }
+
+    /// Whether this worker offers small requests to others. (In `hkh-ws` all that it receives goes
+    /// into its queue.)
     pub(crate) fn may_offer(&self) -> bool {
-        matches!(self.plan.design, Design::Lanes | Design::Minos)
-            && self.plan.steal.when_idle
-            && matches!(self.plan.role(self.id), Role::Small | Role::Both)
+        self.plan.design != Design::HkhWs && turn::may_offer(&self.plan, self.id)
     }
 
     /// A burst has come: how many of its requests are offered.
@@ -51,7 +63,7 @@ impl<T: Transport> Core<T> {
             |id: WorkerId| self.shared.workers[id.index()].lanes.waiting_large.get() > 0;
         let any_idle = || others.any(is_idle);
         let any_slices = || self.plan.large_ids().any(has_slices);
-        self.offers.set(turn::offers(&self.plan, streams, any_idle, any_slices));
+        self.offers.set(turn::offers(&self.plan, self.id, streams, any_idle, any_slices));
     }
 
     /// The queue for a `get` that is offered: one of a single key.

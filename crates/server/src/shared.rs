@@ -427,17 +427,7 @@ pub struct Company {
 }
 
 impl<S> Shared<S> {
-    /// Shared state of a server about to start.
-    pub fn new(
-        store: Arc<Store>,
-        settings: Settings,
-        plan: CorePlan,
-        started_seconds: u32,
-    ) -> Arc<Shared<S>> {
-        Self::in_company(store, settings, plan, started_seconds, Company::default())
-    }
-
-    /// The same of one of its NUMA domains.
+    /// Shared state of a NUMA domain of a server about to start.
     pub fn in_company(
         store: Arc<Store>,
         settings: Settings,

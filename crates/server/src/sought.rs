@@ -8,7 +8,7 @@ use crate::event_log::Class;
 use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_plain_head};
 use crate::requests::writes;
 use laneway_policy::ItemBytes;
-use laneway_store::{KeyHash, Sought, meter};
+use laneway_store::{FoundItem, KeyHash, Sought, meter};
 use laneway_sync::append::{Appending, SHORT};
 use laneway_transport::Transport;
 use laneway_wire::reply::{CRLF, Sink, VALUE_HEAD_BYTES_MAX, put_value_head};
@@ -57,7 +57,7 @@ impl<T: Transport> Core<T> {
     /// Whether memory alone does not say what the answer is: the item is being changed durably, or
     /// the tier may have what memory has not.
     #[inline(never)]
-    pub(crate) fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
+    fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
         let touched = Cell::new(0);
         let context = self.context(&touched);
         match sought {
@@ -110,6 +110,43 @@ impl<T: Transport> Core<T> {
         self.lanes().requests_small.add_owner(requests);
     }
 
+    /// How far this worker sees before it looks for an item, where items are kept durably.
+    #[inline]
+    pub(crate) fn sight_of_kept(&self) -> Option<Sight> {
+        let keeps = self.shared.durable.get().is_some();
+        keeps.then(|| self.context(&Cell::new(0)).sight())
+    }
+
+    /// The answer for one key of the group, if it is a small item or a miss. `sight`: where memory
+    /// alone may not say what it is. `head_and_tail`: bytes of the head at most, and what stands
+    /// behind the value.
+    #[inline(always)]
+    pub(crate) fn answer_sought(
+        &self,
+        (number, key): (usize, &[u8]),
+        sight: Option<Sight>,
+        out: &mut Vec<u8>,
+        head_and_tail: (usize, &[u8]),
+        head: impl FnOnce(&FoundItem<'_>, &mut Appending<'_>) -> bool,
+    ) -> Sought {
+        let start = out.len();
+        let sought = self.shared.store.get_sought(
+            (&self.group, number, key),
+            self.now,
+            self.plan.threshold.0,
+            out,
+            head_and_tail,
+            head,
+        );
+        if let Some(sight) = sight
+            && self.may_differ(sought, self.group.hash(number), sight)
+        {
+            out.truncate(start);
+            return Sought::Otherwise;
+        }
+        sought
+    }
+
     /// The answer for one key of the group, if it is simple and this worker's to give.
     #[inline]
     pub(crate) fn sought(
@@ -122,32 +159,18 @@ impl<T: Transport> Core<T> {
         #[cfg(feature = "needless-allocation")]
         std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
         let asks = self.hands_unseen || writes(verb);
-        let (start, mut sight) = (out.len(), Sight::default());
-        if asks {
-            match self.sight_of(verb, key) {
-                Some(seen) => sight = seen,
-                None => return Sought::Otherwise,
-            }
-        }
-        let cas_enabled = self.execute_settings.cas_enabled;
-        let sought = self.shared.store.get_sought(
-            (&self.group, number, key),
-            self.now,
-            self.plan.threshold.0,
-            out,
-            (VALUE_HEAD_BYTES_MAX, CRLF),
-            |item, out| {
-                let seq = if cas_enabled { item.seq() } else { 0 };
-                let cas = (verb == GetVerb::Gets).then_some(seq);
-                put_value_head(&mut Head(out), key, item.flags(), item.value_bytes(), cas);
-                true
-            },
-        );
-        if asks && self.may_differ(sought, self.group.hash(number), sight) {
-            out.truncate(start);
+        let sight = if asks { self.sight_of(verb, key) } else { None };
+        if asks && sight.is_none() {
             return Sought::Otherwise;
         }
-        sought
+        let cas_enabled = self.execute_settings.cas_enabled;
+        let around = (VALUE_HEAD_BYTES_MAX, CRLF);
+        self.answer_sought((number, key), sight, out, around, |item, out| {
+            let seq = if cas_enabled { item.seq() } else { 0 };
+            let cas = (verb == GetVerb::Gets).then_some(seq);
+            put_value_head(&mut Head(out), key, item.flags(), item.value_bytes(), cas);
+            true
+        })
     }
 
     /// The answer for one key of the group, if it is simple and this worker's to give.
@@ -161,27 +184,16 @@ impl<T: Transport> Core<T> {
         if !is_plain(meta) || meta.key.token != key {
             return Sought::Otherwise;
         }
-        let mut sight = Sight::default();
-        if self.hands_unseen {
-            match self.sight_of(GetVerb::Get, key) {
-                Some(seen) => sight = seen,
-                None => return Sought::Otherwise,
-            }
+        let asks = self.hands_unseen;
+        let sight = if asks { self.sight_of(GetVerb::Get, key) } else { None };
+        if asks && sight.is_none() {
+            return Sought::Otherwise;
         }
-        let (start, touched) = (out.len(), Cell::new(0));
+        let touched = Cell::new(0);
         let context = self.context(&touched);
-        let mut sought = self.shared.store.get_sought(
-            (&self.group, number, key),
-            self.now,
-            self.plan.threshold.0,
-            out,
-            (META_HEAD_BYTES_MAX, CRLF),
-            |item, out| put_plain_head(&context, meta, &item.meta(), &mut Head(out)),
-        );
-        if self.hands_unseen && self.may_differ(sought, self.group.hash(number), sight) {
-            out.truncate(start);
-            sought = Sought::Otherwise;
-        }
-        sought
+        let around = (META_HEAD_BYTES_MAX, CRLF);
+        self.answer_sought((number, key), sight, out, around, |item, out| {
+            put_plain_head(&context, meta, &item.meta(), &mut Head(out))
+        })
     }
 }

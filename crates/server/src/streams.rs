@@ -6,8 +6,8 @@ use crate::backlog::Backlog;
 use crate::connection::{Connection, Mode, Table};
 use crate::core::Core;
 use crate::event_log::Parting;
-use crate::execute;
-use crate::latency;
+use crate::execute::{Outcome, Transfer};
+use crate::latency::{self, Operation};
 use crate::slices::Slices;
 use crate::step::READ_BYTES;
 use crate::watchers::Watchers;
@@ -120,7 +120,7 @@ impl<T: Transport> Streams<T> {
         &mut self,
         core: &Core<T>,
         connection: &mut Connection<T::Stream>,
-        transfer: execute::Transfer,
+        transfer: Transfer,
         last: bool,
     ) {
         connection.output.push_bytes(&self.out);
@@ -132,6 +132,30 @@ impl<T: Transport> Streams<T> {
             connection.output.push_bytes(b"END\r\n");
             connection.mode = Mode::Requests;
         }
+    }
+
+    /// A request about a key was answered here, by the binary protocol or RESP, behind `before`
+    /// bytes of other replies: it is counted, and a large value begins to leave. Returns whether
+    /// there is one.
+    #[inline]
+    pub(crate) fn answered(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (key, operation, writes): (&[u8], Operation, bool),
+        (outcome, size, before): (Outcome, u64, usize),
+        arrived: u64,
+    ) -> bool {
+        if matches!(outcome, Outcome::Transfer(_)) {
+            self.send_before_large(core, connection, before);
+            core.note_key(connection, key, size);
+        }
+        core.sample_uncounted(key, writes);
+        core.account(connection, operation, size, arrived);
+        let Outcome::Transfer(transfer) = outcome else { return false };
+        self.begin_transfer(core, connection, transfer, false);
+        connection.large = core.sends_in_slices();
+        true
     }
 
     /// Close a connection and forget it.

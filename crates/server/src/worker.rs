@@ -2,9 +2,11 @@
 //! exactly from the same inputs; only [`crate::boot`] gives it a thread.
 //!
 //! A turn: read the plan; take in connections that were handed over; receive a burst and serve the
-//! small requests in it to completion; then move *one* slice of a large transfer; on worker 0,
-//! once per epoch, make the next plan. A small request therefore waits for one slice, and one more
-//! for each group of connections that are served before its own (`policy::share`).
+//! small requests in it to completion; then move *one* slice of a large transfer, on a large worker
+//! behind small requests of others; with nothing done, take one of another's; on worker 0, once per
+//! epoch, make the next plan. A small request therefore waits for one slice, and one more for each
+//! group of connections that are served before its own (`policy::share`). The order is
+//! `policy::turn`'s, which the simulator runs: a test in `sim` compares what both do.
 //!
 //! The work is done by its parts: [`crate::streams`] has the connections, [`crate::udp`] the
 //! datagrams, [`crate::jobs`] what passes between workers. None knows another; here they are wired.
@@ -108,12 +110,10 @@ impl<T: Transport> Worker<T> {
         let adopted = adopted | self.parts.streams.adopt(&mut self.parts.core)?;
         let received = self.receive(now, adopted)?;
         let worked = self.jobs.work(&mut self.parts)?;
+        let took = self.transfer_waits() && self.jobs.steal_between_slices(&mut self.parts)?;
         self.send_datagrams()?;
         let sliced = self.slice_one()?;
-        if sliced {
-            self.jobs.steal_between_slices(&mut self.parts)?;
-        }
-        let busy = adopted || received || worked || sliced;
+        let busy = adopted || received || worked || took || sliced;
         let busy = busy || self.jobs.steal(&mut self.parts)? || self.steal_datagram()?;
         let busy = busy | self.parts.core.help();
         if !busy {
@@ -310,6 +310,12 @@ impl<T: Transport> Worker<T> {
         }
     }
 
+    /// Whether a transfer waits for its slice.
+    fn transfer_waits(&self) -> bool {
+        let Parts { streams, udp, .. } = &self.parts;
+        !streams.large.is_empty() || udp.as_ref().is_some_and(|udp| udp.has_turn(true))
+    }
+
     /// Move one slice of the next large transfer. Returns whether there was one.
     fn slice_one(&mut self) -> io::Result<bool> {
         let Parts { core, streams, udp } = &mut self.parts;
@@ -412,7 +418,7 @@ fn take<T: Transport>(parts: &mut Parts<T>, event: Ready) -> io::Result<()> {
         (Ready::Listener(listener), _) => streams.accept(core, listener)?,
         (Ready::Stream(token), _) => streams.wakened(core, token, false)?,
         (Ready::Ending(token), _) => streams.wakened(core, token, true)?,
-        (Ready::Datagrams(queue), Some(udp)) => udp.is_ready(queue),
+        (Ready::Datagrams(queue), Some(udp)) => udp.is_ready(queue, core.id),
         (Ready::Room(queue, path), Some(udp)) => udp.room_again(core, queue, path)?,
         (Ready::Woken, _) => {
             // By a job, mostly, from a sleep of up to a second: who executes that asks no clock.

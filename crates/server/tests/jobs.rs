@@ -7,7 +7,7 @@ use laneway_policy::{Access, Design, Form, ItemBytes, LargeLane, Role};
 use laneway_server::handoff::{DatagramOrigin, JOB_PLACES, Job, Origin};
 use laneway_transport::memory::Client;
 use laneway_transport::memory_datagram::DatagramFaults;
-use rig::peer::Peer;
+use rig::peer::{Peer, orphan};
 use rig::{Plan, Rig, hit, value};
 
 #[test]
@@ -205,14 +205,10 @@ fn under_crew_a_keys_owner_writes_it_under_erew_it_reads_it_too() {
 #[test]
 fn an_idle_worker_of_hkh_ws_steals_one_request_at_a_time_from_the_longest_queue() {
     let mut rig = Rig::new(&Plan::design(Design::HkhWs, 4));
-    let peer = "127.0.0.1:9".parse().expect("an address");
     let queue = |rig: &Rig, worker: usize| rig.shared.workers[worker].jobs.len();
     for (worker, jobs) in [(0, 2), (1, 5), (2, 3)] {
-        for request_id in 0..jobs {
-            let origin = DatagramOrigin { queue: worker, peer, request_id };
-            let origin = Origin::Datagram(origin);
-            let job = Job::request(b"get k\r\n".to_vec(), ItemBytes(0), 0, origin);
-            let pushed = rig.shared.workers[usize::from(worker)].jobs.push(job);
+        for _ in 0..jobs {
+            let pushed = rig.shared.workers[worker].jobs.push(orphan(worker, b"get k\r\n"));
             assert!(pushed.is_ok());
         }
     }
@@ -243,15 +239,11 @@ fn what_finds_every_queue_full_stays_where_it_was() {
         let client = rig.net.connect();
         rig.set(&client, "small", b"s");
         // Jobs of somebody who is long gone fill the queues.
-        let peer = "127.0.0.1:9".parse().expect("an address");
-        let origin = DatagramOrigin { queue: 0, peer, request_id: 0 };
         let fill = |rig: &Rig| {
             let workers = rig.shared.workers.iter().map(|worker| &worker.jobs);
             for queue in workers.chain([&rig.shared.large_jobs]) {
                 for _ in 0..JOB_PLACES {
-                    let origin = Origin::Datagram(origin);
-                    let job = Job::request(b"get k\r\n".to_vec(), ItemBytes(0), 0, origin);
-                    let _ = queue.push(job);
+                    let _ = queue.push(orphan(0, b"get k\r\n"));
                 }
             }
         };

@@ -46,7 +46,8 @@ The machine (default: the server of the Minos paper):
   --profile-ns N                        of a request, counting sizes (130)
   --profile P         all (default) designs count sizes, or lanes: hkh, hkh-ws and sho do not
   --standby S         the large worker that minos has where none is needed: returns (default) to
-                      small requests when it has no large one, or is lost to them until epoch's end
+                      small requests when it has no large one; epoch: is lost to them until its
+                      end; reads-on: serves them in between all the while, as our server's
 
   --way W             sets request and packet to what they cost by this way in: bypass (the
                       paper's), tcp-pipelined, tcp, udp (as measured over loopback); by TCP
@@ -215,10 +216,11 @@ fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> R
             }
         }
         "--standby" => {
-            setup.standby = match text(parser, flag)?.as_str() {
-                "returns" => Standby::Returns,
-                "epoch" => Standby::UntilEpochEnds,
-                other => return Err(format!("{flag} {other}: must be returns or epoch")),
+            let name = text(parser, flag)?;
+            let found = Standby::NAMED.iter().find(|(known, _)| *known == name);
+            setup.standby = match found {
+                Some((_, standby)) => *standby,
+                None => return Err(format!("{flag} {name}: must be returns, epoch or reads-on")),
             }
         }
         "--tx-queues" => {
@@ -318,7 +320,7 @@ mod tests {
             ("scale plan", "plan: is a command of its own; give it first"),
             ("all --slo-us 50", "--slo-us: no such flag"),
             ("scale --way rdma", "--way rdma: must be bypass, tcp-pipelined, tcp or udp"),
-            ("all --standby never", "--standby never: must be returns or epoch"),
+            ("all --standby never", "--standby never: must be returns, epoch or reads-on"),
             ("all --profile 3", "--profile 3: must be all or lanes"),
             ("all --wurst 3", "--wurst: no such flag"),
         ] {

@@ -213,16 +213,6 @@ fn both_designs_call_the_same_requests_large() {
 }
 
 #[test]
-fn rx_queues_of_large_workers_are_drained_alike() {
-    let rows = [(2, 1, BATCH), (6, 3, 11), (6, 5, 7), (64, 63, 1)];
-    for (workers, small, batch) in rows {
-        let mut plan = plan_after(&lanes(workers), &mix(THICK, 0.0), 0);
-        plan.workers_small = small;
-        assert_eq!(plan.batch_from_large(), batch, "{small} small of {workers}");
-    }
-}
-
-#[test]
 fn stealing_is_allowed_where_the_plan_says() {
     let plan = plan_after(&lanes(6), &mix(THICK, 0.75), 1);
     let rows = [(0, false, false), (1, false, true), (2, true, true), (9, true, true)];

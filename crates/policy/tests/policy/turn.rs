@@ -1,13 +1,15 @@
 //! The order of a turn, move by move.
 
 use crate::{etc_mix, load, plan_after};
+use laneway_policy::cores::roles;
 use laneway_policy::standby::{Flag, Standby};
 use laneway_policy::turn::{
-    BURST_BYTES, OFFER_MIN, may_make, offers, slice_of, waits_for_its_turn,
+    BURST_BYTES, OFFER_MIN, between_slices, idle, in_turn, looks_into_sockets, may_make, may_offer,
+    offers, slice_of, waits_for_its_turn,
 };
 use laneway_policy::{
-    BATCH, CorePlan, Design, EpochLoad, Form, ItemBytes, Move, Readers, Role, Settings, Sight,
-    Turn, WorkerId,
+    BATCH, CorePlan, Design, EpochLoad, Form, ItemBytes, Move, Others, Readers, Role, Settings,
+    Sight, Turn, WorkerId,
 };
 
 /// Six workers' queues.
@@ -42,7 +44,9 @@ impl Sight for Queues {
     fn shared(&self) -> u32 {
         self.shared
     }
+}
 
+impl Others for Queues {
     fn takable(&self, whose: WorkerId) -> u32 {
         self.unread[whose.index()]
     }
@@ -63,11 +67,14 @@ fn mix() -> EpochLoad {
 
 /// The moves of worker `me` until it rests, or so many; what it is told to do is done.
 fn moves(plan: &CorePlan, raised: bool, queues: &mut Queues, most: usize) -> Vec<Move> {
-    let readers = Readers::of(plan, raised, BATCH);
+    moves_of(&Readers::of(plan, raised, BATCH), plan, queues, most)
+}
+
+fn moves_of(readers: &Readers, plan: &CorePlan, queues: &mut Queues, most: usize) -> Vec<Move> {
     let (mut turn, mut all) = (Turn::default(), Vec::new());
     for _ in 0..most {
         let me = queues.me;
-        let next = turn.next(plan, &readers, WorkerId(me as u16), queues);
+        let next = turn.next(plan, readers, WorkerId(me as u16), queues);
         all.push(next);
         match next {
             Move::Serve => queues.received[me] -= 1,
@@ -186,6 +193,46 @@ fn a_standby_with_its_flag_up_reads_nothing_and_others_drain_its_queue() {
 }
 
 #[test]
+fn queues_of_large_workers_are_drained_alike() {
+    for (workers, large, most) in [(2, 1, BATCH), (6, 3, 11), (6, 1, 7), (64, 1, 1)] {
+        let plan = CorePlan { roles: roles(workers, large), ..plan(Design::Lanes) };
+        let readers = Readers::of(&plan, false, BATCH);
+        let (first, last) = (WorkerId(0), WorkerId(workers - 1));
+        let what = format!("{large} large of {workers}");
+        assert_eq!(readers.most(first, last), most, "{what}");
+        assert_eq!((readers.most(first, first), readers.most(last, first)), (BATCH, 0), "{what}");
+        assert_eq!(readers.most(last, last), 0, "{what}");
+    }
+}
+
+/// As the server's does: it reads its own queue, once a turn, and others read it as well while the
+/// flag is up.
+#[test]
+fn a_standby_that_reads_on_shares_its_queue_with_others() {
+    let mut plan = plan(Design::Minos);
+    plan.roles = roles(6, 0);
+    assert_eq!(plan.roles[5], Role::Standby);
+    let standby = WorkerId(5);
+    for (raised, of_others) in [(false, 0), (true, BATCH.div_ceil(6))] {
+        let mut flag = Flag::new(Standby::ReadsOn, true);
+        flag.follow(&CorePlan { standby_raised: raised, ..plan.clone() });
+        assert!(!flag.raise() && !flag.lower(), "it stays as it is until the next plan");
+        assert_eq!(flag.is_raised(), raised);
+        let readers = flag.readers(&plan, BATCH);
+        assert_eq!(readers.most(standby, standby), BATCH, "{raised}");
+        assert_eq!(readers.most(WorkerId(0), standby), of_others, "{raised}");
+        assert_eq!(readers.most(WorkerId(1), WorkerId(0)), 0, "{raised}");
+        let queues =
+            Queues { me: 5, unread: [BATCH + 8; 6], transfers: [1; 6], ..Queues::default() };
+        let batch = BATCH as usize;
+        let all = moves_of(&readers, &plan, &mut queues.clone(), 2 + batch + 9);
+        assert_eq!(all[0], Move::Receive(standby, BATCH), "{raised}");
+        let more = [Move::Slice, Move::Slice];
+        assert_eq!(all[batch + 1..batch + 3], more, "{raised}: its transfer, to its end");
+    }
+}
+
+#[test]
 fn a_transfer_that_nobody_slices_goes_on_before_anything_else() {
     let plan = plan(Design::Minos);
     let me = usize::from(plan.workers_small);
@@ -230,10 +277,54 @@ fn half_of_a_burst_is_offered_where_somebody_could_take_it() {
         (BATCH, false, true, BATCH / 2),
         (enough - 1, false, true, 0), // too few for a large worker to help
     ] {
-        let found = offers(&lanes, received, || idle, || slices);
+        let found = offers(&lanes, WorkerId(0), received, || idle, || slices);
         assert_eq!(found, offered, "{received} received, idle: {idle}, slices: {slices}");
     }
-    assert_eq!(offers(&plan(Design::Minos), BATCH, || true, || true), 0, "nobody takes any");
+    let minos = plan(Design::Minos);
+    let found = offers(&minos, WorkerId(0), BATCH, || true, || true);
+    assert_eq!(found, 0, "nobody takes any");
+    // What lies in the queues of large workers and of a standby is large.
+    for role in [Role::Small, Role::Both, Role::Standby, Role::Large] {
+        let mut lanes = lanes.clone();
+        lanes.roles[2] = role;
+        let small = matches!(role, Role::Small | Role::Both);
+        assert_eq!(may_offer(&lanes, WorkerId(2)), small, "{role:?}");
+        let found = offers(&lanes, WorkerId(2), BATCH, || true, || true);
+        assert_eq!(found, if small { BATCH / 2 } else { 0 }, "{role:?}");
+    }
+}
+
+/// What `between_slices` and `idle` say by themselves, as the server asks them, is what a turn comes
+/// to.
+#[test]
+fn what_is_asked_apart_is_what_a_turn_does() {
+    for (design, unread) in Design::ALL.iter().flat_map(|&design| [0, 1, 2, 4].map(|n| (design, n)))
+    {
+        let plan = plan(design);
+        let me = plan.roles.len() - 1;
+        let id = WorkerId(me as u16);
+        let queues = |transfers| Queues {
+            me,
+            unread: [0, unread, 0, 0, 0, 0],
+            transfers: [transfers; 6],
+            ..Queues::default()
+        };
+        let what = format!("{design}, {unread} unread");
+        if between_slices(&plan, 0, &queues(0)).is_none() {
+            let first = moves(&plan, false, &mut queues(0), 1);
+            assert_eq!(first, [idle(&plan, id, &queues(0))], "{what}");
+        }
+        if plan.role(id) == Role::Large {
+            let (mut busy, mut took) = (queues(1), 0);
+            while let Some(whose) = between_slices(&plan, took, &busy) {
+                busy.unread[whose.index()] -= 1;
+                took += 1;
+            }
+            let all = moves(&plan, false, &mut queues(1), 9);
+            let first = all.iter().position(|next| *next == Move::Slice);
+            assert_eq!(first, Some(took as usize), "{what}: {all:?}");
+        }
+    }
 }
 
 #[test]
@@ -245,6 +336,40 @@ fn an_idle_worker_takes_from_the_longest_queue_the_first_of_equals() {
     let plan = self::plan(Design::HkhWs);
     let mut queues = Queues { received: [0, 2, 2, 1, 0, 0], ..Queues::default() };
     assert_eq!(moves(&plan, false, &mut queues, 1), [Move::StealReceived(WorkerId(2))]);
+}
+
+/// Lengths that one cannot see: only that something is there.
+struct Sockets([u32; 6], u16);
+
+impl Others for Sockets {
+    fn takable(&self, whose: WorkerId) -> u32 {
+        self.0[whose.index()]
+    }
+
+    fn received_by(&self, _: WorkerId) -> u32 {
+        0
+    }
+
+    fn look_first(&self) -> Option<WorkerId> {
+        Some(WorkerId(self.1))
+    }
+}
+
+#[test]
+fn sockets_are_looked_into_in_turn() {
+    assert_eq!(in_turn(2, 4).collect::<Vec<_>>(), [2, 3, 0, 1]);
+    assert_eq!(in_turn(4, 4).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let (lanes, minos) = (plan(Design::Lanes), plan(Design::Minos));
+    for (first, found) in [(0, 1), (1, 1), (2, 4), (4, 4), (5, 1), (6, 1)] {
+        let sockets = Sockets([0, 9, 0, 0, 1, 0], first);
+        let wanted = Move::Steal(WorkerId(found));
+        assert_eq!(idle(&lanes, WorkerId(0), &sockets), wanted, "from {first} on");
+        assert_eq!(idle(&minos, WorkerId(0), &sockets), Move::Rest);
+    }
+    assert_eq!(idle(&lanes, WorkerId(0), &Sockets([0; 6], 3)), Move::Rest);
+    let large = WorkerId(lanes.workers_small);
+    assert!(looks_into_sockets(&lanes, WorkerId(0)) && !looks_into_sockets(&lanes, large));
+    assert!(!looks_into_sockets(&minos, WorkerId(0)));
 }
 
 #[test]

@@ -4,7 +4,6 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::durable::veil::Sight;
 use crate::execute::{Outcome, binary};
 use crate::latency::Operation;
 use crate::sought::{Head, Simple};
@@ -141,16 +140,10 @@ impl<T: Transport> Streams<T> {
             }
             _ => {}
         }
-        if matches!(outcome, Outcome::Transfer(_)) {
-            self.send_before_large(core, connection, before);
-            core.note_key(connection, get.key, touched.get());
-        }
-        core.sample_uncounted(get.key, get.touch.is_some());
-        core.account(connection, Operation::Get, touched.get(), arrived);
-        let Outcome::Transfer(transfer) = outcome else { return None };
-        self.begin_transfer(core, connection, transfer, false);
-        connection.large = core.sends_in_slices();
-        Some(Step::Stop(frame.bytes(), Stop::Large))
+        let asked = (get.key, Operation::Get, get.touch.is_some());
+        let came = (outcome, touched.get(), before);
+        let is_large = self.answered(core, connection, asked, came, arrived);
+        is_large.then_some(Step::Stop(frame.bytes(), Stop::Large))
     }
 
     /// The answer to one request of the row, if its item is small or missing.
@@ -161,28 +154,14 @@ impl<T: Transport> Streams<T> {
         number: usize,
         (asked, key): (Asked, &[u8]),
     ) -> Sought {
-        let keeps = core.keeps();
-        let sight = if keeps { core.context(&Cell::new(0)).sight() } else { Sight::default() };
-        let start = self.out.len();
         let cas_enabled = core.execute_settings.cas_enabled;
         let told_key = if asked.with_key { key } else { b"" };
-        let sought = core.shared.store.get_sought(
-            (&core.group, number, key),
-            core.now,
-            core.plan.threshold.0,
-            &mut self.out,
-            (VALUE_HEAD_BYTES_MAX, b""),
-            |item, out| {
-                let cas = if cas_enabled { item.seq() } else { 0 };
-                let told = (item.flags(), item.value_bytes(), cas);
-                put_value_head(&mut Head(out), asked.echo, told_key, told);
-                true
-            },
-        );
-        if keeps && core.may_differ(sought, core.group.hash(number), sight) {
-            self.out.truncate(start);
-            return Sought::Otherwise;
-        }
-        sought
+        let (sight, around) = (core.sight_of_kept(), (VALUE_HEAD_BYTES_MAX, &b""[..]));
+        core.answer_sought((number, key), sight, &mut self.out, around, |item, out| {
+            let cas = if cas_enabled { item.seq() } else { 0 };
+            let told = (item.flags(), item.value_bytes(), cas);
+            put_value_head(&mut Head(out), asked.echo, told_key, told);
+            true
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Context, Outcome, expires_at, reply};
 use crate::event_log::DeletedBy;
+use laneway_store::{ItemMeta, Moment};
 use laneway_wire::reply::{DELETED, FLUSH_DISABLED, NOT_FOUND, OK, TOUCHED};
 use laneway_wire::{Delete, Touch};
 
@@ -28,27 +29,37 @@ pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<
 }
 
 pub(super) fn touch(context: &Context<'_>, request: &Touch<'_>, out: &mut Vec<u8>) -> Outcome {
-    let hash = context.store.hash(request.key);
-    let mut entry = context.enter(hash, request.key);
+    let expires = expires_at(request.exptime, context.now);
+    let line = match expire_at(context, request.key, expires) {
+        Ok(Some(_)) => TOUCHED,
+        Ok(None) => NOT_FOUND,
+        Err(kept) => return kept,
+    };
+    reply::unless(request.noreply, line, out);
+    Outcome::Done
+}
+
+/// An item, if it is there, expires then; counted as a touch. An error is [`Outcome::Kept`].
+pub(super) fn expire_at(
+    context: &Context<'_>,
+    key: &[u8],
+    expires: Moment,
+) -> Result<Option<ItemMeta>, Outcome> {
+    let mut entry = context.enter(context.store.hash(key), key);
     let found = entry.meta();
     if found.is_some() {
-        entry.set_expires(expires_at(request.exptime, context.now));
+        entry.set_expires(expires);
         entry.mark_fetched();
     }
     drop(entry);
     if found.is_none() && context.has_forgotten() {
-        return Outcome::Kept;
+        return Err(Outcome::Kept);
     }
-    context.counters.cmd_touch.bump_owner();
-    context.log_get(request.key, found.map(|item| item.value_bytes.into()));
-    if found.is_some() {
-        context.counters.touch_hits.bump_owner();
-        reply::unless(request.noreply, TOUCHED, out);
-    } else {
-        context.counters.touch_misses.bump_owner();
-        reply::unless(request.noreply, NOT_FOUND, out);
-    }
-    Outcome::Done
+    let counters = context.counters;
+    counters.cmd_touch.bump_owner();
+    if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
+    context.log_get(key, found.map(|item| item.value_bytes.into()));
+    Ok(found)
 }
 
 /// What became of a flush.

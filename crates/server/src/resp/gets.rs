@@ -3,7 +3,6 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::durable::veil::Sight;
 use crate::execute::{Outcome, redis};
 use crate::latency::Operation;
 use crate::sought::{Head, Simple};
@@ -147,39 +146,18 @@ impl<T: Transport> Streams<T> {
             Outcome::Kept => return Some(Halt::Kept(touched.get())),
             _ => {}
         }
-        if matches!(outcome, Outcome::Transfer(_)) {
-            self.send_before_large(core, connection, before);
-            core.note_key(connection, key, touched.get());
-        }
-        core.sample_uncounted(key, false);
-        core.account(connection, Operation::Get, touched.get(), arrived);
-        let Outcome::Transfer(transfer) = outcome else { return None };
-        self.begin_transfer(core, connection, transfer, false);
-        connection.large = core.sends_in_slices();
-        Some(Halt::Served(Stop::Large))
+        let (asked, came) = ((key, Operation::Get, false), (outcome, touched.get(), before));
+        let is_large = self.answered(core, connection, asked, came, arrived);
+        is_large.then_some(Halt::Served(Stop::Large))
     }
 
     /// The answer for one key of the group, if it is a small item or a miss.
     #[inline]
     fn resp_sought(&mut self, core: &Core<T>, number: usize, key: &[u8]) -> Sought {
-        let keeps = core.keeps();
-        let sight = if keeps { core.context(&Cell::new(0)).sight() } else { Sight::default() };
-        let start = self.out.len();
-        let sought = core.shared.store.get_sought(
-            (&core.group, number, key),
-            core.now,
-            core.plan.threshold.0,
-            &mut self.out,
-            (BULK_HEAD_BYTES_MAX, CRLF),
-            |item, out| {
-                put_bulk_head(&mut Head(out), item.value_bytes());
-                true
-            },
-        );
-        if keeps && core.may_differ(sought, core.group.hash(number), sight) {
-            self.out.truncate(start);
-            return Sought::Otherwise;
-        }
-        sought
+        let (sight, around) = (core.sight_of_kept(), (BULK_HEAD_BYTES_MAX, CRLF));
+        core.answer_sought((number, key), sight, &mut self.out, around, |item, out| {
+            put_bulk_head(&mut Head(out), item.value_bytes());
+            true
+        })
     }
 }

@@ -47,20 +47,11 @@ impl<T: Transport> Streams<T> {
         if matches!(outcome, Outcome::Kept) {
             return self.resp_ask(core, connection, (bytes, rest), touched.get(), arrived);
         }
-        if matches!(outcome, Outcome::Transfer(_)) {
-            self.send_before_large(core, connection, before);
-            core.note_key(connection, key, touched.get());
-        }
         let operation = one::operation(spec.command);
-        core.sample_uncounted(key, !matches!(operation, Operation::Get));
-        core.account(connection, operation, touched.get(), arrived);
-        match outcome {
-            Outcome::Transfer(transfer) => {
-                self.begin_transfer(core, connection, transfer, false);
-                connection.large = core.sends_in_slices();
-                Step::Stop(bytes, Stop::Large)
-            }
-            _ => Step::Took(bytes),
+        let asked = (key, operation, !matches!(operation, Operation::Get));
+        match self.answered(core, connection, asked, (outcome, touched.get(), before), arrived) {
+            true => Step::Stop(bytes, Stop::Large),
+            false => Step::Took(bytes),
         }
     }
 }

@@ -70,8 +70,8 @@ impl<T: Transport> Streams<T> {
         let size = (key.len() + value.len()) as u64;
         let touched = Cell::new(0);
         let asking = core.asking(connection, &touched, key);
-        let how = match how {
-            How::Set(how) => how,
+        let outcome = match how {
+            How::Set(how) => redis::set_whole(&asking, key, value, &how, &mut self.out),
             How::Join(Spot::At(_)) if value.is_empty() => {
                 one::tell_length(&asking, key, &mut self.out);
                 core.account(connection, Operation::Other, size, arrived);
@@ -84,13 +84,9 @@ impl<T: Transport> Streams<T> {
                 if let Some(joining) = joining {
                     return join(connection, joining, size, arrived, bytes);
                 }
-                core.sample_uncounted(key, true);
-                core.note_key(connection, key, size);
-                core.account(connection, Operation::Set, size, arrived);
-                return Step::Took(bytes);
+                Outcome::Done
             }
         };
-        let outcome = redis::set_whole(&asking, key, value, &how, &mut self.out);
         core.sample_uncounted(key, true);
         core.note_key(connection, key, size);
         self.resp_stored(core, connection, outcome, size, (bytes, arrived))

@@ -1,6 +1,6 @@
 //! `stats`: memcached's general names, in its order, then a few of our own.
 
-use super::lines::{Lines, Seconds};
+use super::lines::{Lines, Seconds, numbers};
 use crate::counters::Totals;
 use crate::execute::VERSION;
 use laneway_store::Stats;
@@ -100,38 +100,21 @@ fn process(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
 }
 
 fn commands(counters: &Totals, store: &Stats, lines: &mut Lines<'_>) {
-    lines.number("cmd_get", counters.cmd_get);
-    lines.number("cmd_set", counters.cmd_set);
-    lines.number("cmd_flush", counters.cmd_flush);
-    lines.number("cmd_touch", counters.cmd_touch);
-    lines.number("cmd_meta", counters.cmd_meta);
-    lines.number("get_hits", counters.get_hits);
-    lines.number("get_misses", counters.get_misses);
+    numbers!(lines, counters; cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses);
     lines.number("get_expired", store.found_expired);
     lines.number("get_flushed", store.found_flushed);
-    lines.number("delete_misses", counters.delete_misses);
-    lines.number("delete_hits", counters.delete_hits);
-    lines.number("incr_misses", counters.incr_misses);
-    lines.number("incr_hits", counters.incr_hits);
-    lines.number("decr_misses", counters.decr_misses);
-    lines.number("decr_hits", counters.decr_hits);
-    lines.number("cas_misses", counters.cas_misses);
-    lines.number("cas_hits", counters.cas_hits);
-    lines.number("cas_badval", counters.cas_badval);
-    lines.number("touch_hits", counters.touch_hits);
-    lines.number("touch_misses", counters.touch_misses);
-    lines.number("store_too_large", counters.store_too_large);
-    lines.number("store_no_memory", counters.store_no_memory);
-    lines.number("auth_cmds", counters.auth_cmds);
-    lines.number("auth_errors", counters.auth_errors);
+    numbers!(
+        lines, counters; delete_misses delete_hits incr_misses incr_hits decr_misses decr_hits
+        cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large store_no_memory
+        auth_cmds auth_errors
+    );
 }
 
 fn server(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     if let Some(kicks) = snapshot.idle_kicks {
         lines.number("idle_kicks", kicks);
     }
-    lines.number("bytes_read", snapshot.counters.bytes_read);
-    lines.number("bytes_written", snapshot.counters.bytes_written);
+    numbers!(lines, snapshot.counters; bytes_read bytes_written);
     lines.number("limit_maxbytes", snapshot.store.limit_bytes);
     lines.flag("accepting_conns", snapshot.accepting);
     lines.number("listen_disabled_num", snapshot.accepting_stopped);
@@ -180,17 +163,12 @@ fn items(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("curr_items", store.items);
     lines.number("total_items", store.items_total);
     lines.number("slab_global_page_pool", store.pool_free_bytes / super::slabs::PAGE_BYTES);
-    lines.number("expired_unfetched", store.expired_unfetched);
-    lines.number("evicted_unfetched", store.evicted_unfetched);
-    lines.number("evicted_active", store.evicted_active);
-    lines.number("evictions", store.evictions);
-    lines.number("reclaimed", store.reclaimed);
+    numbers!(lines, store; expired_unfetched evicted_unfetched evicted_active evictions reclaimed);
     lines.number("crawler_reclaimed", snapshot.swept);
-    lines.number("crawler_items_checked", 0);
-    lines.number("lrutail_reflocked", 0);
-    lines.number("moves_to_cold", 0);
-    lines.number("moves_to_warm", 0);
-    lines.number("moves_within_lru", 0);
+    let moves = ["moves_to_cold", "moves_to_warm", "moves_within_lru"];
+    for name in ["crawler_items_checked", "lrutail_reflocked"].into_iter().chain(moves) {
+        lines.number(name, 0);
+    }
     lines.number("direct_reclaims", store.evictions);
     lines.number("lru_bumps_dropped", 0);
 }
@@ -205,15 +183,10 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("index_buckets", store.buckets);
     lines.number("index_buckets_overflow", store.buckets_overflow);
     lines.number("index_slots_filled", store.slots_filled);
-    lines.number("pool_bytes", store.pool_bytes);
-    lines.number("pool_free_bytes", store.pool_free_bytes);
-    lines.number("pinned_dead_bytes", store.pinned_dead_bytes);
-    lines.number("unpublished_bytes", store.unpublished_bytes);
+    numbers!(lines, store; pool_bytes pool_free_bytes pinned_dead_bytes unpublished_bytes);
     lines.number("udp_bytes", snapshot.udp_bytes);
     lines.number("read_retries", store.read_retries);
-    lines.number("auth_limited", snapshot.counters.auth_limited);
-    lines.number("auth_malformed", snapshot.counters.auth_malformed);
-    lines.number("auth_missing", snapshot.counters.auth_missing);
-    lines.number("refused_read_only", snapshot.counters.refused_read_only);
+    let counters = &snapshot.counters;
+    numbers!(lines, counters; auth_limited auth_malformed auth_missing refused_read_only);
     lines.number("rejected_by_address", snapshot.connections_rejected_by_address);
 }

@@ -1,7 +1,7 @@
 //! `stats kernel`: what the programs in the kernel did with the datagrams that came by, since the
 //! start or the last `stats reset`.
 
-use super::lines::Lines;
+use super::lines::{Lines, numbers};
 
 /// What `stats kernel` tells of the GET lane.
 #[derive(Debug, Clone, Default)]
@@ -61,11 +61,7 @@ pub fn write_kernel(snapshot: &KernelSnapshot, out: &mut Vec<u8>) {
     if let Some(lane) = &snapshot.lane {
         lines.text("interfaces", &lane.interfaces.join(","));
         lines.text("hook", lane.hook);
-        lines.number("memory_bytes", lane.memory_bytes);
-        lines.number("items", lane.items);
-        lines.number("promotions", lane.promotions);
-        lines.number("demotions", lane.demotions);
-        lines.number("hits", lane.hits);
+        numbers!(lines, lane; memory_bytes items promotions demotions hits);
         for (cause, count) in &lane.passes {
             lines.number(&format!("passed:{cause}"), *count);
         }

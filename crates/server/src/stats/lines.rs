@@ -45,6 +45,14 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// Lines of numbers, each called as its field is.
+macro_rules! numbers {
+    ($lines:expr, $of:expr; $($name:ident)*) => {
+        $($lines.number(stringify!($name), $of.$name);)*
+    };
+}
+pub(super) use numbers;
+
 /// Nanoseconds written as microseconds, with the tenths.
 pub(super) struct Micros(pub(super) u64);
 

@@ -1,6 +1,6 @@
-//! Which queues a worker reads, and in what bursts (Minos §3.1 "Operation of the small cores"): its
-//! own, 32 at a time; where workers are large, 32/n_s from each of theirs, so that all queues drain
-//! alike. A large worker reads none. A worker that the plan lets take from others takes one.
+//! A worker reads its own queue, then those that it drains with others, in bursts as
+//! `policy::turn::Readers` says: its own 32 at a time, and 32/n_s of each large worker's (Minos §3.1
+//! "Operation of the small cores"). A worker that the plan lets take from others takes one.
 
 use super::guard::allowance;
 use super::lending::Lending;
@@ -8,7 +8,7 @@ use super::shared::UdpShared;
 use super::state::{At, Desk, From, Udp};
 use crate::core::Core;
 use crate::handoff::DatagramOrigin;
-use laneway_policy::{BATCH, CorePlan, Role, WorkerId};
+use laneway_policy::{BATCH, CorePlan, Readers, WorkerId, turn};
 use laneway_store::{GROUP, meter};
 use laneway_transport::Transport;
 use laneway_transport::datagram::{Arrival, BURST_BYTES, Datagrams, Path};
@@ -16,19 +16,6 @@ use laneway_transport::rdma;
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
 use std::io;
 use std::sync::Arc;
-
-/// Whether worker `me` reads the queues of worker `whose` under this plan.
-fn reads(plan: &CorePlan, me: WorkerId, whose: WorkerId) -> bool {
-    if plan.role(me) == Role::Large {
-        return false;
-    }
-    let drained_by_others = match plan.role(whose) {
-        Role::Large => true,
-        Role::Standby => plan.standby_raised,
-        Role::Small | Role::Both => false,
-    };
-    me == whose || drained_by_others
-}
 
 impl Udp {
     /// Serve datagrams. Before the worker's first step, for every worker of the server.
@@ -50,20 +37,22 @@ impl Udp {
     /// The plan has changed: watch the queues that are to be read under it, and drop what another
     /// worker would go on with.
     fn watch_queues<T: Transport>(&mut self, core: &mut Core<T>) -> io::Result<()> {
-        let Desk { ready, watched, .. } = &mut self.desk;
+        let Desk { ready, bursts, .. } = &mut self.desk;
+        let readers = Readers::beside_standby(&core.plan, core.plan.standby_raised, BATCH);
+        let worker = |queue: usize| WorkerId(self.shared.queues[queue].worker as u16);
         let mut result = Ok(());
-        for (queue, watched) in watched.iter_mut().enumerate() {
-            let whose = WorkerId(self.shared.queues[queue].worker as u16);
-            let watch = reads(&core.plan, core.id, whose);
-            if watch != *watched {
-                *watched = watch;
-                result = result.and(core.transport.watch_datagrams(queue, watch));
+        for (queue, burst) in bursts.iter_mut().enumerate() {
+            let before = *burst;
+            *burst = readers.most(core.id, worker(queue));
+            if (*burst > 0) != (before > 0) {
+                result = result.and(core.transport.watch_datagrams(queue, *burst > 0));
             }
         }
         // What was ready is not read on: others read it now, or nobody. Who has been told of it may
         // have left it, and is not told again: whoever watches a queue now looks into it.
         ready.clear();
-        ready.extend((0..watched.len()).filter(|queue| watched[*queue]));
+        ready.extend((0..bursts.len()).filter(|&queue| bursts[queue] > 0));
+        ready.sort_by_key(|&queue| worker(queue) != core.id);
         result
     }
 
@@ -88,11 +77,12 @@ impl Udp {
         !self.shared.trains[worker.index()].is_empty()
     }
 
-    /// A queue has something to receive.
-    pub(crate) fn is_ready(&mut self, queue: usize) {
-        let Desk { ready, watched, .. } = &mut self.desk;
-        if watched[queue] && !ready.contains(&queue) {
-            ready.push(queue);
+    /// A queue has something to receive. Its own comes first.
+    pub(crate) fn is_ready(&mut self, queue: usize, me: WorkerId) {
+        let Desk { ready, bursts, .. } = &mut self.desk;
+        if bursts[queue] > 0 && !ready.contains(&queue) {
+            let is_own = self.shared.queues[queue].worker == me.index();
+            ready.insert(if is_own { 0 } else { ready.len() }, queue);
         }
     }
 
@@ -125,14 +115,15 @@ impl Udp {
     /// time asks for. Returns whether there was anything.
     pub(crate) fn receive<T: Transport>(&mut self, core: &mut Core<T>) -> io::Result<bool> {
         let mut busy = false;
-        for _ in 0..self.desk.ready.len() {
-            let queue = self.desk.ready.remove(0);
-            let mine = self.shared.queues[queue].worker == core.id.index();
-            let burst = if mine { BATCH } else { core.plan.batch_from_large() } as usize;
+        let mut next = 0;
+        while let Some(&queue) = self.desk.ready.get(next) {
+            let burst = self.desk.bursts[queue] as usize;
             let (count, bytes) = self.receive_burst(core, queue, burst)?;
             busy |= count > 0;
             if count == burst || BURST_BYTES <= bytes {
-                self.desk.ready.push(queue); // there is more, most likely
+                next += 1; // there is more, most likely
+            } else {
+                self.desk.ready.remove(next);
             }
         }
         let at = At::of(&self.shared, core.id);
@@ -189,14 +180,12 @@ impl Udp {
 
     /// With nothing else to do, and if the plan allows it: one request from somebody else's queue.
     pub(crate) fn steal<T: Transport>(&mut self, core: &mut Core<T>) -> io::Result<bool> {
-        if !core.plan.steal.when_idle || core.plan.role(core.id) == Role::Large {
+        if !turn::looks_into_sockets(&core.plan, core.id) {
             return Ok(false);
         }
-        let queues = self.shared.queues.len();
-        for _ in 0..queues {
-            let queue = self.desk.steal_next % queues;
+        for queue in turn::in_turn(self.desk.steal_next, self.shared.queues.len()) {
             self.desk.steal_next = queue + 1;
-            if !self.desk.watched[queue] && self.receive_burst(core, queue, 1)?.0 > 0 {
+            if self.desk.bursts[queue] == 0 && self.receive_burst(core, queue, 1)?.0 > 0 {
                 core.lanes().stolen.add_owner(1);
                 return Ok(true);
             }

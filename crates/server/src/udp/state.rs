@@ -158,10 +158,10 @@ pub struct Desk {
     pub full: Vec<bool>,
     /// Keys of the burst that is being served.
     pub ahead: Ahead,
-    /// Queues that have something to receive.
+    /// Queues that have something to receive, this worker's own first.
     pub ready: Vec<usize>,
-    /// Queues that this worker watches.
-    pub watched: Vec<bool>,
+    /// Requests that this worker receives at a time, by queue; 0 where it does not watch it.
+    pub bursts: Vec<u32>,
     /// Messages that are not whole, by their names and their queues.
     pub assembly: Reassembly<(Key, u16)>,
     /// What reassemblies counted that were given up.
@@ -225,7 +225,7 @@ impl Desk {
             full: vec![false; queues],
             ahead: Ahead::default(),
             ready: Vec::new(),
-            watched: vec![false; queues],
+            bursts: vec![0; queues],
             assembly: Reassembly::new(bounds),
             counted_before: Counts::default(),
             ask_nanos: u64::MAX,

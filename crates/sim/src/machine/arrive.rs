@@ -52,7 +52,7 @@ impl Run<'_> {
             return 0;
         }
         let homes = match self.machine.reach {
-            Reach::Unread => self.workers.len(),
+            Reach::Unread | Reach::Sockets => self.workers.len(),
             Reach::Offered => usize::from(self.control.plan.workers_small),
         };
         (usize::from(spare) * homes) >> 16

@@ -49,12 +49,12 @@ impl Control {
         }
         let plan = machine.tweak.apply(plan);
         // Over TCP nobody could drain the standby's queue.
-        let mut flag = Flag::new(machine.standby, machine.reach == Reach::Unread);
+        let mut flag = Flag::new(machine.standby, machine.reach != Reach::Offered);
         flag.follow(&plan);
         let mut control = Control {
             policy,
             flag,
-            who: Readers::of(&plan, false, machine.batch),
+            who: flag.readers(&plan, machine.batch),
             plan,
             reads: 0,
             sizes: SizeHistogram::new(),
@@ -89,8 +89,16 @@ impl Control {
             u64::from(laneway_policy::route::lane(&self.plan, size) == Lane::Large);
     }
 
+    /// A plan comes into force. Returns the one before it.
+    pub(super) fn follow(&mut self, plan: CorePlan) -> CorePlan {
+        let before = std::mem::replace(&mut self.plan, plan);
+        self.flag.follow(&self.plan);
+        self.who_reads();
+        before
+    }
+
     fn who_reads(&mut self) {
-        self.who = Readers::of(&self.plan, self.flag.is_raised(), self.batch);
+        self.who = self.flag.readers(&self.plan, self.batch);
         let all = self.plan.roles.len();
         let unread = self.who.unread().iter().map(|worker| 1 << worker.index());
         self.reads = unread.fold(u64::MAX >> (64 - all), |reads: u64, bit: u64| reads & !bit);
@@ -133,9 +141,7 @@ impl Run<'_> {
         };
         (control.large_requests, control.tx_samples, control.tx_samples_backed_up) = (0, 0, 0);
         let plan = self.machine.tweak.apply(control.policy.plan(Nanos(self.now / 1_000), &load));
-        let before = std::mem::replace(&mut control.plan, plan);
-        control.flag.follow(&control.plan);
-        control.who_reads();
+        let before = control.follow(plan);
         if control.plan.roles_changed_since(&before) > 0 {
             self.move_large_work();
             self.move_connections();
@@ -173,7 +179,7 @@ impl Run<'_> {
 
     /// Over TCP what has come for a worker that turned large goes home with its connections.
     fn move_connections(&mut self) {
-        if self.machine.reach == Reach::Unread {
+        if self.machine.reach != Reach::Offered {
             return;
         }
         let homes = usize::from(self.control.plan.workers_small);

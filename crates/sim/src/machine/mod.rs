@@ -127,6 +127,8 @@ struct Worker {
     transfers: VecDeque<Transfer>,
     /// Of `batch`, the last so many may be taken by others.
     offered: u32,
+    /// The worker whose socket it looks into next, with nothing else to do.
+    steal_next: u16,
     /// Where it is in its turn.
     turn: Turn,
     requests: u64,
@@ -399,6 +401,7 @@ impl Worker {
             batch: VecDeque::with_capacity(2 * BATCH as usize),
             transfers: VecDeque::with_capacity(64),
             offered: 0,
+            steal_next: 0,
             turn: Turn::default(),
             requests: 0,
             packets: 0,

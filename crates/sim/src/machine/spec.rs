@@ -101,6 +101,9 @@ pub enum SliceOrder {
 pub enum Reach {
     /// All that lies in its RX queue: it is a queue of a NIC that anybody may read.
     Unread,
+    /// The same, but it is a socket for datagrams: nobody sees how much lies there. Small workers
+    /// look into those of others in turn, large ones do not.
+    Sockets,
     /// What it has received and offers: it is a set of connections, and what nobody has read from
     /// one is the worker's whose connection it is. Requests come to small workers alone.
     Offered,

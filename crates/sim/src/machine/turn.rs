@@ -4,7 +4,7 @@
 use super::{Central, Doing, Reach, Request, Run, SliceOrder, Transfer, Worker, id};
 use crate::events::NEVER;
 use laneway_policy::{
-    ItemBytes, LargeLane, Move, Route, Sight, WorkerId, WorkerTarget, route, turn,
+    ItemBytes, LargeLane, Move, Others, Route, Sight, WorkerId, WorkerTarget, route, turn,
 };
 use std::collections::VecDeque;
 
@@ -36,7 +36,9 @@ impl Run<'_> {
         if self.asleep == 0 {
             return;
         }
-        let readers = self.control.readers();
+        // A standby that reads on is one of those that may come.
+        let own = u64::from(self.control.who.reads(id(queue))) << queue;
+        let readers = self.control.readers() | own;
         if self.machine.central_queue || !self.control.reads(queue) {
             self.wake_one(readers);
         } else if self.asleep >> queue & 1 == 1 {
@@ -197,10 +199,13 @@ impl Run<'_> {
                     self.workers[worker].transfers.extend(taken);
                     self.begin_piece(worker)
                 }
-                Move::Steal(whose) => match self.steal(whose) {
-                    Some(request) => self.take(worker, request, self.costs.steal),
-                    None => false,
-                },
+                Move::Steal(whose) => {
+                    self.workers[worker].steal_next = whose.0 + 1;
+                    match self.steal(whose) {
+                        Some(request) => self.take(worker, request, self.costs.steal),
+                        None => false,
+                    }
+                }
                 Move::StealReceived(whose) => match self.workers[whose.index()].next_received() {
                     Some(request) => self.take(worker, request, self.costs.steal),
                     None => false,
@@ -230,7 +235,8 @@ impl Run<'_> {
         let plan = &self.control.plan;
         let idle = || self.asleep & !(1 << worker) != 0;
         let has_slices = |id: WorkerId| !self.workers[id.index()].transfers.is_empty();
-        let offers = turn::offers(plan, received, idle, || plan.large_ids().any(has_slices));
+        let slices = || plan.large_ids().any(has_slices);
+        let offers = turn::offers(plan, id(worker), received, idle, slices);
         if offers > 0 {
             self.workers[worker].offered = offers;
             self.wake_one(u64::MAX);
@@ -240,7 +246,7 @@ impl Run<'_> {
     /// One of those that wait with this worker.
     fn steal(&mut self, whose: WorkerId) -> Option<Request> {
         match self.machine.reach {
-            Reach::Unread => {
+            Reach::Unread | Reach::Sockets => {
                 let queue = self.queue_of(whose);
                 self.rx[queue].pop_front()
             }
@@ -377,11 +383,14 @@ impl Sight for View<'_, '_> {
     fn shared(&self) -> u32 {
         self.run.shared.len() as u32
     }
+}
 
+impl Others for View<'_, '_> {
     #[inline]
     fn takable(&self, whose: WorkerId) -> u32 {
         match self.run.machine.reach {
-            Reach::Unread => self.run.rx[whose.index()].len() as u32,
+            Reach::Sockets if !turn::looks_into_sockets(&self.run.control.plan, id(self.me)) => 0,
+            Reach::Unread | Reach::Sockets => self.run.rx[whose.index()].len() as u32,
             Reach::Offered if whose.index() == self.me => 0,
             Reach::Offered => self.run.workers[whose.index()].offered,
         }
@@ -391,4 +400,13 @@ impl Sight for View<'_, '_> {
     fn received_by(&self, whose: WorkerId) -> u32 {
         self.run.workers[whose.index()].batch.len() as u32
     }
+
+    #[inline]
+    fn look_first(&self) -> Option<WorkerId> {
+        let next = WorkerId(self.run.workers[self.me].steal_next);
+        (self.run.machine.reach == Reach::Sockets).then_some(next)
+    }
 }
+
+#[cfg(test)]
+mod decisions;

@@ -281,11 +281,14 @@ pub(super) const AXES: &[Axis] = &[
         spec.machine.central_queue = one_of(text, &[("per-worker", false), ("central", true)])?;
         Ok(())
     }),
-    axis("standby", "of minos: returns (default) or epoch", |spec, text| {
-        let names = [("returns", Standby::Returns), ("epoch", Standby::UntilEpochEnds)];
-        spec.machine.standby = one_of(text, &names)?;
-        Ok(())
-    }),
+    axis(
+        "standby",
+        "of minos: returns (default), epoch, or reads-on: the server's",
+        |spec, text| {
+            spec.machine.standby = one_of(text, &Standby::NAMED)?;
+            Ok(())
+        },
+    ),
     axis(
         "rx-queue",
         "requests that a worker's RX queue holds, or none: any (none)",
@@ -364,9 +367,10 @@ pub(super) const AXES: &[Axis] = &[
         (spec.machine.costs, spec.machine.reach) = (way.costs(spec.machine.costs), way.reach);
         Ok(())
     }),
-    axis("reach", "what others can take: unread (default) or offered, as by TCP", |spec, text| {
-        use crate::machine::Reach::{Offered, Unread};
-        spec.machine.reach = one_of(text, &[("unread", Unread), ("offered", Offered)])?;
+    axis("reach", "what others can take: unread (default), sockets or offered", |spec, text| {
+        use crate::machine::Reach::{Offered, Sockets, Unread};
+        let names = [("unread", Unread), ("sockets", Sockets), ("offered", Offered)];
+        spec.machine.reach = one_of(text, &names)?;
         Ok(())
     }),
     axis("connections", "that requests come by, replies in order, as over TCP", |spec, text| {

@@ -1,13 +1,15 @@
 //! A client that speaks UDP frames on the memory network, as simple as can be.
 
-use super::Rig;
-use laneway_transport::memory_datagram::MemoryClient;
+use super::{Plan, Rig};
+use laneway_policy::ItemBytes;
+use laneway_server::handoff::{DatagramOrigin, Job, Origin};
+use laneway_transport::memory_datagram::{DatagramFaults, MemoryClient};
 use laneway_wire::udp::frames;
 use laneway_wire::udp::reassembly::{Bounds, Reassembly, Taken};
 use laneway_wire::udp::resend::put_resend;
 use laneway_wire::udp::{FRAME_BYTES_MAX, Gap, Header, Kind, gaps};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 const BOUNDS: Bounds = Bounds {
     messages_max: 1000,
@@ -16,6 +18,20 @@ const BOUNDS: Bounds = Bounds {
     idle_nanos_max: u64::MAX,
     stale_nanos_max: u64::MAX,
 };
+
+impl Plan {
+    /// The same, with a queue of datagrams for each worker, on a network that loses nothing.
+    pub fn with_datagrams(self) -> Plan {
+        Plan { datagrams: Some(DatagramFaults::NONE), ..self }
+    }
+}
+
+/// A request that came as a datagram into this queue, and that nobody has begun; its client is gone.
+pub fn orphan(queue: usize, request: &[u8]) -> Job {
+    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let origin = DatagramOrigin { queue: queue as u16, peer, request_id: 0 };
+    Job::request(request.to_vec(), ItemBytes(0), 0, Origin::Datagram(origin))
+}
 
 pub struct Peer {
     pub socket: MemoryClient,

@@ -2,6 +2,7 @@
 
 use super::expires;
 use crate::execute::get::{Telling, get as get_value, get_and_touch};
+use crate::execute::remove::expire_at;
 use crate::execute::{Context, Outcome, reply};
 use laneway_store::{ItemMeta, KeyHash};
 use laneway_wire::binary::reply::{Status, put, put_error, put_value_head};
@@ -67,27 +68,12 @@ pub fn touch(
     (key, expiration): (&[u8], u32),
     out: &mut Vec<u8>,
 ) -> Outcome {
-    let mut entry = context.enter(context.store.hash(key), key);
-    let found = entry.meta();
-    if found.is_some() {
-        entry.set_expires(expires(context, expiration));
-        entry.mark_fetched();
-    }
-    drop(entry);
-    if found.is_none() && context.has_forgotten() {
-        return Outcome::Kept;
-    }
-    context.counters.cmd_touch.bump_owner();
-    context.log_get(key, found.map(|item| item.value_bytes.into()));
-    match found {
-        Some(item) => {
-            context.counters.touch_hits.bump_owner();
+    match expire_at(context, key, expires(context, expiration)) {
+        Ok(Some(item)) => {
             put_value_head(out, frame.echo, b"", (item.flags, 0, context.cas(&item)));
         }
-        None => {
-            context.counters.touch_misses.bump_owner();
-            put_error(out, frame.echo, Status::NotFound);
-        }
+        Ok(None) => put_error(out, frame.echo, Status::NotFound),
+        Err(kept) => return kept,
     }
     Outcome::Done
 }
