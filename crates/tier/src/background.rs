@@ -66,15 +66,16 @@ impl Drop for Background {
 impl Shared {
     /// Does one turn of whatever is due; false if nothing was.
     pub fn maintain(&self) -> Result<bool> {
-        let (used, is_tight, is_urgent) = {
+        let (used, is_short, is_urgent) = {
             let writer = self.writer();
             writer.check()?;
             let used = self.shape.segments - writer.log.free_slots();
-            (used, self.is_tight(&writer), self.is_migration_urgent(&writer))
+            let is_short = self.is_tight(&writer) || self.is_ssd_short(&writer);
+            (used, is_short, self.is_migration_urgent(&writer))
         };
         // The rate holds as long as nobody would wait for it.
         let is_held = self.is_held();
-        let yields = is_held && (is_tight || self.is_ssd_short());
+        let yields = is_held && is_short;
         let may_move = !is_held || yields;
         // A step only: what else is due comes as often, and whatever became of this.
         let evicted = self.evict_if_low();
@@ -116,10 +117,12 @@ impl Shared {
         writer.log.free_slots() < (spare / 2).max(RESERVE_PUT + 1)
     }
 
-    /// Whether the SSD is short of what compaction may gain. Where items are evicted, it always is
-    /// nearly full, and eviction makes the room.
-    fn is_ssd_short(&self) -> bool {
-        !self.evicts() && self.space.free_blocks() * 16 < self.space.blocks()
+    /// Whether the SSD is short of what compaction may gain: little is free, or less than a
+    /// checkpoint takes. Where items are evicted, it always is nearly full, and eviction makes the
+    /// room.
+    fn is_ssd_short(&self, writer: &Writer) -> bool {
+        let is_little = self.space.free_blocks() * 16 < self.space.blocks();
+        !self.evicts() && (is_little || writer.refused.is_some())
     }
 
     /// Whether writers would soon wait for it, or there was no room for a checkpoint just now.
@@ -136,5 +139,55 @@ impl Shared {
     fn may_have_room(&self) -> bool {
         let refused = self.writer().refused;
         refused.is_none_or(|(_, free)| free < self.space.free_blocks())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::pm::sim::SimRegion;
+    use crate::recover::Media;
+    use crate::tier::Tier;
+    use crate::types::{ItemMeta, Settings};
+    use std::sync::Arc;
+
+    const SEGMENT_BYTES: u32 = 16 << 10;
+
+    /// Writes until migration is due, and not urgent.
+    fn fill(tier: &Tier, written: &mut u64) {
+        while tier.usage().migration_backlog_bytes == 0 {
+            tier.put(&written.to_be_bytes(), &[7; 700], ItemMeta::default()).unwrap();
+            *written += 1;
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_for_which_there_was_no_room_lifts_the_rate() {
+        let power = Power::new(u64::MAX);
+        let region_bytes = 10 * SEGMENT_BYTES as usize;
+        let region = Arc::new(SimRegion::new(region_bytes, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(8 << 20, power, 1, Faults::default()));
+        let settings = Settings {
+            segment_bytes: SEGMENT_BYTES,
+            migrate_percent: 60,
+            background: false,
+            ..Settings::default()
+        };
+        let media = Media { region, ssd };
+        let (tier, _) = Tier::open(media, settings, 1, &mut |_, _| {}).unwrap();
+        tier.lend_clock(Box::new(|| 1));
+        tier.limit_migration(1);
+        let mut written = 0;
+        fill(&tier, &mut written);
+        while tier.maintain().unwrap() {}
+        let before = tier.stats();
+        assert!(0 < before.moved_bytes && before.rate_yields == 0, "the first turn goes at once");
+        fill(&tier, &mut written);
+        while tier.maintain().unwrap() {}
+        assert_eq!(tier.stats().moved_bytes, before.moved_bytes, "the next waits");
+        tier.shared().writer().refused = Some((0, u64::MAX));
+        while tier.maintain().unwrap() {}
+        let after = tier.stats();
+        assert!(before.moved_bytes < after.moved_bytes && 0 < after.rate_yields, "{after:?}");
     }
 }
