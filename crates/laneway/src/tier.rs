@@ -34,7 +34,7 @@ laneway compact: rewrite what is sparse in a folder of serve --data-dir
 
 Usage: laneway compact DIR
 
-Empties segments of the log and merges sort tables of which a tenth or more is
+Empties segments of the log and merges sort tables of which a ninth or more is
 not current, and drops what has expired, until the bytes in use are close to those
 that are current; it tells on stderr how far it is. No file becomes smaller: what
 is gained is free for what is written next. It may be interrupted at any moment,

@@ -166,8 +166,7 @@ impl Shared {
     }
 
     fn write_checkpoint(&self, head: &Head) -> Result<Pointer> {
-        let mut entries = 0;
-        self.index.walk(|_, _| entries += 1);
+        let entries = self.index.count().entries();
         // A guess refuses nothing: the writer takes more room when it needs more.
         let writer = |guess| LargeWriter::new(self, entries * guess, Owner::Tier);
         let mut writer = match writer(ENTRY_BYTES_GUESS) {

@@ -10,13 +10,13 @@ use crate::migrate::Moving;
 use crate::record::Kind;
 use crate::store::{Maintenance, RESERVE_PUT, Shared};
 use crate::tables::{
-    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, Table, for_each_record, key_of,
-    read_table,
+    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, Table, for_each_record, is_sparse,
+    key_of, read_table,
 };
 use crate::types::{Error, Result};
 
 /// Tables of which nothing is current that are dropped at a time.
-const DROPS: usize = 64;
+pub const DROPS: usize = 64;
 
 impl Shared {
     /// Whether a quarter of what sort tables hold is no longer current.
@@ -42,7 +42,7 @@ impl Shared {
         tables.sort_by_key(|table| table.live * 1000 / u64::from(table.bytes.max(1)));
         let mut live = 0;
         let chosen = tables.iter().take_while(|table| {
-            let dense = u64::from(table.bytes) * 9 < table.live * 10;
+            let dense = !is_sparse(table.live, u64::from(table.bytes));
             live += table.live;
             !dense && (table.live == 0 || live <= 2 * self.settings.table_bytes as u64)
         });
