@@ -96,7 +96,11 @@ impl Shared {
                 return Ok(true);
             }
         }
-        if may_move && self.tables_are_sparse() && self.compact_tables(&mut self.maintenance())? {
+        let merged = match may_move && self.tables_are_sparse() {
+            true => self.compact_tables(&mut self.maintenance()),
+            false => Ok(false),
+        };
+        if let Ok(true) = merged {
             self.counters.rate_yields.add(yields.into());
             return Ok(true);
         }
@@ -104,7 +108,13 @@ impl Shared {
             Ok(false) if is_urgent && self.may_have_room() => self.checkpoint_if_due(),
             done => done,
         };
+        // What was asked for comes behind what is due, and may make room for that.
+        let did = matches!((&evicted, &checkpoint), (Ok(true), _) | (_, Ok(true)));
+        if !did && !is_held && self.go_on_compacting() {
+            return Ok(true);
+        }
         emptied?;
+        merged?;
         match evicted? {
             true => Ok(true),
             false => checkpoint,

@@ -9,7 +9,7 @@
 //! tables are left as they are.
 
 use crate::compact::DROPS;
-use crate::compaction::Work;
+use crate::compaction::{Standing, Work};
 use crate::log::Slot;
 use crate::store::{Maintenance, RESERVE_PUT, Shared};
 use crate::tables::{Table, is_sparse};
@@ -22,6 +22,8 @@ pub type Hears<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Where nobody else needs the store: so many tables' worth of current bytes are merged at a time.
 const TABLES_AT_ONCE: u64 = 8;
+/// As many as are merged at a time without being asked, where others may wait for room.
+const TABLES_BESIDE: u64 = 2;
 /// For each byte that may be current so many are read at a time, at most.
 const READ_FACTOR: u64 = 8;
 /// Each pass leaves an eighth of the tables to the next, or less.
@@ -79,6 +81,24 @@ impl Shared {
         }
         hears(work.done_bytes, work.done_bytes + self.sparse_bytes());
         work.full.map_or(Ok(()), Err)
+    }
+
+    /// Has the store compacted a step at a time beside everything else; false if that is under way.
+    pub fn begin_compaction(&self) -> bool {
+        self.counters.compaction.begin(Work::new(TABLES_BESIDE))
+    }
+
+    /// Goes on by a step with what [`Shared::begin_compaction`] began; false if there is nothing.
+    pub fn go_on_compacting(&self) -> bool {
+        let Some(mut work) = self.counters.compaction.take() else { return false };
+        let end = match self.condense_step(&mut work) {
+            Ok(false) => None,
+            Ok(true) if work.full.is_none() => Some(Standing::Done),
+            Ok(true) | Err(Error::SsdFull { .. } | Error::PmFull) => Some(Standing::Short),
+            Err(_) => Some(Standing::Failed),
+        };
+        self.counters.compaction.give_back(work, end);
+        true
     }
 
     /// Goes on by a step; true once all is done.

@@ -91,6 +91,7 @@ mod walked;
 pub use append::Ticket;
 pub use attempt::{LargeDraft, LargeWhole, Tried};
 pub use clock::{Asks, Hears, Wanted};
+pub use compaction::{Compaction, Standing};
 pub use courtesy::give_way;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use flushes::{FLUSH_BUCKETS, FlushTimes, Nanos};

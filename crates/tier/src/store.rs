@@ -491,6 +491,7 @@ impl Shared {
             migrate_rate: counters.pace.bytes_per_second(),
             moved_bytes: counters.moved_bytes.get(),
             rate_yields: counters.rate_yields.get(),
+            compaction: counters.compaction.told(),
             kept_records: counters.kept_records.get(),
             migrated_records: counters.migrated_records.get(),
             expired_records: counters.expired_records.get(),
