@@ -39,7 +39,8 @@ not current, and drops what has expired, until the bytes in use are close to tho
 that are current; it tells on stderr how far it is. No file becomes smaller: what
 is gained is free for what is written next. It may be interrupted at any moment,
 nothing is lost by that, and may be started again. A full SSD is an error (status
-74); what could be done was done then.
+74); what could be done was done then. A server that has DIR open does the same by
+the command compact of the text protocol.
 ";
 
 const SCAN: &str = "\
