@@ -3,59 +3,49 @@
 use crate::courtesy::give_way;
 use crate::store::{RESERVE_PUT, Shared, Writer};
 use crate::types::{Error, Result};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long it rests when nothing is due. Writers that find no room do not wait for it.
+/// How long it rests when nothing is due and somebody writes. Writers that find no room do not wait
+/// for it.
 const REST: Duration = Duration::from_millis(20);
-
-#[derive(Default)]
-struct Bell {
-    closed: Mutex<bool>,
-    rung: Condvar,
-}
+/// The same where nobody has written since it last looked: the next write wakes it. What else makes
+/// something due (a reader or a backup that lets blocks go) may wait as long.
+const DOZE: Duration = Duration::from_secs(1);
 
 /// The thread; ends when dropped.
 pub struct Background {
-    bell: Arc<Bell>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
     /// Starts it.
     pub fn start(shared: &Arc<Shared>) -> Result<Background> {
-        let bell = Arc::new(Bell::default());
-        let (heard, shared) = (bell.clone(), shared.clone());
+        let worked = shared.clone();
         let thread = std::thread::Builder::new()
             .name("tier-migrate".into())
-            .spawn(move || work(&heard, &shared))
+            .spawn(move || work(&worked))
             .map_err(|source| Error::Io { what: "start the migrating thread", source })?;
-        Ok(Background { bell, thread: Some(thread) })
+        Ok(Background { shared: shared.clone(), thread: Some(thread) })
     }
 }
 
-fn work(bell: &Bell, shared: &Shared) {
+fn work(shared: &Shared) {
     give_way();
-    loop {
+    let (bell, mut seen) = (&shared.counters.bell, None);
+    while !bell.is_closed() {
         // What fails here is met again, and told, by the next writer that needs the room.
-        let did = shared.maintain().unwrap_or(false);
-        let mut closed = bell.closed.lock().expect("nobody panics inside");
-        if !did && !*closed {
-            closed = bell.rung.wait_timeout(closed, REST).expect("nobody panics inside").0;
-        }
-        if *closed {
-            return;
+        if !shared.maintain().unwrap_or(false) {
+            bell.wait(if shared.may_doze(&mut seen) { DOZE } else { REST });
         }
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        if let Ok(mut closed) = self.bell.closed.lock() {
-            *closed = true;
-        }
-        self.bell.rung.notify_all();
+        self.shared.counters.bell.close();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so; there is nobody here to tell again.
             let _ = thread.join();
@@ -64,6 +54,17 @@ impl Drop for Background {
 }
 
 impl Shared {
+    /// Whether nothing can have become due since a turn did nothing: nothing was appended since
+    /// what was `seen` before that turn, and nothing waits for its time. Who appends next rings.
+    fn may_doze(&self, seen: &mut Option<u64>) -> bool {
+        let is_held = self.is_held();
+        let mut writer = self.writer();
+        let now = Some(writer.behind_bytes());
+        let was_seen = std::mem::replace(seen, now) == now;
+        writer.rings = was_seen && !is_held;
+        writer.rings
+    }
+
     /// Does one turn of whatever is due; false if nothing was.
     pub fn maintain(&self) -> Result<bool> {
         let (used, is_short, is_urgent) = {
@@ -160,6 +161,7 @@ mod tests {
     use crate::tier::Tier;
     use crate::types::{ItemMeta, Settings};
     use std::sync::Arc;
+    use std::time::Duration;
 
     const SEGMENT_BYTES: u32 = 16 << 10;
 
@@ -199,5 +201,34 @@ mod tests {
         while tier.maintain().unwrap() {}
         let after = tier.stats();
         assert!(before.moved_bytes < after.moved_bytes && 0 < after.rate_yields, "{after:?}");
+    }
+
+    #[test]
+    fn who_maintains_a_store_that_nobody_writes_to_sleeps_until_somebody_does() {
+        let power = Power::new(u64::MAX);
+        let region = Arc::new(SimRegion::new(1 << 20, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(8 << 20, power, 1, Faults::default()));
+        let settings =
+            Settings { segment_bytes: SEGMENT_BYTES, background: false, ..Settings::default() };
+        let (tier, _) = Tier::open(Media { region, ssd }, settings, 1, &mut |_, _| {}).unwrap();
+        tier.lend_clock(Box::new(|| 1));
+        let (shared, mut seen) = (tier.shared(), None);
+        let is_rung = || shared.counters.bell.wait(Duration::ZERO);
+        let put = |key: &[u8]| tier.put(key, b"value", ItemMeta::default()).unwrap();
+        put(b"one");
+        assert!(!shared.may_doze(&mut seen), "that may have come after the last look");
+        assert!(shared.may_doze(&mut seen) && !is_rung());
+        put(b"two");
+        assert!(is_rung() && !is_rung(), "it is woken once");
+        put(b"three");
+        assert!(!is_rung(), "it is awake");
+        assert!(!shared.may_doze(&mut seen) && shared.may_doze(&mut seen));
+        assert!(tier.begin_compaction() && is_rung());
+        // What was moved has its time to come: no write makes it due.
+        tier.limit_migration(1);
+        shared.counters.pace.spend(10, 1, u64::MAX);
+        assert!(!shared.may_doze(&mut seen) && !shared.may_doze(&mut seen));
+        tier.limit_migration(0);
+        assert!(shared.may_doze(&mut seen));
     }
 }

@@ -85,7 +85,11 @@ impl Shared {
 
     /// Has the store compacted a step at a time beside everything else; false if that is under way.
     pub fn begin_compaction(&self) -> bool {
-        self.counters.compaction.begin(Work::new(TABLES_BESIDE))
+        let has_begun = self.counters.compaction.begin(Work::new(TABLES_BESIDE));
+        if has_begun {
+            self.counters.bell.ring();
+        }
+        has_begun
     }
 
     /// Goes on by a step with what [`Shared::begin_compaction`] began; false if there is nothing.

@@ -2,6 +2,7 @@
 //!
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
 
+use crate::bell::Bell;
 use crate::compaction::{Asked, Compaction};
 use crate::flushes::{FlushTimes, Flushes};
 use crate::index::Counts;
@@ -79,6 +80,8 @@ pub struct Counters {
     pub tally: Tally,
     /// How long flushes take.
     pub flushes: Flushes,
+    /// No count: wakes who maintains the store.
+    pub bell: Bell,
 }
 
 /// What was dropped to make room on the SSD, by class.

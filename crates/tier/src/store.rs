@@ -99,6 +99,8 @@ pub struct Writer {
     pub ends: [Position; TURNS],
     /// Large values were written by themselves since the SSD was last synced.
     pub data_written: bool,
+    /// Who appends next rings for the thread that maintains the store.
+    pub rings: bool,
     /// A flush failed: no more writes.
     pub failed: Option<String>,
     /// Bytes of new sort tables, and of what the start read behind its checkpoint.
@@ -126,6 +128,7 @@ impl Writer {
             is_closed: false,
             ends: [Position::default(); TURNS],
             data_written: false,
+            rings: false,
             failed: None,
             tabled_bytes: 0,
             checkpointed_bytes: 0,
