@@ -11,7 +11,7 @@ use crate::bytes::{Put, Reader};
 use crate::disk::{Barrier, Disk};
 use crate::flushes::Medium;
 use crate::index::Entry;
-use crate::large::LargeWriter;
+use crate::large::{LargeWriter, is_there};
 use crate::outline::Outline;
 use crate::pointer::Pointer;
 use crate::store::{Checkpoint, Owner, Shared};
@@ -135,6 +135,27 @@ impl Shared {
         drop(writer);
         self.counters.checkpoints.add(1);
         Ok(())
+    }
+
+    /// Makes room for a checkpoint by giving up the older of two, or one that is damaged; false
+    /// where there is none, or no other is whole. Superblocks name its blocks until the next
+    /// checkpoint is durable: a start passes over one that is not whole, so nothing else may be
+    /// written to them. For who has the store alone.
+    pub fn give_up_checkpoint(&self) -> Result<bool> {
+        let mut turn = self.maintenance();
+        let [newest, before] = turn.checkpoints.clone();
+        let is_whole = |checkpoint: &Checkpoint| match checkpoint.body.bytes {
+            0 => Ok(false),
+            _ => is_there(&*self.ssd, &checkpoint.body),
+        };
+        let (kept, gone) = match is_whole(&newest)? {
+            true => (newest, before),
+            false if is_whole(&before)? => (before, newest),
+            false => return Ok(false),
+        };
+        self.space.free(&gone.body.extents);
+        turn.checkpoints = [kept, Checkpoint::default()];
+        Ok(gone.body.bytes != 0)
     }
 
     /// There was no room for one: another is tried once that may have changed.
