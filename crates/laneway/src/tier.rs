@@ -34,12 +34,13 @@ laneway compact: rewrite what is sparse in a folder of serve --data-dir
 
 Usage: laneway compact DIR
 
-Empties segments of the log and merges sort tables of which a tenth or more is
+Empties segments of the log and merges sort tables of which a ninth or more is
 not current, and drops what has expired, until the bytes in use are close to those
 that are current; it tells on stderr how far it is. No file becomes smaller: what
 is gained is free for what is written next. It may be interrupted at any moment,
 nothing is lost by that, and may be started again. A full SSD is an error (status
-74); what could be done was done then.
+74); what could be done was done then. A server that has DIR open does the same by
+the command compact of the text protocol.
 ";
 
 const SCAN: &str = "\

@@ -4,6 +4,7 @@ use crate::cpu_time::cpu_us;
 use crate::domains::Domains;
 use crate::durable::backup::{self, NOT_KEPT};
 use crate::event_log::JOURNAL_BYTES;
+use crate::execute::AskedOfTier;
 use crate::hot::board::HotKeyCard;
 use crate::hot::window::max_ave_ratio;
 use crate::latency::histogram::Reading;
@@ -30,6 +31,10 @@ use std::sync::atomic::Ordering::Relaxed;
 const DESCRIPTORS_STANDARD: u64 = 3;
 const DESCRIPTORS_PER_WORKER: u64 = 3;
 
+const COMPACTING: &[u8] =
+    b"SERVER_ERROR a compaction is under way; stats tier tells how far it is\r\n";
+const NOT_COMPACTING: &[u8] = b"CLIENT_ERROR no compaction is under way\r\n";
+
 impl<S> Shared<S> {
     /// The reply to what the connection of this number asks of backups; 0 where there is none.
     pub fn answer_backup(&self, asked: &backup::Asked, asker: u64) -> &'static [u8] {
@@ -39,15 +44,19 @@ impl<S> Shared<S> {
         }
     }
 
-    /// The reply to who has migration of the data folder write at most so many bytes a second from
-    /// now on; 0 is any number.
-    pub fn answer_migrate_rate(&self, bytes_per_second: u64) -> &'static [u8] {
-        match self.durable.get() {
-            Some(durable) => {
-                durable.tier.limit_migration(bytes_per_second);
+    /// Does what is asked of the data folder's store; the reply.
+    pub fn answer_tier(&self, asked: AskedOfTier) -> &'static [u8] {
+        let Some(durable) = self.durable.get() else { return NOT_KEPT };
+        let tier = &durable.tier;
+        match asked {
+            AskedOfTier::MigrateRate(bytes_per_second) => {
+                tier.limit_migration(bytes_per_second);
                 OK
             }
-            None => NOT_KEPT,
+            AskedOfTier::Compact if tier.begin_compaction() => OK,
+            AskedOfTier::Compact => COMPACTING,
+            AskedOfTier::StopCompacting if tier.stop_compaction() => OK,
+            AskedOfTier::StopCompacting => NOT_COMPACTING,
         }
     }
 

@@ -105,9 +105,7 @@ impl<T: Transport> Streams<T> {
                 let reply = core.shared.answer_backup(&asked, connection.card.number);
                 self.out.extend_from_slice(reply);
             }
-            Outcome::MigrateRate(rate) => {
-                self.out.extend_from_slice(core.shared.answer_migrate_rate(rate));
-            }
+            Outcome::Tier(asked) => self.out.extend_from_slice(core.shared.answer_tier(asked)),
             Outcome::Watch(asked) => self.begin_watching(core, connection, asked),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }

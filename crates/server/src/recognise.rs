@@ -141,6 +141,7 @@ mod tests {
             "shutdown",
             "backup",
             "checkpoint",
+            "compact",
             "migrate_rate",
             "slabs",
             "lru",

@@ -1,4 +1,5 @@
-//! What an operator asks of a data folder by the text protocol: `checkpoint`, `migrate_rate`.
+//! What an operator asks of a data folder by the text protocol: `checkpoint`, `compact`,
+//! `migrate_rate`.
 
 use laneway_policy::Form;
 use laneway_vopr::rig::durable::{Kept, Machine, settings};
@@ -9,6 +10,11 @@ const NOT_KEPT: &str =
     "CLIENT_ERROR nothing is kept durably; serve --data-dir DIR keeps items in a folder\r\n";
 const USAGE: &str =
     "CLIENT_ERROR usage: migrate_rate BYTES (a second; 0 for as many as it can)\r\n";
+
+const COMPACTING: &str =
+    "SERVER_ERROR a compaction is under way; stats tier tells how far it is\r\n";
+const NOT_COMPACTING: &str = "CLIENT_ERROR no compaction is under way\r\n";
+const COMPACT_USAGE: &str = "CLIENT_ERROR usage: compact [stop]\r\n";
 
 fn begin(form: Form) -> (Machine, Rig, Kept) {
     let machine = Machine::new(1 << 20, 8 << 20);
@@ -73,12 +79,57 @@ fn a_rate_of_migration_is_set_at_once_and_told() {
 }
 
 #[test]
+fn a_compaction_goes_on_beside_requests_and_is_told() {
+    for form in [Form::TimeShare, Form::Roles] {
+        let (_machine, mut rig, kept) = begin(form);
+        let client = rig.net.connect();
+        let mut version = 0;
+        let mut set_some = |rig: &mut Rig| {
+            for number in 0..20 {
+                version += 1;
+                rig.set(&client, &format!("key-{number}"), &value(600, version));
+            }
+            version
+        };
+        for _ in 0..60 {
+            set_some(&mut rig);
+            while kept.tier.maintain().expect("there is room") {}
+        }
+        let ask = |rig: &mut Rig, request: &str, reply: &str, standing: &str| {
+            let got = rig.ask(&client, request.as_bytes(), b"\r\n");
+            assert_eq!(String::from_utf8_lossy(&got), reply, "{request}");
+            let told = rig.ask(&client, b"stats tier\r\n", b"END\r\n");
+            let line = format!("STAT compaction {standing}\r\n");
+            assert!(String::from_utf8_lossy(&told).contains(&line), "{line}");
+        };
+        ask(&mut rig, "compact stop\r\n", NOT_COMPACTING, "none");
+        ask(&mut rig, "compact\r\n", "OK\r\n", "running");
+        ask(&mut rig, "compact\r\n", COMPACTING, "running");
+        let mut last = set_some(&mut rig);
+        while kept.tier.maintain().expect("there is room") {
+            last = set_some(&mut rig);
+        }
+        ask(&mut rig, "compact stop\r\n", NOT_COMPACTING, "done");
+        let told = kept.tier.stats().compaction;
+        assert!(0 < told.done_bytes && told.done_bytes <= told.all_bytes, "{told:?}");
+        ask(&mut rig, "compact\r\n", "OK\r\n", "running");
+        ask(&mut rig, "compact stop\r\n", "OK\r\n", "stopped");
+        ask(&mut rig, "compact now\r\n", COMPACT_USAGE, "stopped");
+        let item = kept.tier.get(b"key-19").expect("it can be read").expect("it is there");
+        assert_eq!(item.value, value(600, last));
+    }
+}
+
+#[test]
 fn without_a_data_folder_there_is_nothing_to_ask_of() {
     let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
     let client = rig.net.connect();
     for (request, reply) in [
         ("checkpoint\r\n", NOT_KEPT),
         ("checkpoint now\r\n", "CLIENT_ERROR usage: checkpoint\r\n"),
+        ("compact\r\n", NOT_KEPT),
+        ("compact stop\r\n", NOT_KEPT),
+        ("compact now\r\n", COMPACT_USAGE),
         ("migrate_rate 5\r\n", NOT_KEPT),
         ("migrate_rate x\r\n", USAGE),
         ("mn\r\n", "MN\r\n"),

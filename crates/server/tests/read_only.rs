@@ -82,6 +82,9 @@ fn what_changes_something_is_refused_and_reads_are_not_in_every_design() {
         "stats detail on",
         "shutdown",
         "lru mode flat",
+        "checkpoint",
+        "compact",
+        "migrate_rate 5",
     ];
     for plan in plans() {
         let what = plan.what();

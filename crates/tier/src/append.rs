@@ -123,6 +123,9 @@ impl Shared {
         let Draft { kind, meta, key, body, .. } = *draft;
         match writer.log.append(&Record { kind, sequence, meta, key, body }) {
             Ok(appended) => {
+                if std::mem::take(&mut writer.rings) {
+                    self.counters.bell.ring();
+                }
                 if kind != Kind::Delete || !is_planted(Bug::NewerEvicted) {
                     writer.sequence = writer.sequence.max(sequence);
                 }

@@ -11,7 +11,7 @@ use crate::bytes::{Put, Reader};
 use crate::disk::{Barrier, Disk};
 use crate::flushes::Medium;
 use crate::index::Entry;
-use crate::large::LargeWriter;
+use crate::large::{LargeWriter, is_there};
 use crate::outline::Outline;
 use crate::pointer::Pointer;
 use crate::store::{Checkpoint, Owner, Shared};
@@ -137,6 +137,27 @@ impl Shared {
         Ok(())
     }
 
+    /// Makes room for a checkpoint by giving up the older of two, or one that is damaged; false
+    /// where there is none, or no other is whole. Superblocks name its blocks until the next
+    /// checkpoint is durable: a start passes over one that is not whole, so nothing else may be
+    /// written to them. For who has the store alone.
+    pub fn give_up_checkpoint(&self) -> Result<bool> {
+        let mut turn = self.maintenance();
+        let [newest, before] = turn.checkpoints.clone();
+        let is_whole = |checkpoint: &Checkpoint| match checkpoint.body.bytes {
+            0 => Ok(false),
+            _ => is_there(&*self.ssd, &checkpoint.body),
+        };
+        let (kept, gone) = match is_whole(&newest)? {
+            true => (newest, before),
+            false if is_whole(&before)? => (before, newest),
+            false => return Ok(false),
+        };
+        self.space.free(&gone.body.extents);
+        turn.checkpoints = [kept, Checkpoint::default()];
+        Ok(gone.body.bytes != 0)
+    }
+
     /// There was no room for one: another is tried once that may have changed.
     fn checkpoint_refused(&self) {
         self.counters.checkpoints_refused.add(1);
@@ -166,8 +187,7 @@ impl Shared {
     }
 
     fn write_checkpoint(&self, head: &Head) -> Result<Pointer> {
-        let mut entries = 0;
-        self.index.walk(|_, _| entries += 1);
+        let entries = self.index.count().entries();
         // A guess refuses nothing: the writer takes more room when it needs more.
         let writer = |guess| LargeWriter::new(self, entries * guess, Owner::Tier);
         let mut writer = match writer(ENTRY_BYTES_GUESS) {

@@ -10,13 +10,13 @@ use crate::migrate::Moving;
 use crate::record::Kind;
 use crate::store::{Maintenance, RESERVE_PUT, Shared};
 use crate::tables::{
-    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, Table, for_each_record, key_of,
-    read_table,
+    DROPPED_RECORD_BYTES, Dropped, Found, NAMED_RECORD_BYTES, Table, for_each_record, is_sparse,
+    key_of, read_table,
 };
 use crate::types::{Error, Result};
 
 /// Tables of which nothing is current that are dropped at a time.
-const DROPS: usize = 64;
+pub const DROPS: usize = 64;
 
 impl Shared {
     /// Whether a quarter of what sort tables hold is no longer current.
@@ -42,7 +42,7 @@ impl Shared {
         tables.sort_by_key(|table| table.live * 1000 / u64::from(table.bytes.max(1)));
         let mut live = 0;
         let chosen = tables.iter().take_while(|table| {
-            let dense = u64::from(table.bytes) * 9 < table.live * 10;
+            let dense = !is_sparse(table.live, u64::from(table.bytes));
             live += table.live;
             !dense && (table.live == 0 || live <= 2 * self.settings.table_bytes as u64)
         });
@@ -137,5 +137,61 @@ impl Shared {
             self.counters.tables_freed.add(1);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::pm::sim::SimRegion;
+    use crate::recover::Media;
+    use crate::tier::Tier;
+    use crate::types::{ItemMeta, MigrateBy, Settings};
+    use std::sync::Arc;
+
+    const SEGMENT_BYTES: u32 = 16 << 10;
+
+    #[test]
+    fn a_dropped_table_that_was_forgotten_is_not_remembered_by_a_start() {
+        let power = Power::new(u64::MAX);
+        let region_bytes = 10 * SEGMENT_BYTES as usize;
+        let region = Arc::new(SimRegion::new(region_bytes, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(8 << 20, power, 1, Faults::default()));
+        let media = Media { region, ssd };
+        let settings = Settings {
+            segment_bytes: SEGMENT_BYTES,
+            table_bytes: 8 << 10,
+            migrate_by: MigrateBy::Age,
+            background: false,
+            ..Settings::default()
+        };
+        let open = || Tier::open(media.clone(), settings, 1, &mut |_, _| {}).unwrap().0;
+        let put_all = |tier: &Tier, first: u64| {
+            for number in first..first + 60 {
+                tier.put(&number.to_be_bytes(), &[7; 700], ItemMeta::default()).unwrap();
+            }
+        };
+        let dropped = |tier: &Tier| tier.shared().accounts().tables.dropped.clone();
+        let tier = open();
+        put_all(&tier, 0);
+        while tier.migrate().unwrap() {}
+        // Nothing of the tables is current any more.
+        put_all(&tier, 0);
+        let shared = tier.shared();
+        assert!(shared.drop_empty_tables(&mut shared.maintenance()).unwrap());
+        assert!(!dropped(&tier).is_empty());
+        // Both checkpoints know that they are gone, and nothing needs the records that say so.
+        for _ in 0..2 {
+            tier.checkpoint().unwrap();
+        }
+        for first in [100, 200, 300] {
+            put_all(&tier, first);
+            while tier.migrate().unwrap() {}
+        }
+        assert!(dropped(&tier).is_empty(), "they are forgotten");
+        drop(tier);
+        let tier = open();
+        assert!(dropped(&tier).is_empty(), "their segments have begun anew");
+        put_all(&tier, 400);
     }
 }

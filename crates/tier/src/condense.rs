@@ -1,15 +1,18 @@
 //! Compaction of a whole store: what is sparse is rewritten until the bytes in use are close to
-//! those that are current. For who has a store and no server on it.
+//! those that are current, whether a server is on it or nobody.
 //!
-//! Segments of the log of which a tenth is not current are emptied, as by migration
+//! Segments of the log of which a ninth is not current are emptied, as by migration
 //! ([`crate::migrate`]), and sort tables with as little in their blocks are merged
 //! ([`crate::compact`]), until that gains nothing more. Large values have no more blocks than they
 //! need, so they stay. Each step is one that a server makes too, and durable before what it read is
 //! used again: whenever this ends, nothing is lost, and what was done is done. Damaged segments and
 //! tables are left as they are.
 
+use crate::compact::DROPS;
+use crate::compaction::{Standing, Work};
+use crate::log::Slot;
 use crate::store::{Maintenance, RESERVE_PUT, Shared};
-use crate::tables::Table;
+use crate::tables::{Table, is_sparse};
 use crate::types::{BLOCK_BYTES, Error, Result};
 use laneway_sync::planted::{Bug, is_planted};
 
@@ -17,16 +20,45 @@ use laneway_sync::planted::{Bug, is_planted};
 /// left.
 pub type Hears<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Current bytes of the tables that are merged at a time: so many times a table's.
+/// Where nobody else needs the store: so many tables' worth of current bytes are merged at a time.
 const TABLES_AT_ONCE: u64 = 8;
+/// As many as are merged at a time without being asked, where others may wait for room.
+const TABLES_BESIDE: u64 = 2;
+/// For each byte that may be current so many are read at a time, at most.
+const READ_FACTOR: u64 = 8;
+/// Each pass leaves an eighth of the tables to the next, or less.
+const PASSES_MAX: u32 = 16;
 
-/// Whether a tenth of `bytes` is not current.
-fn is_sparse(live: u64, bytes: u64) -> bool {
-    live * 10 < bytes * 9
+/// What is done one after the other.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Nothing needs deletions that both checkpoints are younger than.
+    Checkpoint,
+    /// Sparse tables are merged.
+    Merge,
+    /// Sparse segments are emptied.
+    Empty,
+    /// So that a start reads what is there now.
+    LastCheckpoint,
 }
+
+/// What found no room the first time may have some the second.
+const STAGES: [Stage; 7] = [
+    Stage::Checkpoint,
+    Stage::Checkpoint,
+    Stage::Merge,
+    Stage::Empty,
+    Stage::Merge,
+    Stage::Empty,
+    Stage::LastCheckpoint,
+];
 
 fn bytes_of(table: &Table) -> u64 {
     u64::from(table.extent.blocks) * BLOCK_BYTES as u64
+}
+
+fn is_table_sparse(table: &Table) -> bool {
+    table.may_be_merged() && is_sparse(table.live, bytes_of(table))
 }
 
 /// Without room on the SSD it goes on: a part may gain what the whole needs.
@@ -43,112 +75,172 @@ fn unless_full(result: Result<()>, full: &mut Option<Error>) -> Result<()> {
 impl Shared {
     /// Compacts the store. Without enough room on the SSD it does what it can, and then fails.
     pub fn condense(&self, hears: Hears<'_>) -> Result<()> {
-        let mut full = None;
-        // Nothing needs deletions that both checkpoints are younger than.
-        for _ in 0..2 {
-            unless_full(self.checkpoint(), &mut None)?;
+        let mut work = Work::new(TABLES_AT_ONCE);
+        while !self.condense_step(&mut work)? {
+            hears(work.done_bytes, work.done_bytes + work.left_bytes);
         }
-        let mut done = 0;
-        self.merge_sparse(&mut done, hears, &mut full)?;
-        self.empty_sparse(&mut done, hears, &mut full)?;
-        full = None;
-        self.merge_sparse(&mut done, hears, &mut full)?;
-        // What found no room before may have some now.
-        self.empty_sparse(&mut done, hears, &mut full)?;
-        unless_full(self.checkpoint(), &mut full)?;
-        hears(done, done + self.sparse_bytes());
-        full.map_or(Ok(()), Err)
+        hears(work.done_bytes, work.done_bytes + self.sparse_bytes());
+        work.full.map_or(Ok(()), Err)
     }
 
-    /// Empties the sparse segments that were sealed when it began, the oldest first.
-    fn empty_sparse(
-        &self,
-        done: &mut u64,
-        hears: Hears<'_>,
-        full: &mut Option<Error>,
-    ) -> Result<()> {
-        let mut sealed = self.sealed();
-        sealed.sort_by_key(|(_, generation, _)| *generation);
-        for segment in sealed {
-            self.keep_log_room()?;
-            let mut turn = self.maintenance();
-            // Who made room may have been here.
-            let is_there = self.sealed().contains(&segment);
-            let live = self.accounts().segments[segment.0 as usize];
-            let bytes = u64::from(self.shape.segment_bytes);
-            if !is_there || turn.quarantined.contains(&segment.0) || !is_sparse(live, bytes) {
-                continue;
-            }
-            unless_full(self.empty(&mut turn, segment, false), full)?;
-            drop(turn);
-            *done += bytes;
-            hears(*done, *done + self.sparse_bytes());
+    /// Has the store compacted a step at a time beside everything else; false if that is under way.
+    pub fn begin_compaction(&self) -> bool {
+        let has_begun = self.counters.compaction.begin(Work::new(TABLES_BESIDE));
+        if has_begun {
+            self.counters.bell.ring();
         }
-        Ok(())
+        has_begun
     }
 
-    /// Merges sparse tables until that frees no more blocks.
-    fn merge_sparse(
-        &self,
-        done: &mut u64,
-        hears: Hears<'_>,
-        full: &mut Option<Error>,
-    ) -> Result<()> {
-        let mut most = TABLES_AT_ONCE * self.settings.table_bytes as u64;
-        loop {
-            self.keep_log_room()?;
-            let mut turn = self.maintenance();
-            if self.drop_empty_tables(&mut turn)? {
-                continue;
-            }
-            let tables = self.sparsest_tables(most);
-            let bytes: u64 = tables.iter().map(bytes_of).sum();
-            let before = self.space.free_blocks();
-            match self.merge_if_gains(&mut turn, tables) {
-                Ok(Some(true)) if before < self.space.free_blocks() => *done += bytes,
-                // All of them are damaged: they are not looked at again.
-                Ok(Some(false)) => {}
-                Ok(_) => return Ok(()),
-                // Fewer of them need less.
-                Err(Error::SsdFull { .. }) if self.settings.table_bytes as u64 / 4 < most => {
-                    most /= 2;
-                }
-                Err(error) => return unless_full(Err(error), full),
-            }
-            drop(turn);
-            hears(*done, *done + self.sparse_bytes());
+    /// Goes on by a step with what [`Shared::begin_compaction`] began; false if there is nothing.
+    pub fn go_on_compacting(&self) -> bool {
+        let Some(mut work) = self.counters.compaction.take() else { return false };
+        let end = match self.condense_step(&mut work) {
+            Ok(false) => None,
+            Ok(true) if work.full.is_none() => Some(Standing::Done),
+            Ok(true) | Err(Error::SsdFull { .. } | Error::PmFull) => Some(Standing::Short),
+            Err(_) => Some(Standing::Failed),
+        };
+        self.counters.compaction.give_back(work, end);
+        true
+    }
+
+    /// Goes on by a step; true once all is done.
+    pub fn condense_step(&self, work: &mut Work) -> Result<bool> {
+        let Some(&stage) = STAGES.get(work.stage) else { return Ok(true) };
+        let is_over = match stage {
+            Stage::Checkpoint => unless_full(self.checkpoint(), &mut None).map(|()| true),
+            Stage::Merge => self.merge_sparse(work),
+            Stage::Empty => self.empty_sparse(work),
+            Stage::LastCheckpoint => unless_full(self.checkpoint(), &mut work.full).map(|()| true),
+        };
+        if is_over? {
+            work.stage += 1;
+            self.begin_stage(work);
         }
+        Ok(work.stage == STAGES.len())
+    }
+
+    fn begin_stage(&self, work: &mut Work) {
+        match STAGES.get(work.stage) {
+            Some(Stage::Merge) => {
+                work.full = None;
+                work.live_bytes_most = work.tables_at_once * self.settings.table_bytes as u64;
+                work.passes = 0;
+                self.begin_pass(work);
+            }
+            Some(Stage::Empty) => {
+                work.segments = self.sealed();
+                work.segments.sort_by_key(|(_, generation, _)| std::cmp::Reverse(*generation));
+            }
+            Some(Stage::Checkpoint | Stage::LastCheckpoint) | None => {}
+        }
+    }
+
+    /// Looks for sparse tables, the new ones among them.
+    fn begin_pass(&self, work: &mut Work) {
+        let mut tables = self.tables_that(is_table_sparse);
+        tables.sort_by_key(|table| std::cmp::Reverse(table.live * 1000 / bytes_of(table)));
+        work.tables = tables.iter().map(|table| table.id).collect();
+        work.passes += 1;
+        work.gained = false;
+        work.left_bytes = self.sparse_bytes();
+    }
+
+    /// Empties the next sparse segment of those that were sealed when this began; true when none is
+    /// left.
+    fn empty_sparse(&self, work: &mut Work) -> Result<bool> {
+        let Some(segment) = work.segments.pop() else { return Ok(true) };
+        let (slot, generation, _) = segment;
+        self.keep_log_room()?;
+        let mut turn = self.maintenance();
+        // Who made room may have been here.
+        let is_there = match self.writer().log.slots()[slot as usize] {
+            Slot::Sealed { generation: now, .. } => now == generation,
+            _ => false,
+        };
+        let live = self.accounts().segments[slot as usize];
+        let bytes = u64::from(self.shape.segment_bytes);
+        if is_there && !turn.quarantined.contains(&slot) && is_sparse(live, bytes) {
+            unless_full(self.empty(&mut turn, segment, false), &mut work.full)?;
+            work.did(bytes);
+        }
+        Ok(false)
+    }
+
+    /// Merges the next of the sparse tables; true when that frees no more blocks.
+    fn merge_sparse(&self, work: &mut Work) -> Result<bool> {
+        self.keep_log_room()?;
+        let mut turn = self.maintenance();
+        let tables = self.next_tables(work);
+        if tables.is_empty() {
+            if !work.gained || work.passes == PASSES_MAX {
+                return Ok(true);
+            }
+            self.begin_pass(work);
+            return Ok(false);
+        }
+        let bytes: u64 = tables.iter().map(bytes_of).sum();
+        let ids: Vec<u64> = tables.iter().map(|table| table.id).collect();
+        let before = self.space.free_blocks();
+        match self.merge_if_gains(&mut turn, tables) {
+            Ok(true) => {
+                work.gained |= before < self.space.free_blocks();
+                work.did(bytes);
+            }
+            // All of them are damaged, or it would gain nothing.
+            Ok(false) => {}
+            // Fewer of them need less.
+            Err(Error::SsdFull { .. })
+                if self.settings.table_bytes as u64 / 4 < work.live_bytes_most =>
+            {
+                work.live_bytes_most /= 2;
+                work.tables.extend(ids.iter().rev());
+            }
+            Err(error) => {
+                unless_full(Err(error), &mut work.full)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// As [`Shared::merge`]; nothing if that would gain nothing.
-    fn merge_if_gains(&self, turn: &mut Maintenance, tables: Vec<Table>) -> Result<Option<bool>> {
+    fn merge_if_gains(&self, turn: &mut Maintenance, tables: Vec<Table>) -> Result<bool> {
         let live: u64 = tables.iter().map(|table| table.live).sum();
         let blocks: u64 = tables.iter().map(|table| u64::from(table.extent.blocks)).sum();
         // Each of the new ones may end within a block.
         let ends = live.div_ceil(self.settings.table_bytes as u64);
         match live.div_ceil(BLOCK_BYTES as u64) + ends < blocks {
-            true if is_planted(Bug::CompactionForgets) => {
-                self.drop_tables(&tables).map(|()| Some(true))
-            }
-            true => self.merge(turn, tables).map(Some),
-            false => Ok(None),
+            true if is_planted(Bug::CompactionForgets) => self.drop_tables(&tables).map(|()| true),
+            true => self.merge(turn, tables),
+            false => Ok(false),
         }
     }
 
-    /// The sparsest tables, of which so many bytes are current, or one.
-    fn sparsest_tables(&self, most: u64) -> Vec<Table> {
-        let mut tables = self
-            .tables_that(|table| table.may_be_merged() && is_sparse(table.live, bytes_of(table)));
-        tables.sort_by_key(|table| table.live * 1000 / bytes_of(table));
-        let mut live = 0;
-        let chosen = tables.iter().take_while(|table| {
-            let is_first = live == 0;
-            live += table.live;
-            is_first || live <= most
-        });
-        let count = chosen.count();
-        tables.truncate(count);
-        tables
+    /// The sparsest tables that were not looked at, of which so many bytes are current, or one; and
+    /// those of which nothing is by themselves, for they need no room.
+    fn next_tables(&self, work: &mut Work) -> Vec<Table> {
+        let accounts = self.accounts();
+        let (mut next, mut live, mut bytes): (Vec<Table>, u64, u64) = (Vec::new(), 0, 0);
+        while let Some(id) = work.tables.last() {
+            // Who made room may have been here, too.
+            let table = accounts.tables.get(*id).filter(|table| is_table_sparse(table));
+            if let Some(table) = table {
+                live += table.live;
+                bytes += bytes_of(table);
+                let is_alike = next.first().is_none_or(|first| (first.live == 0) == (live == 0));
+                let fits = live <= work.live_bytes_most
+                    && bytes <= READ_FACTOR * work.live_bytes_most
+                    && next.len() < DROPS;
+                if !next.is_empty() && !(fits && is_alike) {
+                    break;
+                }
+                next.push(*table);
+            }
+            work.tables.pop();
+        }
+        next
     }
 
     /// What moves is told in the log, which must have room for that.
@@ -165,8 +257,7 @@ impl Shared {
         let segments = sealed
             .iter()
             .filter(|(slot, ..)| is_sparse(accounts.segments[*slot as usize], segment));
-        let tables = accounts.tables.iter().map(|table| (table.live, bytes_of(table)));
-        let tables = tables.filter(|&(live, bytes)| is_sparse(live, bytes)).map(|(_, bytes)| bytes);
+        let tables = accounts.tables.iter().filter(|table| is_table_sparse(table)).map(bytes_of);
         segments.count() as u64 * segment + tables.sum::<u64>()
     }
 }

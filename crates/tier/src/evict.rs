@@ -41,6 +41,9 @@ const OWN_SHARE: u64 = 4;
 const NOTED_SHARE: u64 = 8;
 /// The smallest sort tables are this part of the others.
 const TABLE_SHARE: usize = 16;
+/// The same where nothing is evicted: nobody makes longer runs, and the log would stay full while
+/// blocks are free.
+const TABLE_SHARE_REFUSING: usize = 256;
 /// What is dropped at most for one value: so many times its blocks.
 const FOR_ONE_VALUE: u64 = 4;
 /// A hit that is not counted here, since memory has the item.
@@ -235,7 +238,8 @@ impl Shared {
     /// it in the log for as long as it is there.
     pub fn run_bytes(&self) -> usize {
         let longest = self.space.longest_run() as usize * BLOCK_BYTES;
-        longest.max(self.settings.table_bytes / TABLE_SHARE)
+        let share = if self.evicts() { TABLE_SHARE } else { TABLE_SHARE_REFUSING };
+        longest.max(self.settings.table_bytes / share)
     }
 
     fn begin_round(&self, turn: &Maintenance) -> Round {

@@ -100,6 +100,8 @@ pub(crate) fn repair_open(tier: Tier, report: Report, progress: Progress<'_>) ->
         match tier.checkpoint() {
             // Where only items were damaged, their deletions in the log are all of the repair.
             Err(Error::SsdFull { .. }) if findings.report.problems.is_empty() => {}
+            // A damaged one is of no use, but its blocks are; and the older one is of little.
+            Err(Error::SsdFull { .. }) if shared.give_up_checkpoint()? => tier.checkpoint()?,
             result => result?,
         }
     }
@@ -154,8 +156,48 @@ mod tests {
     use crate::outline::part_of;
     use crate::pm::Region;
     use crate::pm::sim::SimRegion;
-    use crate::types::IndexKind;
+    use crate::types::{BLOCK_BYTES, IndexKind};
     use std::sync::Arc;
+
+    /// Of the two, either; and with so little room that there is none for a third.
+    #[test]
+    fn a_damaged_checkpoint_is_repaired_on_a_full_ssd() {
+        for age in [0, 1] {
+            let power = Power::new(u64::MAX);
+            let region = Arc::new(SimRegion::new(512 << 10, power.clone(), Faults::default()));
+            let ssd = Arc::new(SimDisk::new(1 << 20, power, 1, Faults::default()));
+            let media = Media { region, ssd: ssd.clone() };
+            let settings = Settings {
+                split_bytes: 1024,
+                segment_bytes: 16 << 10,
+                migrate_percent: 100,
+                background: false,
+                ..Settings::default()
+            };
+            let (tier, _) = Tier::open(media.clone(), settings, 1, &mut |_, _| {}).unwrap();
+            let key = |number: u64| format!("a key of some bytes {number:04}").into_bytes();
+            let put = |number: u64, bytes: usize| {
+                tier.put(&key(number), &vec![7_u8; bytes], ItemMeta::default()).unwrap();
+            };
+            (0..300).for_each(|number| put(number, 100));
+            for _ in 0..2 {
+                tier.checkpoint().unwrap();
+            }
+            let mut items = 300;
+            while 3 * BLOCK_BYTES < tier.stats().ssd_free_bytes as usize {
+                let spare = tier.stats().ssd_free_bytes as usize - 3 * BLOCK_BYTES;
+                put(items, spare.min(8 * BLOCK_BYTES));
+                items += 1;
+            }
+            let body = tier.shared().maintenance().checkpoints[age].body.clone();
+            drop(tier);
+            ssd.flip_bit(u64::from(body.extents[0].start) * BLOCK_BYTES as u64 + 40, 3);
+            let found = repair(media.clone(), settings).unwrap();
+            assert!(!found.report.problems.is_empty() && found.lost.is_empty(), "{found:?}");
+            let again = check(media.clone(), settings).unwrap();
+            assert!(again.is_sound() && again.items == items, "{age}: {again:?}");
+        }
+    }
 
     /// No write is taken that would lead here; a store that somebody else filled is read all the
     /// same.

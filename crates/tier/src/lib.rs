@@ -14,11 +14,12 @@
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`, `tally`,
-//! `flushes`, `pace` (what is counted); `index`, in memory (`btree` of `leaf`s) or in persistent
-//! memory (`fair` on `fastfair`); `offer`, `group`, `append`, `follow`, `large`, `fetch`, `read`,
-//! `scan`, `reads`, `migrate`, `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`,
-//! `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census` and `make`
-//! (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
+//! `flushes`, `pace`, `compaction`, `bell` (what is counted); `index`, in memory (`btree` of
+//! `leaf`s) or in persistent memory (`fair` on `fastfair`); `offer`, `group`, `append`, `follow`,
+//! `large`, `fetch`, `read`, `scan`, `reads`, `migrate`, `compact`, `condense`, `evict` with
+//! `clock`, `backup`, `scrub`, `checkpoint` and `outline` with `ahead`, `recover` with `survey`,
+//! `tree`, `census` and `make` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how
+//! it is used).
 //! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
@@ -28,6 +29,7 @@ mod append;
 mod attempt;
 mod background;
 pub mod backup;
+mod bell;
 mod btree;
 mod bytes;
 mod census;
@@ -35,6 +37,7 @@ mod checkpoint;
 mod choose;
 mod clock;
 mod compact;
+mod compaction;
 mod condense;
 mod courtesy;
 mod directory;
@@ -89,6 +92,7 @@ mod walked;
 pub use append::Ticket;
 pub use attempt::{LargeDraft, LargeWhole, Tried};
 pub use clock::{Asks, Hears, Wanted};
+pub use compaction::{Compaction, Standing};
 pub use courtesy::give_way;
 pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use flushes::{FLUSH_BUCKETS, FlushTimes, Nanos};

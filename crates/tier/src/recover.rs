@@ -96,8 +96,7 @@ pub fn recover(
         )));
     }
     let recovery = Recovery::new(&media, &superblock, shape, purpose, report);
-    let recovered = recovery.run(settings, progress)?;
-    let Recovered { shared, report, rebuilt } = recovered;
+    let Recovered { shared, report, rebuilt } = recovery.run(settings, progress)?;
     if purpose == Purpose::Check {
         return Ok((shared, report));
     }
@@ -243,6 +242,7 @@ impl<'a> Recovery<'a> {
             Err(_) if is_planted(Bug::WrongLogAccepted) => 0,
             checked => checked?,
         };
+        surveyed.forget_dropped(&mut self.dropped, &self.shape, position);
         let Surveyed { used, flush_sequence, rebuilt, unvouched, problems, .. } = surveyed;
         self.flush_sequence = flush_sequence;
         self.report.problems.extend(problems);

@@ -2,6 +2,8 @@
 //!
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
 
+use crate::bell::Bell;
+use crate::compaction::{Asked, Compaction};
 use crate::flushes::{FlushTimes, Flushes};
 use crate::index::Counts;
 use crate::pace::Pace;
@@ -72,10 +74,14 @@ pub struct Counters {
     pub rate_yields: Counter,
     /// Their rate.
     pub pace: Pace,
+    /// The compaction of the whole store that goes on beside everything else.
+    pub compaction: Asked,
     /// What there is.
     pub tally: Tally,
     /// How long flushes take.
     pub flushes: Flushes,
+    /// No count: wakes who maintains the store.
+    pub bell: Bell,
 }
 
 /// What was dropped to make room on the SSD, by class.
@@ -207,6 +213,8 @@ pub struct Stats {
     pub moved_bytes: u64,
     /// Turns of theirs that went beyond the rate, for want of room.
     pub rate_yields: u64,
+    /// The last compaction of the whole store beside everything else.
+    pub compaction: Compaction,
     /// Records appended again because they were hot.
     pub kept_records: u64,
     /// Records that went to sort tables.

@@ -99,6 +99,8 @@ pub struct Writer {
     pub ends: [Position; TURNS],
     /// Large values were written by themselves since the SSD was last synced.
     pub data_written: bool,
+    /// Who appends next rings for the thread that maintains the store.
+    pub rings: bool,
     /// A flush failed: no more writes.
     pub failed: Option<String>,
     /// Bytes of new sort tables, and of what the start read behind its checkpoint.
@@ -126,6 +128,7 @@ impl Writer {
             is_closed: false,
             ends: [Position::default(); TURNS],
             data_written: false,
+            rings: false,
             failed: None,
             tabled_bytes: 0,
             checkpointed_bytes: 0,
@@ -491,6 +494,7 @@ impl Shared {
             migrate_rate: counters.pace.bytes_per_second(),
             moved_bytes: counters.moved_bytes.get(),
             rate_yields: counters.rate_yields.get(),
+            compaction: counters.compaction.told(),
             kept_records: counters.kept_records.get(),
             migrated_records: counters.migrated_records.get(),
             expired_records: counters.expired_records.get(),

@@ -11,7 +11,7 @@ use crate::pm::Region;
 use crate::pointer::Pointer;
 use crate::record::{self, Kind};
 use crate::segment::{Front, Header, Listed, Met, Scan, Shape, life_of};
-use crate::tables::id_of;
+use crate::tables::{Dropped, id_of};
 use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, doing};
 use laneway_sync::planted::{Bug, is_planted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +103,22 @@ struct Examined {
     unvouched: Vec<Pointer>,
     ends_before: Option<u32>,
     problems: Vec<String>,
+}
+
+impl Surveyed {
+    /// Leaves of what the checkpoint at `position` knows as dropped what is still said where it
+    /// was. The others migration has forgotten since, or appended again behind the checkpoint,
+    /// where they are met. A segment that began since has nothing of them.
+    pub fn forget_dropped(
+        &self,
+        dropped: &mut BTreeMap<u64, Dropped>,
+        shape: &Shape,
+        position: Position,
+    ) {
+        let there = self.used.iter().filter(|used| used.generation <= position.generation);
+        let slots: BTreeSet<u32> = there.map(|used| used.slot).collect();
+        dropped.retain(|_, dropped| slots.contains(&shape.slot_of(dropped.home.at())));
+    }
 }
 
 impl Survey<'_> {

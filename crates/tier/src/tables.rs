@@ -21,6 +21,17 @@ pub const NAMED_RECORD_BYTES: u32 = bytes_of(8, 12) as u32;
 /// The length of the record that says that a table is gone.
 pub const DROPPED_RECORD_BYTES: u32 = bytes_of(8, 0) as u32;
 
+/// Whether a ninth of so many bytes is not current: what a compaction of the whole store rewrites.
+pub const fn is_sparse(live: u64, bytes: u64) -> bool {
+    live * 9 < bytes * 8
+}
+
+// Padding alone makes no table sparse, or the smallest records would be rewritten again and again.
+const _: () = {
+    let least = bytes_of(1, 0);
+    assert!(!is_sparse(least as u64, least.next_multiple_of(TABLE_ALIGN) as u64));
+};
+
 /// One table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
@@ -104,6 +115,8 @@ pub struct Dropped {
 pub struct Tables {
     /// By where they begin.
     by_start: BTreeMap<u64, Table>,
+    /// Where each begins, by its number: there may be a million.
+    starts: BTreeMap<u64, u64>,
     /// Tables that are gone and must be remembered as such.
     pub dropped: BTreeMap<u64, Dropped>,
     /// The highest number given.
@@ -114,18 +127,32 @@ impl Tables {
     /// Adds one.
     pub fn add(&mut self, table: Table) {
         self.last_id = self.last_id.max(table.id);
-        self.by_start.insert(table.start(), table);
+        self.starts.insert(table.id, table.start());
+        if let Some(before) = self.by_start.insert(table.start(), table)
+            && before.id != table.id
+        {
+            self.starts.remove(&before.id);
+        }
     }
 
     /// Takes one out.
     pub fn remove(&mut self, id: u64) -> Option<Table> {
-        let start = self.iter().find(|table| table.id == id)?.start();
+        let start = self.starts.remove(&id)?;
         self.by_start.remove(&start)
+    }
+
+    /// The table of this number.
+    pub fn get(&self, id: u64) -> Option<&Table> {
+        self.by_start.get(self.starts.get(&id)?)
+    }
+
+    fn get_mut(&mut self, id: u64) -> Option<&mut Table> {
+        self.by_start.get_mut(self.starts.get(&id)?)
     }
 
     /// Notes that one cannot be read whole.
     pub fn leave_as_it_is(&mut self, id: u64) {
-        if let Some(table) = self.by_start.values_mut().find(|table| table.id == id) {
+        if let Some(table) = self.get_mut(id) {
             table.is_damaged = true;
         }
     }
@@ -145,13 +172,13 @@ impl Tables {
     pub fn take_within(&mut self, start: u64, end: u64) -> Vec<Table> {
         let before = self.by_start.range(..end).rev();
         let within = before.take_while(|(_, table)| start < table.start() + u64::from(table.bytes));
-        let starts: Vec<u64> = within.map(|(at, _)| *at).collect();
-        starts.iter().filter_map(|at| self.by_start.remove(at)).collect()
+        let ids: Vec<u64> = within.map(|(_, table)| table.id).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
     /// The table whose record is at `home`.
     pub fn named_at(&mut self, id: u64, home: Home) -> Option<&mut Table> {
-        self.by_start.values_mut().find(|table| table.id == id && table.home == home)
+        self.get_mut(id).filter(|table| table.home == home)
     }
 }
 
@@ -215,5 +242,37 @@ pub fn for_each_record<'a>(
         };
         visit(Found::Damaged(home, claim));
         at = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(id: u64, start: u32) -> Table {
+        let (extent, home) = (Extent { start, blocks: 4 }, Home::log(id * 64));
+        Table { id, extent, bytes: 16_000, sequence: id, home, live: 7, is_damaged: false }
+    }
+
+    #[test]
+    fn a_table_is_found_by_its_number_as_by_its_place() {
+        let mut tables = Tables::default();
+        for (id, start) in [(3, 100), (1, 200), (2, 300)] {
+            tables.add(table(id, start));
+        }
+        assert_eq!(tables.get(1), Some(&table(1, 200)));
+        assert_eq!(tables.at(table(1, 200).start() + 15_999).map(|found| found.id), Some(1));
+        assert!(tables.named_at(1, Home::log(64)).is_some());
+        assert!(tables.named_at(1, Home::log(128)).is_none() && tables.get(4).is_none());
+        tables.leave_as_it_is(1);
+        assert!(tables.get(1).is_some_and(|table| table.is_damaged));
+        assert_eq!(tables.remove(3), Some(table(3, 100)));
+        assert_eq!((tables.remove(3), tables.get(3)), (None, None));
+        // One lies where another lay, and one across the ends of two.
+        tables.add(table(5, 200));
+        assert_eq!((tables.get(1), tables.get(5)), (None, Some(&table(5, 200))));
+        let within = tables.take_within(table(5, 200).start() + 1, table(2, 300).start() + 1);
+        assert_eq!(within, [table(2, 300), table(5, 200)]);
+        assert_eq!((tables.iter().count(), tables.get(5), tables.last_id), (0, None, 5));
     }
 }

@@ -386,6 +386,19 @@ impl Tier {
         self.shared.condense(hears)
     }
 
+    /// Has the store compacted beside everything else: a step at a time, behind whatever else is
+    /// due ([`Tier::maintain`]), and no faster than migration may be ([`Tier::limit_migration`]).
+    /// False if that is under way. [`Stats::compaction`] tells how far it is. It ends with the
+    /// store, and what was done is done.
+    pub fn begin_compaction(&self) -> bool {
+        self.shared.begin_compaction()
+    }
+
+    /// Gives that up; false if none is under way.
+    pub fn stop_compaction(&self) -> bool {
+        self.shared.counters.compaction.stop()
+    }
+
     /// Begins a copy of what the store holds now, which may be written to meanwhile; there is one
     /// at a time.
     pub fn backup(&self, bounds: Bounds) -> Result<Backup> {

@@ -7,8 +7,10 @@ mod common;
 
 use common::{Kind, Machine, SEGMENT_BYTES, settings, value};
 use laneway_tier::disk::sim::{Faults, Random};
-use laneway_tier::{BLOCK_BYTES, Error, ItemMeta, Settings, Tier, Usage};
+use laneway_tier::{BLOCK_BYTES, Error, ItemMeta, Settings, Standing, Tier, Usage};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const KINDS: [Kind; 3] = [Kind::Pm, Kind::Wal, Kind::PmFair];
 const SSD_BYTES: usize = 4 << 20;
@@ -83,6 +85,87 @@ fn what_is_held_comes_close_to_what_is_current() {
     }
 }
 
+/// Does what is due until the compaction beside it has come to an end; before each turn `meanwhile`
+/// is done. How it stands then.
+fn run(tier: &Tier, mut meanwhile: impl FnMut()) -> Standing {
+    let mut told = tier.stats().compaction;
+    for _ in 0..100_000 {
+        if told.standing != Standing::UnderWay {
+            return told.standing;
+        }
+        meanwhile();
+        let _ = tier.maintain();
+        let now = tier.stats().compaction;
+        assert!(told.done_bytes <= now.done_bytes && now.done_bytes <= now.all_bytes, "{now:?}");
+        told = now;
+    }
+    panic!("it does not end: {told:?}");
+}
+
+#[test]
+fn a_compaction_goes_on_beside_writes() {
+    for kind in KINDS {
+        let machine = Machine::sized(kind, &Faults::default(), SSD_BYTES);
+        let (tier, _) = machine.open(settings()).unwrap();
+        let mut model = Model::new();
+        history(&tier, &mut Random::new(7), &mut model);
+        let before = tier.stats().usage;
+        assert!(tier.begin_compaction() && !tier.begin_compaction(), "one at a time");
+        let mut version = 10_000;
+        let standing = run(&tier, || {
+            let key = key(version % 30);
+            tier.put(&key, &value(version, 50), ItemMeta::default()).unwrap();
+            model.insert(key, (version, 50));
+            version += 1;
+        });
+        assert_eq!(standing, Standing::Done, "{kind:?}");
+        let (usage, told) = (tier.stats().usage, tier.stats().compaction);
+        let held = |usage: &Usage| usage.log_used_bytes + usage.ssd_used_bytes;
+        assert!(held(&usage) < held(&before), "{kind:?}: {usage:?}, {before:?}");
+        assert!(0 < told.done_bytes, "{kind:?}: {told:?}");
+        check(&tier, &model, &format!("{kind:?}"));
+        drop(tier);
+        let (tier, report) = machine.open(settings()).unwrap();
+        assert!(report.problems.is_empty(), "{kind:?}: {report:?}");
+        check(&tier, &model, &format!("{kind:?}, after a restart"));
+        assert_eq!(tier.stats().compaction.standing, Standing::None, "it ended with the store");
+    }
+}
+
+#[test]
+fn a_compaction_beside_others_is_no_faster_than_the_rate_and_can_be_given_up() {
+    let machine = Machine::sized(Kind::Pm, &Faults::default(), SSD_BYTES);
+    let (tier, _) = machine.open(settings()).unwrap();
+    let now = Arc::new(AtomicU64::new(1));
+    let clock = now.clone();
+    tier.lend_clock(Box::new(move || clock.load(Relaxed)));
+    let mut model = Model::new();
+    history(&tier, &mut Random::new(7), &mut model);
+    while tier.maintain().unwrap() {}
+    tier.limit_migration(1);
+    assert!(!tier.stop_compaction(), "there is none");
+    let before = tier.stats();
+    assert!(tier.begin_compaction());
+    for _ in 0..100 {
+        tier.maintain().unwrap();
+    }
+    let after = tier.stats();
+    assert_eq!(after.compaction.standing, Standing::UnderWay, "the next turn is due in hours");
+    let moved = after.moved_bytes - before.moved_bytes;
+    assert!(0 < moved && moved <= 4 * u64::from(SEGMENT_BYTES), "{moved} bytes at once");
+    now.store(u64::MAX, Relaxed);
+    while tier.stats().compaction.done_bytes == after.compaction.done_bytes {
+        assert!(tier.maintain().unwrap(), "it is due");
+    }
+    assert!(tier.stop_compaction() && !tier.stop_compaction());
+    assert_eq!(run(&tier, || {}), Standing::Stopped);
+    check(&tier, &model, "given up");
+    tier.limit_migration(0);
+    assert!(tier.begin_compaction(), "another");
+    assert_eq!(run(&tier, || {}), Standing::Done);
+    check(&tier, &model, "the second");
+}
+
 /// Loses the power at an event of a compaction, twice at most, and looks at what is left.
 fn explore(seed: u64) -> bool {
     let mut random = Random::new(seed);
@@ -143,6 +226,8 @@ fn a_full_ssd_is_an_error_and_loses_nothing() {
     assert!(number < 300);
     let full = tier.compact(&mut |_, _| {});
     assert!(matches!(full, Err(Error::SsdFull { .. })), "{full:?}");
+    assert!(tier.begin_compaction());
+    assert_eq!(run(&tier, || {}), Standing::Short);
     check(&tier, &model, "full");
     drop(tier);
     let (tier, report) = machine.open(settings).unwrap();

@@ -96,3 +96,34 @@ fn a_full_store_names_the_flag_that_makes_it_larger_and_keeps_what_it_took() {
         }
     }
 }
+
+/// Where every second of many values was deleted, no two free blocks lie together.
+#[test]
+fn the_log_is_emptied_into_holes_of_a_block() {
+    let machine = Machine::sized(Kind::Pm, &Faults::default(), 1 << 20);
+    // A sixteenth of a table is two blocks.
+    let settings = Settings { table_bytes: 128 << 10, ..settings() };
+    let (tier, _) = machine.open(settings).unwrap();
+    let key = |number: u64| format!("key-{number:05}").into_bytes();
+    let put = |number: u64, bytes: usize| {
+        tier.put(&key(number), &value(number, bytes), ItemMeta::default()).map(drop)
+    };
+    let mut large = 0;
+    while put(large, 4000).is_ok() {
+        large += 1;
+    }
+    for number in (0..large).step_by(2) {
+        assert!(tier.delete(&key(number)).unwrap());
+    }
+    let small = 1000..1500;
+    for number in small.clone() {
+        put(number, 300).unwrap();
+    }
+    assert!(10 < tier.stats().tables, "{:?}", tier.stats());
+    for number in (0..large).chain(small) {
+        let bytes = if number < large { 4000 } else { 300 };
+        let is_there = large <= number || number % 2 == 1;
+        let found = tier.get(&key(number)).unwrap().map(|item| item.value);
+        assert!(found == is_there.then(|| value(number, bytes)), "{number}");
+    }
+}

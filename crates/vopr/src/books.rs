@@ -73,10 +73,13 @@ pub struct Counts {
     pub scrubs: u64,
     /// See above.
     pub flips: u64,
-    /// Checkpoints that were asked for and answered, and compactions.
+    /// Checkpoints that were asked for and answered, compactions, and those that a server was told
+    /// to make beside its clients.
     pub checkpoints: u64,
     /// See above.
     pub compactions: u64,
+    /// See above.
+    pub compactions_asked: u64,
     /// Events that watchers were told, and that they have missed.
     pub events_told: u64,
     /// See above.
@@ -89,7 +92,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 30] {
+    pub fn each(&self) -> [(&'static str, u64); 31] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -118,6 +121,7 @@ impl Counts {
             ("flipped bits found", self.flips),
             ("checkpoints asked for", self.checkpoints),
             ("compactions", self.compactions),
+            ("beside clients", self.compactions_asked),
             ("events watched", self.events_told),
             ("of them missed", self.events_skipped),
             ("steps", self.steps),
@@ -162,6 +166,7 @@ impl Counts {
         self.flips += other.flips;
         self.checkpoints += other.checkpoints;
         self.compactions += other.compactions;
+        self.compactions_asked += other.compactions_asked;
         self.events_told += other.events_told;
         self.events_skipped += other.events_skipped;
         self.steps += other.steps;

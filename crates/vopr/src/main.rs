@@ -145,8 +145,8 @@ fn main() -> ExitCode {
 /// have not: a judge that is never asked finds nothing.
 fn lacks_judges(options: &Options, counts: &Counts, seeds: u64) -> bool {
     let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips];
-    let later = [counts.checkpoints, counts.compactions, counts.events_told];
-    let is_lacking = asked.contains(&0) || later.contains(&0);
+    let operated = [counts.checkpoints, counts.compactions, counts.compactions_asked];
+    let is_lacking = asked.contains(&0) || operated.contains(&0) || counts.events_told == 0;
     options.sets.is_empty() && SEEDS_OF_ALL <= seeds && is_lacking
 }
 
@@ -204,7 +204,8 @@ mod tests {
     fn a_range_of_seeds_without_a_backup_a_restore_a_scrub_or_a_watcher_fails() {
         let options = Options::default();
         let without = Counts::default();
-        let later = Counts { checkpoints: 1, compactions: 1, events_told: 1, ..Counts::default() };
+        let operated = Counts { checkpoints: 1, compactions: 1, ..Counts::default() };
+        let later = Counts { compactions_asked: 1, events_told: 1, ..operated };
         let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..later };
         let with = Counts { restores: 1, ..unrestored };
         let unflipped = Counts { flips: 0, ..with };
@@ -212,6 +213,7 @@ mod tests {
         assert!(lacks_judges(&options, &unrestored, SEEDS_OF_ALL));
         assert!(lacks_judges(&options, &unflipped, SEEDS_OF_ALL));
         assert!(lacks_judges(&options, &Counts { compactions: 0, ..with }, SEEDS_OF_ALL));
+        assert!(lacks_judges(&options, &Counts { compactions_asked: 0, ..with }, SEEDS_OF_ALL));
         assert!(!lacks_judges(&options, &with, SEEDS_OF_ALL));
         assert!(!lacks_judges(&options, &without, SEEDS_OF_ALL - 1));
         let sets = vec![("backups".into(), 0)];

@@ -1,5 +1,6 @@
-//! Somebody who operates the server while it is at work: has checkpoints made over a connection of
-//! their own, compacts the store, and bounds what migration writes.
+//! Somebody who operates the server while it is at work: has checkpoints made and the store
+//! compacted over a connection of their own, compacts it by the library as well, and bounds what
+//! migration writes.
 //!
 //! The judges: a checkpoint that is answered has all that was appended when it was asked for; and
 //! at a byte a second migration makes one turn, and beside it only such as are told to have gone
@@ -27,6 +28,29 @@ pub enum Did {
     Checkpoint,
     /// The store was compacted.
     Compaction,
+    /// The server was told to do that beside everything else.
+    CompactionAsked,
+}
+
+/// What is asked for over the connection.
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    /// A checkpoint, when so many bytes had been appended.
+    Checkpoint(u64),
+    /// A compaction.
+    Compaction,
+    /// That the compaction is given up.
+    Stop,
+}
+
+impl Asked {
+    fn line(self) -> &'static [u8] {
+        match self {
+            Asked::Checkpoint(_) => b"checkpoint\r\n",
+            Asked::Compaction => b"compact\r\n",
+            Asked::Stop => b"compact stop\r\n",
+        }
+    }
 }
 
 /// Who operates it.
@@ -38,8 +62,8 @@ pub struct Operator {
     out: Vec<u8>,
     /// What it was told so far.
     got: Vec<u8>,
-    /// What had been appended when a checkpoint was asked for.
-    asked: Option<u64>,
+    /// What is not answered yet.
+    asked: Option<Asked>,
 }
 
 fn is_full(error: &Error) -> bool {
@@ -61,7 +85,13 @@ impl Operator {
     /// Something now and then. `doubt`: devices may refuse.
     pub fn turn(&mut self, rig: &Rig, has_users: bool, doubt: bool) -> Result<Did, String> {
         match self.random.below(600) {
-            0 if !has_users && self.asked.is_none() => self.ask(rig),
+            0 if !has_users && self.asked.is_none() => {
+                self.ask(rig, Asked::Checkpoint(self.tier.checkpointed().0));
+            }
+            67 if !has_users && self.asked.is_none() => {
+                let stops = self.random.one_in(4);
+                self.ask(rig, if stops { Asked::Stop } else { Asked::Compaction });
+            }
             1..60 => return self.exchange(doubt),
             60 if self.random.one_in(4) => return self.compact(doubt),
             61..67 => self.watch_rate()?,
@@ -80,13 +110,13 @@ impl Operator {
         self.asked = None;
     }
 
-    fn ask(&mut self, rig: &Rig) {
+    fn ask(&mut self, rig: &Rig, asked: Asked) {
         if self.client.as_ref().is_none_or(Client::ended) {
             self.leave();
             self.client = Some(rig.net.connect());
         }
-        self.out = b"checkpoint\r\n".to_vec();
-        self.asked = Some(self.tier.checkpointed().0);
+        self.out = asked.line().to_vec();
+        self.asked = Some(asked);
     }
 
     fn exchange(&mut self, doubt: bool) -> Result<Did, String> {
@@ -105,15 +135,27 @@ impl Operator {
         Ok(Did::Nothing)
     }
 
-    fn judge(&self, told: &[u8], asked: Option<u64>, doubt: bool) -> Result<Did, String> {
-        let (Some(asked), b"OK\r\n") = (asked, told) else {
-            let told = String::from_utf8_lossy(told);
-            let is_full = told.contains("no room for") || told.contains("the log is full");
-            return match told.starts_with("SERVER_ERROR ") && (doubt || is_full) {
-                true => Ok(Did::Nothing),
-                false => Err(format!("a checkpoint is answered by {told:?}")),
-            };
+    fn judge(&self, told: &[u8], asked: Option<Asked>, doubt: bool) -> Result<Did, String> {
+        match (asked, told) {
+            (Some(Asked::Checkpoint(asked)), b"OK\r\n") => return self.judge_checkpoint(asked),
+            (Some(Asked::Compaction), b"OK\r\n") => return Ok(Did::CompactionAsked),
+            (Some(Asked::Stop), b"OK\r\n") => return Ok(Did::Nothing),
+            _ => {}
+        }
+        let told = String::from_utf8_lossy(told);
+        let is_full = told.contains("no room for") || told.contains("the log is full");
+        let is_refused = match asked {
+            Some(Asked::Compaction) => told.contains("a compaction is under way"),
+            Some(Asked::Stop) => told.contains("no compaction is under way"),
+            Some(Asked::Checkpoint(_)) | None => is_full,
         };
+        match is_refused || (doubt && told.starts_with("SERVER_ERROR ")) {
+            true => Ok(Did::Nothing),
+            false => Err(format!("{asked:?} is answered by {told:?}")),
+        }
+    }
+
+    fn judge_checkpoint(&self, asked: u64) -> Result<Did, String> {
         let (_, checkpointed) = self.tier.checkpointed();
         match asked <= checkpointed {
             true => Ok(Did::Checkpoint),

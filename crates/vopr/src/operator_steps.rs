@@ -18,6 +18,7 @@ impl World {
             Did::Nothing => {}
             Did::Checkpoint => self.books.counts.checkpoints += 1,
             Did::Compaction => self.books.counts.compactions += 1,
+            Did::CompactionAsked => self.books.counts.compactions_asked += 1,
         }
         Ok(())
     }

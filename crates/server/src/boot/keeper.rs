@@ -21,8 +21,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The longest the keeper sleeps: expired items, flushes to come and timed commits wait for it.
-const SLEEP_MAX: Duration = Duration::from_millis(50);
 const NANOS_PER_MS: u64 = 1_000_000;
 
 /// A store that was opened.
@@ -199,10 +197,7 @@ fn keep<S: Send + 'static>(executor: &Executor<S>, durable: &Durable, clock: Sys
             // Workers on the same CPU come first: a scheduler that does not take it away by itself
             // would have their hits wait until there is nothing left to do here.
             true => thread::yield_now(),
-            false => {
-                let due = Duration::from_nanos(due_nanos.saturating_sub(now));
-                thread::park_timeout(SLEEP_MAX.min(due));
-            }
+            false => thread::park_timeout(Duration::from_nanos(due_nanos.saturating_sub(now))),
         }
     }
 }

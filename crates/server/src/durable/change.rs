@@ -20,6 +20,8 @@ const AT_ONCE_BYTES_MAX: usize = 16 << 10;
 /// Expired items are looked for this often, so many keys at a time.
 const SWEEP_NANOS: u64 = 100_000_000;
 const SWEEP_LOOKS: usize = 1024;
+/// The same where nobody has written since the last time, and nothing had expired.
+const SWEEP_NANOS_QUIET: u64 = 1_000_000_000;
 /// So often while one in so many of the keys has expired: what expires faster than it is found
 /// would fill the SSD.
 const SWEEP_NANOS_DENSE: u64 = 1_000_000;
@@ -218,12 +220,15 @@ impl<S> Keeper<S> {
         if !self.sweeps() || self.now_nanos < self.sweep.1 {
             return;
         }
-        self.sweep.1 = self.now_nanos + SWEEP_NANOS;
         let found = self.durable.tier.expired(&self.sweep.0, SWEEP_LOOKS, self.now.seconds());
         self.sweep.0 = found.next.unwrap_or_default();
-        if SWEEP_LOOKS <= found.keys.len() * SWEEP_DENSE_ONE_IN {
-            self.sweep.1 = self.now_nanos + SWEEP_NANOS_DENSE;
-        }
+        let was_written = std::mem::replace(&mut self.swept, self.sequence) != self.sequence;
+        let nanos = match found.keys.len() {
+            0 if !was_written => SWEEP_NANOS_QUIET,
+            over if SWEEP_LOOKS <= over * SWEEP_DENSE_ONE_IN => SWEEP_NANOS_DENSE,
+            _ => SWEEP_NANOS,
+        };
+        self.sweep.1 = self.now_nanos + nanos;
         for key in found.keys {
             if self.busy.contains_key(&key) || self.pending.contains_key(&key) {
                 continue;

@@ -21,6 +21,12 @@ const AGAIN_NANOS: u64 = 1_000_000;
 const AGAIN_NANOS_MAX: u64 = 32_000_000;
 /// So long in all if it has room for none: then clients take no replies, and hold it for good.
 const SHORT_NANOS_MAX: u64 = 1_000_000_000;
+/// The longest that its own thread sleeps while something is under way: flushes to come and timed
+/// commits wait for it.
+const LOOK_NANOS: u64 = 50_000_000;
+/// The same at rest.
+const DOZE_NANOS: u64 = 1_000_000_000;
+
 /// What an answer came to.
 enum Next {
     /// Memory has no room for it now.
@@ -89,10 +95,21 @@ impl<S> Keeper<S> {
         self.lines.iter().filter(waits).map(|line| line.again_nanos).min()
     }
 
-    /// When there is something to do at the latest, whatever else happens.
-    pub fn due_nanos(&self) -> u64 {
+    /// When its own thread steps it again at the latest, whatever else happens. At rest it sleeps
+    /// long, and [`Keeper::has_left_rest`] tells when it is to be woken.
+    pub fn due_nanos(&mut self) -> u64 {
+        self.dozes = self.is_at_rest();
+        let most = if self.dozes { DOZE_NANOS } else { LOOK_NANOS };
         let sweep = if self.sweeps() { self.sweep.1 } else { u64::MAX };
-        self.again_nanos().unwrap_or(u64::MAX).min(sweep)
+        self.again_nanos().unwrap_or(u64::MAX).min(sweep).min(self.now_nanos + most)
+    }
+
+    /// Whether a step of somebody else's has left something under way while its own thread sleeps
+    /// for long; told once.
+    pub fn has_left_rest(&mut self) -> bool {
+        let has_left = self.dozes && !self.is_at_rest();
+        self.dozes &= !has_left;
+        has_left
     }
 
     /// An item is in memory, or will not be: who waits for it goes on.

@@ -25,6 +25,7 @@ use laneway_wire::Limits;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The longest line of a request that comes from a worker.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -102,6 +103,10 @@ pub struct Keeper<S> {
     pub(super) ends: Ends,
     /// Where the search for expired items goes on, and when.
     pub(super) sweep: (Vec<u8>, u64),
+    /// The last sequence when it was last looked for them.
+    pub(super) swept: u64,
+    /// Its own thread sleeps for long, and is woken by who leaves something under way.
+    pub(super) dozes: bool,
     /// When a flush to come is next looked for.
     pub(super) flush_nanos: u64,
     /// What the log was told of media that fail.
@@ -156,6 +161,8 @@ impl<S> Keeper<S> {
             unreadable: None,
             ends: Ends::default(),
             sweep: (Vec::new(), 0),
+            swept: 0,
+            dozes: false,
             flush_nanos: 0,
             trouble: Trouble::default(),
             done: Vec::new(),
@@ -170,6 +177,13 @@ impl<S> Keeper<S> {
             && self.barrier.is_empty()
             && self.turns.is_empty()
             && self.durable.jobs.is_empty()
+    }
+
+    /// Whether nothing is under way, and nothing waits for its time but expired items.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let flushes = self.shared.flush_at.load(Relaxed) != 0; // the keeper alone sets it
+        let commits = self.committing || self.appended;
+        self.is_idle() && self.undelivered.is_empty() && !commits && !flushes
     }
 
     /// Whether it has jobs to begin, beside those in the queue.

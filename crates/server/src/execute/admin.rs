@@ -30,6 +30,7 @@ const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\
 const SEGMENTS_TOO_LARGE: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
 const FACTORS_TOO_SMALL: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
 const CHECKPOINT_USAGE: &[u8] = b"CLIENT_ERROR usage: checkpoint\r\n";
+const COMPACT_USAGE: &[u8] = b"CLIENT_ERROR usage: compact [stop]\r\n";
 const MIGRATE_RATE_USAGE: &[u8] =
     b"CLIENT_ERROR usage: migrate_rate BYTES (a second; 0 for as many as it can)\r\n";
 const NO_TLS: &[u8] = b"Error TLS not enabled\r\n";
@@ -68,14 +69,31 @@ pub(crate) fn is_checkpoint(line: &[u8]) -> bool {
     Tokens::new(line.trim_ascii_end()).eq([&b"checkpoint"[..]])
 }
 
-/// The bytes a second of a `migrate_rate` line, 0 for any; nothing where the line is another.
-pub(super) fn migrate_rate(line: &[u8]) -> Option<Result<u64, &'static [u8]>> {
+/// What is asked of the data folder and answered at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskedOfTier {
+    /// Migration and compaction write so many bytes a second from now on; 0 is any number.
+    MigrateRate(u64),
+    /// Compact it beside everything else.
+    Compact,
+    /// Give that up.
+    StopCompacting,
+}
+
+/// What a line asks of the data folder; nothing where it is another.
+pub(super) fn of_tier(line: &[u8]) -> Option<Result<AskedOfTier, &'static [u8]>> {
     let words: Vec<&[u8]> = Tokens::new(line.trim_ascii_end()).collect();
     let (&command, words) = words.split_first()?;
-    (command == b"migrate_rate").then(|| match words {
-        [bytes] => number(bytes).ok_or(MIGRATE_RATE_USAGE),
-        _ => Err(MIGRATE_RATE_USAGE),
-    })
+    match (command, words) {
+        (b"migrate_rate", [bytes]) => {
+            Some(number(bytes).map(AskedOfTier::MigrateRate).ok_or(MIGRATE_RATE_USAGE))
+        }
+        (b"migrate_rate", _) => Some(Err(MIGRATE_RATE_USAGE)),
+        (b"compact", []) => Some(Ok(AskedOfTier::Compact)),
+        (b"compact", [b"stop"]) => Some(Ok(AskedOfTier::StopCompacting)),
+        (b"compact", _) => Some(Err(COMPACT_USAGE)),
+        _ => None,
+    }
 }
 
 /// Everything else: `line` is the whole line; `tls`: it is spoken.
@@ -180,13 +198,25 @@ mod tests {
 
     #[test]
     fn a_migrate_rate_is_one_number() {
-        let rate = |line: &str| migrate_rate(line.as_bytes());
-        assert_eq!(rate("migrate_rate 0"), Some(Ok(0)));
-        assert_eq!(rate("migrate_rate  16777216 "), Some(Ok(16 << 20)));
+        let rate = |line: &str| of_tier(line.as_bytes());
+        assert_eq!(rate("migrate_rate 0"), Some(Ok(AskedOfTier::MigrateRate(0))));
+        let sixteen_megabytes = Some(Ok(AskedOfTier::MigrateRate(16 << 20)));
+        assert_eq!(rate("migrate_rate  16777216 "), sixteen_megabytes);
         for line in ["migrate_rate", "migrate_rate 1 2", "migrate_rate 1m", "migrate_rate -1"] {
             assert_eq!(rate(line), Some(Err(MIGRATE_RATE_USAGE)), "{line}");
         }
         assert_eq!((rate("migrate_rates 1"), rate("")), (None, None));
+    }
+
+    #[test]
+    fn a_compaction_is_asked_for_by_one_word_and_given_up_by_two() {
+        let asked = |line: &str| of_tier(line.as_bytes());
+        assert_eq!(asked("compact "), Some(Ok(AskedOfTier::Compact)));
+        assert_eq!(asked("compact  stop"), Some(Ok(AskedOfTier::StopCompacting)));
+        for line in ["compact now", "compact stop now", "compact STOP"] {
+            assert_eq!(asked(line), Some(Err(COMPACT_USAGE)), "{line}");
+        }
+        assert_eq!(asked("compacts"), None);
     }
 
     #[test]

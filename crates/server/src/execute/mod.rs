@@ -23,6 +23,7 @@ mod remove;
 mod reply;
 mod store;
 
+pub use admin::AskedOfTier;
 pub(crate) use admin::is_checkpoint;
 pub use exptime::expires_at;
 pub use get::get_key;
@@ -221,8 +222,8 @@ pub enum Outcome {
     Stats(stats::Question),
     /// Answer this by what all workers share.
     Backup(Box<backup::Asked>),
-    /// Have migration of the data folder write so many bytes a second, and answer.
-    MigrateRate(u64),
+    /// Have the data folder's store do this, and answer.
+    Tier(AskedOfTier),
     /// Stream the event log from now on.
     Watch(asked::Asked),
     /// Log this much from now on (0, 1 or 2).
@@ -304,8 +305,7 @@ fn admin_command(context: &Context<'_>, line: &[u8], out: &mut Vec<u8>) -> Outco
         return Outcome::Stats(Question::Dump { form, classes });
     }
     let asked = admin::backup(line).map(|asked| asked.map(|asked| Outcome::Backup(asked.into())));
-    let asked =
-        asked.or_else(|| admin::migrate_rate(line).map(|rate| rate.map(Outcome::MigrateRate)));
+    let asked = asked.or_else(|| admin::of_tier(line).map(|asked| asked.map(Outcome::Tier)));
     let asked = asked.or_else(|| asked::asked(line).map(|asked| asked.map(Outcome::Watch)));
     match asked {
         Some(Ok(outcome)) => outcome,

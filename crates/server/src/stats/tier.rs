@@ -133,6 +133,9 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.number("migrate_rate", stats.migrate_rate);
     lines.number("migrate_rate_yields", stats.rate_yields);
     lines.number("bytes_migrated", stats.moved_bytes);
+    lines.text("compaction", stats.compaction.standing.name());
+    lines.number("compaction_bytes_done", stats.compaction.done_bytes);
+    lines.number("compaction_bytes_all", stats.compaction.all_bytes);
     lines.number("records_kept_hot", stats.kept_records);
     lines.number("records_expired", stats.expired_records);
     lines.number("evicted_items", stats.evicted.small.items + stats.evicted.large.items);

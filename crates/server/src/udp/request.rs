@@ -495,9 +495,7 @@ impl Desk {
                 return Next::Last(bytes.len());
             }
             Outcome::Backup(_) => out.extend_from_slice(BACKUP_BY_STREAM),
-            Outcome::MigrateRate(rate) => {
-                out.extend_from_slice(core.shared.answer_migrate_rate(rate));
-            }
+            Outcome::Tier(asked) => out.extend_from_slice(core.shared.answer_tier(asked)),
             Outcome::Watch(_) => out.extend_from_slice(WATCH_BY_STREAM),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }

@@ -188,7 +188,7 @@ impl Session {
             Outcome::Stats(question) => self.stats(question),
             Outcome::Watch(_) => self.out.extend_from_slice(b"OK\r\n"),
             Outcome::Backup(_) => self.out.extend_from_slice(backup::DISABLED),
-            Outcome::MigrateRate(_) => self.out.extend_from_slice(backup::NOT_KEPT),
+            Outcome::Tier(_) => self.out.extend_from_slice(backup::NOT_KEPT),
         }
     }
 

@@ -1,0 +1,61 @@
+//! The durable executor at rest: its own thread sleeps, and what others leave under way wakes it.
+
+use laneway_policy::Form;
+use laneway_vopr::rig::durable::{Kept, Machine, settings};
+use laneway_vopr::rig::{Plan, Rig, value};
+use std::sync::atomic::Ordering::Relaxed;
+
+const MS: u64 = 1_000_000;
+
+/// How long its thread would sleep now, and whether it is told then that it was left something.
+fn rest(rig: &Rig) -> (u64, bool) {
+    let mut keeper = rig.keeper.as_ref().expect("items are kept").lock();
+    let now = rig.clock.nanos();
+    (keeper.due_nanos().saturating_sub(now) / MS, keeper.has_left_rest())
+}
+
+fn has_left_rest(rig: &Rig) -> bool {
+    rig.keeper.as_ref().expect("items are kept").lock().has_left_rest()
+}
+
+/// Until a look for expired items finds that nobody has written since the last.
+fn pass_time(rig: &mut Rig) {
+    for _ in 0..3 {
+        rig.clock.advance(150 * MS);
+        rig.turns(20);
+    }
+}
+
+#[test]
+fn at_rest_the_executor_sleeps_until_something_is_left_under_way() {
+    let machine = Machine::new(1 << 20, 8 << 20);
+    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
+    let plan = Plan { kept: Some(kept.clone()), ..Plan::of(1, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let client = rig.net.connect();
+    rig.set(&client, "key", &value(300, 1));
+    pass_time(&mut rig);
+    let (sleeps_ms, has_left) = rest(&rig);
+    assert!(500 < sleeps_ms && !has_left, "{sleeps_ms} ms");
+    // A write that waits for its device.
+    kept.gate.commits_wait.store(true, Relaxed);
+    assert!(rig.send(&client, b"set key 0 0 1\r\nx\r\n").is_empty());
+    rig.turns(20);
+    assert!(has_left_rest(&rig) && !has_left_rest(&rig), "its thread is woken once");
+    let (sleeps_ms, has_left) = rest(&rig);
+    assert!(sleeps_ms <= 50 && !has_left, "{sleeps_ms} ms");
+    kept.gate.commits_wait.store(false, Relaxed);
+    rig.turns(50);
+    assert_eq!(client.receive(usize::MAX), b"STORED\r\n");
+    // Expired items are looked for more often again, until nobody has written for a while.
+    rig.clock.advance(1000 * MS);
+    rig.turns(20);
+    let (sleeps_ms, _) = rest(&rig);
+    assert!(sleeps_ms <= 100, "{sleeps_ms} ms");
+    pass_time(&mut rig);
+    assert!(500 < rest(&rig).0);
+    // A flush to come.
+    assert_eq!(rig.ask(&client, b"flush_all 100\r\n", b"\r\n"), b"OK\r\n");
+    rig.turns(20);
+    assert!(has_left_rest(&rig) && rest(&rig).0 <= 50, "its second is not missed");
+}
