@@ -5,7 +5,6 @@
 //! record before the end of what was durable is a problem: it is named if its name can be read, and
 //! everything else is served.
 
-use crate::backup::cut::Cut;
 use crate::census::{self, Containers};
 use crate::checkpoint::{self, Head, Visit};
 use crate::disk::{Barrier, Disk, Sticky};
@@ -22,7 +21,7 @@ use crate::pointer::Pointer;
 use crate::record::{Kind, Record};
 use crate::report::Report;
 use crate::segment::{Header, Met, Scan, Shape, life_of};
-use crate::stats::Counters;
+use crate::split::Split;
 use crate::store::{Checkpoint, Maintenance, Shared, Writer};
 use crate::superblock::{Front, Superblock};
 use crate::survey::{Survey, Surveyed, Used, segment_bytes};
@@ -283,6 +282,7 @@ impl<'a> Recovery<'a> {
         let Superblock { generation, checkpoints, .. } = self.superblock;
         let maintenance = Maintenance::behind(*generation, checkpoints.clone());
         let shared = Shared {
+            split: Split::new(&settings, &shape),
             settings,
             store_id,
             ssd: Arc::new(Sticky::new(self.media.ssd.clone())),
@@ -297,9 +297,9 @@ impl<'a> Recovery<'a> {
             waiting: Waiting::default(),
             accounts: Mutex::new(accounts),
             maintenance: Mutex::new(maintenance),
-            cut: Cut::default(),
+            cut: Default::default(),
             now_seconds: Default::default(),
-            counters: Counters::default(),
+            counters: Default::default(),
         };
         Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt })
     }
