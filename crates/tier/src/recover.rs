@@ -491,6 +491,7 @@ impl<'a> Recovery<'a> {
     fn meet(&mut self, record: &Record<'_>, home: Home, is_held: bool) {
         self.sequence = self.sequence.max(record.sequence);
         let what = match record.kind {
+            Kind::Small if is_planted(Bug::SplitAssumed) && 4096 <= record.body.len() => return,
             Kind::Small => What::Small { value_bytes: record.body.len() as u32 },
             Kind::Large => match Pointer::of_value(record.body, self.superblock.blocks) {
                 Some(pointer) => What::Large(Arc::new(Large::known(pointer, record.meta))),
@@ -529,13 +530,12 @@ impl<'a> Recovery<'a> {
             }
             Kind::SegmentFree | Kind::Note => return,
         };
-        if is_held {
-            return;
-        }
         let record_bytes = record.bytes() as u32;
         let (sequence, expires_at_seconds) = (record.sequence, record.meta.expires_at_seconds);
         let entry = Entry { sequence, home, record_bytes, expires_at_seconds, what };
-        self.publish(record.key, entry, Tie::Replace);
+        if !is_held {
+            self.publish(record.key, entry, Tie::Replace);
+        }
     }
 
     fn publish(&mut self, key: &[u8], entry: Entry, tie: Tie) {
