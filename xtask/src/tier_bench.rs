@@ -13,7 +13,7 @@ Check the programs of bench/ that are packages of their own: format, clippy, tes
 usage: cargo xtask tier-bench
 
 bench/tier compares durable stores: run `cargo xtask bench tier-synced`, tier-unsynced, tier-split,
-tier-boundary or tier-latency. bench/io-probe compares io_uring with epoll:
+tier-adapts, tier-boundary or tier-latency. bench/io-probe compares io_uring with epoll:
 `cargo run --release --manifest-path bench/io-probe/Cargo.toml`.";
 
 /// How definitions call it.

@@ -16,7 +16,8 @@ YCSB on one durable store in this process; prints one line of JSON. To compare s
 usage: tier-ycsb --engine NAME [flags]
 
   --engine NAME        tier, tier-age (migration by age), tier-log (all through the log), tier-ssd
-                       (all straight to the SSD), rocksdb, rocksdb-blob, fjall or fjall-blob
+                       (all straight to the SSD), tier-auto (the boundary moves), rocksdb,
+                       rocksdb-blob, fjall or fjall-blob
   --backend wal|emu    what the log lies on: the disk, or memory that stands for persistent memory
                        (tier and rocksdb only; default wal)
   --durability synced|unsynced

@@ -17,6 +17,8 @@ pub enum EngineKind {
     TierLog,
     /// One path: everything straight to the SSD.
     TierSsd,
+    /// The boundary between the two moves to where writes take the media less time.
+    TierAuto,
     /// RocksDB of the system.
     RocksDb,
     /// The same with large values in files of their own.
@@ -29,11 +31,12 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// Each by its name.
-    pub const ALL: [(&str, EngineKind); 8] = [
+    pub const ALL: [(&str, EngineKind); 9] = [
         ("tier", EngineKind::Tier),
         ("tier-age", EngineKind::TierAge),
         ("tier-log", EngineKind::TierLog),
         ("tier-ssd", EngineKind::TierSsd),
+        ("tier-auto", EngineKind::TierAuto),
         ("rocksdb", EngineKind::RocksDb),
         ("rocksdb-blob", EngineKind::RocksDbBlob),
         ("fjall", EngineKind::Fjall),

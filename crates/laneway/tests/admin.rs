@@ -275,6 +275,7 @@ fn what_a_data_folder_holds_is_told_by_metrics_as_by_stats() {
         ("laneway_tier_live_bytes{medium=\"log\"}", "log_bytes_live"),
         ("laneway_tier_live_bytes{medium=\"ssd\"}", "large_bytes_live"),
         ("laneway_tier_migration_backlog_bytes", "migration_backlog_bytes"),
+        ("laneway_tier_split_bytes", "split_bytes"),
         ("laneway_tier_user_written_bytes_total", "user_bytes_written"),
         ("laneway_tier_written_bytes_total{medium=\"ssd\"}", "ssd_bytes_written"),
         ("laneway_tier_flush_duration_seconds_count{medium=\"log\"}", "log_flushes"),

@@ -373,7 +373,7 @@ fn a_folder_has_one_server_and_flags_that_cannot_work_are_refused() {
         (&["--pm-index", "fair"], "--data-dir"),
         (&["--data-dir", "x", "--durability", "never"], "must be ack"),
         (&["--data-dir", "x", "--durability", "interval:0"], "interval:MS"),
-        (&["--data-dir", "x", "--split-bytes", "many"], "or inf"),
+        (&["--data-dir", "x", "--split-bytes", "many"], "or inf, or auto"),
         (&["--ssd-size", "1g"], "--data-dir DIR too"),
     ] {
         let refused = Command::new(BINARY).arg("serve").args(flags).output().expect("it runs");

@@ -88,6 +88,7 @@ bugs! {
     RateIgnored => "migration does not keep to its rate",
     CheckpointUnmade => "a checkpoint that was asked for is answered and not made",
     CompactionForgets => "a compaction drops sparse sort tables with what is current in them",
+    SplitAssumed => "a start leaves out what the log has beyond the usual boundary",
 }
 
 #[cfg(feature = "planted")]

@@ -152,6 +152,13 @@ impl Shared {
         // A record that migration appends again has its value where it was.
         let is_new = matches!(draft.what, Some(What::Large(_)));
         writer.data_written |= is_new && value.is_none();
+        if self.split.adapts() {
+            match &draft.what {
+                Some(What::Small { value_bytes }) => writer.mix.count(*value_bytes as usize),
+                Some(What::Large(large)) => writer.mix.count(large.bytes as usize),
+                _ => {}
+            }
+        }
         let offer = match (&draft.what, draft.kind) {
             (_, Kind::FlushAll) => Some(Offer::FlushAll(sequence)),
             (Some(what), _) => {

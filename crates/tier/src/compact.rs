@@ -6,7 +6,7 @@
 
 use crate::disk::Barrier;
 use crate::index::Home;
-use crate::migrate::Moving;
+use crate::moving::Moving;
 use crate::record::Kind;
 use crate::store::{Maintenance, RESERVE_PUT, Shared};
 use crate::tables::{
@@ -34,6 +34,23 @@ impl Shared {
     /// evicted, those of which nothing is current go first, by themselves: they need no room, and
     /// make some.
     pub fn compact_tables(&self, turn: &mut Maintenance) -> Result<bool> {
+        let (mut nanos, before) = (0, self.tabled_bytes());
+        let done = self.clocked(&mut nanos, || self.compact_them(turn))?;
+        if done {
+            self.split.compaction_took(before.saturating_sub(self.tabled_bytes()), nanos);
+        }
+        Ok(done)
+    }
+
+    /// Bytes of all sort tables, where the boundary between the two ways of a value hangs on them.
+    pub fn tabled_bytes(&self) -> u64 {
+        if !self.split.adapts() {
+            return 0;
+        }
+        self.accounts().tables.iter().map(|table| u64::from(table.bytes)).sum()
+    }
+
+    fn compact_them(&self, turn: &mut Maintenance) -> Result<bool> {
         if !self.evicts() && self.drop_empty_tables(turn)? {
             return Ok(true);
         }

@@ -15,7 +15,7 @@ use crate::append::deletion;
 use crate::clock::{Candidate, Next, Round, Step, Wanted};
 use crate::disk::Barrier;
 use crate::entry::{Entry, What};
-use crate::migrate::Moving;
+use crate::moving::Moving;
 use crate::record::bytes_of;
 use crate::store::{Maintenance, RESERVE_DELETE, SUPER_BLOCKS, Shared};
 use crate::tables::{Found, Table, for_each_record, read_table};

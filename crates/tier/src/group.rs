@@ -14,6 +14,7 @@
 //! may on persistent memory whatever one does, and recovery looks ([`crate::recover`]). What is
 //! acknowledged has both.
 
+use crate::boundary::{Mix, Took};
 use crate::disk::Barrier;
 use crate::flushes::Medium;
 use crate::large::Runs;
@@ -38,12 +39,16 @@ struct Outgoing {
     values: Vec<Arc<Large>>,
     /// What is offered to the index when it is durable.
     pending: Vec<Pending>,
+    /// The sizes of its writes' values.
+    mix: Mix,
 }
 
 /// What a group's writes leave to its sync.
 struct Written {
     /// There are large values to be synced.
     values: bool,
+    /// Bytes of them that it wrote.
+    value_bytes: u64,
     /// Of the records.
     records: Option<pm::Written>,
 }
@@ -57,6 +62,7 @@ impl Outgoing {
             group: writer.log.take_group(),
             values: pending.iter().filter_map(|pending| pending.value.clone()).collect(),
             pending,
+            mix: std::mem::take(&mut writer.mix),
         }
     }
 }
@@ -115,7 +121,8 @@ impl Shared {
         let group = writer.begin();
         let mut out = Outgoing::of(&mut writer);
         drop(writer);
-        let written = self.write_out(&out);
+        let mut nanos = 0;
+        let written = self.clocked(&mut nanos, || self.write_out(&out));
         let mut writer = self.writer();
         writer.writing = false;
         if let Err(error) = &written {
@@ -133,7 +140,9 @@ impl Shared {
         drop(writer);
         let result = written.and_then(|written| {
             is_well?;
-            self.sync(&out, &written, why)
+            self.clocked(&mut nanos, || self.sync(&out, &written, why))?;
+            self.group_took(&out, written.value_bytes, nanos);
+            Ok(())
         });
         if result.is_ok() {
             self.offer_all(&mut out.pending);
@@ -175,7 +184,41 @@ impl Shared {
         let values = out.data || !writes.is_empty();
         // Records of values that wait are in a group with them.
         let write = |group| Log::write(&*self.region, &self.shape, group, &writes);
-        Ok(Written { values, records: out.group.map(write).transpose()? })
+        let records = out.group.map(write).transpose()?;
+        Ok(Written { values, value_bytes: runs.bytes(), records })
+    }
+
+    /// Adds up what `work` takes, where the boundary between the two ways of a value moves.
+    pub fn clocked<T>(&self, nanos: &mut u64, work: impl FnOnce() -> T) -> T {
+        let flushes = &self.counters.flushes;
+        let now = || self.split.adapts().then(|| flushes.now()).flatten();
+        let began = now();
+        let done = work();
+        if let (Some(began), Some(now)) = (began, now()) {
+            *nanos += now.saturating_sub(began);
+        }
+        done
+    }
+
+    /// Tells the boundary what a group took: not of one with values that were written before, which
+    /// its sync waits for; nor without a clock.
+    fn group_took(&self, out: &Outgoing, ssd_bytes: u64, nanos: u64) {
+        if let Some(group) = &out.group
+            && !out.data
+            && 0 < nanos
+        {
+            let (log_bytes, values) = (group.bytes(), out.values.len() as u64);
+            let took = Took { log_bytes, values, ssd_bytes, nanos };
+            self.split.group_took(took, &out.mix, self.fullness());
+        }
+    }
+
+    /// How full the log is, where 1 is as full as migration lets it become.
+    fn fullness(&self) -> f64 {
+        let segments = f64::from(self.shape.segments);
+        let used = segments - self.counters.tally.free_segments.get() as f64;
+        let most = segments * f64::from(self.settings.migrate_percent.max(1)) / 100.0;
+        (used / most).clamp(0.0, 1.0)
     }
 
     /// Makes durable what was written.

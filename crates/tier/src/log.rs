@@ -64,6 +64,11 @@ pub struct Group {
 }
 
 impl Group {
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        (self.to - self.from).into()
+    }
+
     /// Where it ends.
     pub fn end(&self) -> Position {
         Position { generation: self.generation, offset: self.to }

@@ -19,29 +19,17 @@ use crate::clock::Step;
 use crate::disk::Barrier;
 use crate::flushes::Medium;
 use crate::index::Home;
+use crate::moving::{Moving, lines_of};
 use crate::pointer::Extent;
-use crate::record::{self, Kind, Record, Stamp, bytes_of};
+use crate::record::{self, Kind, Record, Stamp};
 use crate::segment::{Met, Scan, life_of};
 use crate::stats::Counters;
-use crate::store::{Maintenance, Moved, Shared};
+use crate::store::{Maintenance, Shared};
 use crate::tables::{
     DROPPED_RECORD_BYTES, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of, life_of_table,
 };
-use crate::types::{
-    BLOCK_BYTES, Error, ItemMeta, LINE_BYTES, MigrateBy, Position, Result, doing, is_over,
-};
+use crate::types::{BLOCK_BYTES, Error, ItemMeta, LINE_BYTES, MigrateBy, Position, Result, doing};
 use std::sync::atomic::Ordering::Relaxed;
-
-/// A current record that has to move.
-pub struct Moving {
-    kind: Kind,
-    sequence: u64,
-    meta: ItemMeta,
-    key: Box<[u8]>,
-    body: Box<[u8]>,
-    home: Home,
-    weight: u8,
-}
 
 /// What a segment holds that is still needed.
 #[derive(Default)]
@@ -55,60 +43,6 @@ struct Needed {
     /// The same for sort tables.
     tables_forgotten: Vec<u64>,
     damaged: bool,
-}
-
-impl Moving {
-    /// A record, and where it is.
-    pub fn of(record: &Record<'_>, home: Home, weight: u8) -> Moving {
-        let Record { kind, sequence, meta, .. } = *record;
-        Moving {
-            kind,
-            sequence,
-            meta,
-            key: record.key.into(),
-            body: record.body.into(),
-            home,
-            weight,
-        }
-    }
-
-    fn record(&self) -> Record<'_> {
-        let Moving { kind, sequence, meta, .. } = *self;
-        Record { kind, sequence, meta, key: &self.key, body: &self.body }
-    }
-
-    fn bytes(&self) -> usize {
-        self.record().bytes()
-    }
-
-    /// Of the item.
-    pub fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// How often it was hit.
-    pub fn weight(&self) -> u8 {
-        self.weight
-    }
-
-    /// Of the record.
-    pub fn sequence(&self) -> u64 {
-        self.sequence
-    }
-
-    /// Whether it has expired, and a deletion in its place frees something: half of its record at
-    /// least, or the blocks of its value.
-    fn is_worth_dropping(&self, now_seconds: u32) -> bool {
-        let lines = |bytes: usize| bytes.div_ceil(LINE_BYTES);
-        let is_shorter = 2 * lines(bytes_of(self.key.len(), 0)) <= lines(self.bytes());
-        is_over(self.meta.expires_at_seconds, now_seconds)
-            && (is_shorter || self.kind == Kind::Large)
-    }
-
-    fn moved(&self, to: Home) -> Moved {
-        let (sequence, from, bytes) = (self.sequence, self.home, self.bytes() as u32);
-        Moved { key: self.key.clone(), sequence, from, to, bytes }
-    }
 }
 
 impl Shared {
@@ -211,6 +145,24 @@ impl Shared {
         (slot, generation, end): (u32, u64, u32),
         even_damaged: bool,
     ) -> Result<()> {
+        let (mut nanos, mut freed_bytes) = (0, 0);
+        let before = self.tabled_bytes();
+        self.clocked(&mut nanos, || {
+            self.empty_it(turn, (slot, generation, end), even_damaged, &mut freed_bytes)
+        })?;
+        let tabled_bytes = self.tabled_bytes().saturating_sub(before);
+        self.split.migration_took(freed_bytes, tabled_bytes, nanos);
+        Ok(())
+    }
+
+    /// Counts what is free of the segment behind it, but for what was appended again.
+    fn empty_it(
+        &self,
+        turn: &mut Maintenance,
+        (slot, generation, end): (u32, u64, u32),
+        even_damaged: bool,
+        freed_bytes: &mut u64,
+    ) -> Result<()> {
         let oldest = turn.checkpoints[1].position;
         let needed = self.needed(slot, generation, end, oldest)?;
         if needed.damaged && !even_damaged {
@@ -225,6 +177,8 @@ impl Shared {
             Err((Error::SsdFull { .. }, cold)) if self.gains(&[&needed.kept, &hot, &cold]) => cold,
             Err((error, _)) => return Err(error),
         };
+        let again_bytes = lines_of(&[&needed.kept, &hot, &cold]);
+        *freed_bytes = u64::from(end - self.shape.header_bytes).saturating_sub(again_bytes);
         for moving in needed.kept.iter().chain(&hot).chain(&cold) {
             self.append_again(moving)?;
         }
@@ -251,9 +205,7 @@ impl Shared {
 
     /// Whether all of these, appended again, leave a quarter of a segment free.
     fn gains(&self, all: &[&[Moving]]) -> bool {
-        let line = |moving: &Moving| moving.bytes().next_multiple_of(LINE_BYTES) as u64;
-        let bytes: u64 = all.iter().copied().flatten().map(line).sum();
-        bytes * 4 <= u64::from(self.shape.segment_bytes) * 3
+        lines_of(all) * 4 <= u64::from(self.shape.segment_bytes) * 3
     }
 
     fn needed(&self, slot: u32, generation: u64, end: u32, oldest: Position) -> Result<Needed> {
@@ -505,8 +457,9 @@ impl Shared {
             }
         }
         let mut tables: Vec<(Table, Vec<usize>)> = Vec::new();
+        let mut nanos = 0;
         for (extent, bytes, offsets) in &mut cut {
-            match self.write_table(*extent, bytes) {
+            match self.clocked(&mut nanos, || self.write_table(*extent, bytes)) {
                 Ok(table) => tables.push((table, std::mem::take(offsets))),
                 Err(error) => {
                     cut.iter().for_each(|(extent, ..)| self.space.free(&[*extent]));
@@ -518,8 +471,13 @@ impl Shared {
             return Ok(());
         }
         let sync = || self.ssd.sync(Barrier::Table);
-        let synced = doing("sync sort tables", self.counters.flushes.timed(Medium::Ssd, sync));
+        let timed = || self.counters.flushes.timed(Medium::Ssd, sync);
+        let synced = doing("sync sort tables", self.clocked(&mut nanos, timed));
         let written: u64 = tables.iter().map(|(table, _)| u64::from(table.bytes)).sum();
+        if 0 < nanos {
+            let count = tables.len() as u64;
+            self.split.table_took(written / count, nanos / count);
+        }
         match synced.and_then(|()| self.name_tables(&tables, &cold)) {
             Ok(()) => {
                 self.writer().tabled_bytes += written;

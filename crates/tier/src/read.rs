@@ -27,6 +27,9 @@ pub struct Look {
     pub expires_at_seconds: u32,
     /// Whether reading it may wait for a device.
     pub waits: bool,
+    /// Whether the value lies on the SSD by itself, or will when its group is written: it went
+    /// there by the boundary that there was then.
+    pub is_large: bool,
 }
 
 /// Items that have expired.
@@ -67,10 +70,10 @@ impl Shared {
 
     /// What an entry says.
     pub fn look_of(&self, entry: &Entry) -> Look {
-        let large = matches!(entry.what, What::Large(_));
-        let waits = large || entry.home.is_ssd() || self.region.reads_wait();
+        let is_large = matches!(entry.what, What::Large(_));
+        let waits = is_large || entry.home.is_ssd() || self.region.reads_wait();
         let (sequence, expires_at_seconds) = (entry.sequence, entry.expires_at_seconds);
-        Look { value_bytes: entry.value_bytes(), sequence, expires_at_seconds, waits }
+        Look { value_bytes: entry.value_bytes(), sequence, expires_at_seconds, waits, is_large }
     }
 
     /// Reads an item.

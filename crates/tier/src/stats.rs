@@ -142,6 +142,10 @@ pub struct Usage {
     pub large_live_bytes: Option<u64>,
     /// Sort tables, in number.
     pub tables: u64,
+    /// Values of this size and above go straight to the SSD.
+    pub split_bytes: u64,
+    /// How often that changed.
+    pub split_moves: u64,
     /// Segments that are in use beyond the share at which migration begins: 0 where it keeps up.
     pub migration_backlog_bytes: u64,
     /// Keys and values that users wrote.
@@ -231,6 +235,8 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Checkpoints for which there was no room.
     pub checkpoints_refused: u64,
+    /// Whether the boundary between the two ways of a value moves.
+    pub split_adapts: bool,
     /// Whether a flush failed, so that writes are refused.
     pub poisoned: bool,
 }

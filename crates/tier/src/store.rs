@@ -6,6 +6,7 @@
 //! finds room ([`crate::attempt`]) never waits for one.
 
 use crate::backup::cut::Cut;
+use crate::boundary::Mix;
 use crate::clock::Eviction;
 use crate::disk::Disk;
 use crate::flushes::Medium;
@@ -16,6 +17,7 @@ use crate::pointer::{Extent, Pointer};
 use crate::record::{Kind, Record, bytes_of};
 use crate::segment::Shape;
 use crate::space::Space;
+use crate::split::Split;
 use crate::stats::{Counters, Stats, Usage};
 use crate::tables::{Table, Tables};
 use crate::types::{BLOCK_BYTES, Durability, Error, ItemMeta, Position, Result, Settings};
@@ -77,6 +79,8 @@ pub struct Writer {
     pub sequence: u64,
     /// What is in no group yet, in the order of the log.
     pub pending: Vec<Pending>,
+    /// The sizes of values among it, where the boundary hangs on them.
+    pub mix: Mix,
     /// Blocks to be freed once a later record vouches for what ends at this position: what replaced
     /// their value, and the value's own record. Until then recovery may have to look whether the
     /// values of their groups are there. One after the other, and nearly in the log's order.
@@ -118,6 +122,7 @@ impl Writer {
             log,
             sequence,
             pending: Vec::new(),
+            mix: Mix::default(),
             waiting: VecDeque::new(),
             writing: false,
             group: 0,
@@ -273,6 +278,8 @@ pub struct Shared {
     pub index: Index,
     /// Free blocks.
     pub space: Space,
+    /// Which way a value goes.
+    pub split: Split,
     /// The appending side.
     pub writer: Mutex<Writer>,
     /// A group was settled, or failed.
@@ -457,6 +464,8 @@ impl Shared {
             table_live_bytes: tally.table_live_bytes.get(),
             large_live_bytes: counted.map(|counts| counts.large_bytes),
             tables: tally.tables.get(),
+            split_bytes: self.split.bytes().min(self.shape.record_bytes_max()) as u64,
+            split_moves: self.split.moves(),
             migration_backlog_bytes: (used + 1).saturating_sub(begins) * segment,
             user_written_bytes: counters.user_bytes.get(),
             log_written_bytes: self.region.written_bytes(),
@@ -503,6 +512,7 @@ impl Shared {
             tables_freed: counters.tables_freed.get(),
             checkpoints: counters.checkpoints.get(),
             checkpoints_refused: counters.checkpoints_refused.get(),
+            split_adapts: self.split.adapts(),
             poisoned,
         }
     }

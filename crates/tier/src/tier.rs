@@ -142,9 +142,10 @@ impl Tier {
         self.shared.try_delete(key, sequence)
     }
 
-    /// Whether a value of this length goes straight to the SSD.
+    /// Whether a value of this length goes straight to the SSD; where the boundary moves
+    /// ([`Settings::split_adapts`]), at this moment.
     pub fn is_large(&self, key_bytes: usize, value_bytes: usize) -> bool {
-        self.shared.settings.split_bytes <= value_bytes
+        self.shared.split.bytes() <= value_bytes
             || self.shared.shape.record_bytes_max() < bytes_of(key_bytes, value_bytes)
     }
 
@@ -420,7 +421,7 @@ impl Tier {
     }
 
     /// Lends the store a clock, once: by it is counted how long the media take to make something
-    /// durable, and migration held to its rate.
+    /// durable, migration held to its rate, and the boundary moved ([`Settings::split_adapts`]).
     pub fn lend_clock(&self, nanos: Nanos) {
         self.shared.counters.flushes.time_by(nanos);
     }

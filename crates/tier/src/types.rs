@@ -113,6 +113,10 @@ pub struct Settings {
     /// Values of this size and above go straight to the SSD. 0 sends everything there;
     /// `usize::MAX` sends everything through the log that fits a record.
     pub split_bytes: usize,
+    /// Whether that is where the boundary begins, and it moves to where writes cost the media less
+    /// time, between 64 bytes and what the log takes. It needs a clock
+    /// ([`crate::Tier::lend_clock`]).
+    pub split_adapts: bool,
     /// The size of a segment of the log, a multiple of a block. Fixed when a store is made.
     pub segment_bytes: u32,
     /// How large a sort table becomes.
@@ -146,6 +150,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             split_bytes: 4096,
+            split_adapts: false,
             segment_bytes: 4 << 20,
             table_bytes: 1 << 20,
             durability: Durability::Ack,

@@ -83,6 +83,8 @@ impl Target for Memory {
 /// What a store holds of a key; nothing where that cannot be read.
 struct Was {
     sequence: u64,
+    /// The value lies on the SSD by itself.
+    is_large: bool,
     item: Option<(Vec<u8>, ItemMeta)>,
 }
 
@@ -100,7 +102,8 @@ impl Cut {
             // One that cannot be read has changed for sure, as far as anybody can know.
             let sequence = item.as_ref().map_or(0, |item| item.sequence);
             let item = item.ok().map(|item| (item.value, item.meta));
-            (key, Was { sequence, item })
+            let is_large = tier.look(&key).is_some_and(|look| look.is_large);
+            (key, Was { sequence, is_large, item })
         });
         Cut { moment, items: items.collect() }
     }
@@ -110,9 +113,9 @@ impl Cut {
         let is_gone =
             |key: &[u8], was: &Was| tier.look(key).is_none_or(|now| now.sequence != was.sequence);
         let gone = self.items.iter().filter(|(key, was)| is_gone(key, was));
-        let values = gone.map(|(key, was)| (key, was.item.as_ref().map_or(0, |(v, _)| v.len())));
-        let large = values.filter(|(key, bytes)| tier.is_large(key.len(), *bytes));
-        large.map(|(_, bytes)| bytes.div_ceil(BLOCK_BYTES) as u64).sum()
+        let large = gone.filter(|(_, was)| was.is_large);
+        let bytes = large.map(|(_, was)| was.item.as_ref().map_or(0, |(value, _)| value.len()));
+        bytes.map(|bytes| bytes.div_ceil(BLOCK_BYTES) as u64).sum()
     }
 
     /// The most memory that may be taken for it, where clients have so many keys.

@@ -30,7 +30,7 @@ impl Regression {
             // Their seeds were found before there was another protocol, and users.
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             (swarm.backups, swarm.scrubs, swarm.operates) = (false, false, false);
-            (swarm.read_only, swarm.watch) = (false, false);
+            (swarm.read_only, swarm.watch, swarm.splits) = (false, false, false);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }
@@ -274,6 +274,21 @@ pub const ALL: &[Regression] = &[
         seed: 1,
         sets: &[("kept", 1), ("evicts", 1), ("ssd-mb", 1), ("large", 80), ("crashes", 1)],
         bug: "NewerEvicted",
+    },
+    Regression {
+        name: "a long value in the log is taken for one on the SSD",
+        seed: 1,
+        sets: &[
+            ("kept", 1),
+            ("splits", 1),
+            ("crashes", 8),
+            ("large", 80),
+            ("keys", 24),
+            ("evicts", 0),
+            ("disk-faults", 0),
+            ("rot", 0),
+        ],
+        bug: "SplitAssumed",
     },
     Regression {
         name: "an SSD that is older than its log is opened",

@@ -108,7 +108,7 @@ impl Scrubs {
         for _ in 0..FLIPS_MAX {
             let key = found[self.random.below(found.len() as u64) as usize].key();
             let Ok(Some(item)) = tier.get(key) else { continue };
-            let is_large = tier.is_large(key.len(), item.value.len());
+            let is_large = tier.look(key).is_some_and(|look| look.is_large);
             let bytes = if is_large { item.value } else { [key, &item.value].concat() };
             let flipped = self.flip(machine, &bytes);
             // Of what lies in memory as well, or is longer than what was looked for, nothing is

@@ -125,6 +125,8 @@ pub struct Swarm {
     pub scrubs: bool,
     /// Somebody has checkpoints made, compacts the store and bounds migration.
     pub operates: bool,
+    /// The boundary between log and SSD is another at each start, or moves.
+    pub splits: bool,
     /// What takes so many microseconds is noted as slow; 0: what takes 100 ms.
     pub slow_micros: u32,
     /// Keys of large requests are noted, too.
@@ -172,6 +174,11 @@ impl Shape {
     }
 }
 
+/// Fewer than so many parts, where there are faults.
+fn parts(faulty: bool, random: &mut Random, most: u64) -> u8 {
+    if faulty { random.below(most) as u8 } else { 0 }
+}
+
 impl Swarm {
     /// The run of a seed.
     pub fn draw(seed: u64) -> Swarm {
@@ -183,10 +190,6 @@ impl Swarm {
         let memory_bytes = [MEMORY_BYTES_AMPLE, (2 + random.below(5)) << 20][usize::from(tight)];
         let value_bytes_max = (if tight { 16 } else { 64 }) << 10 << random.below(4);
         let (datagrams, faulty) = (random.one_in(3) && kept != Kept::Interval, random.one_in(2));
-        let parts = |random: &mut Random, most: u64| match faulty {
-            true => random.below(most) as u8,
-            false => 0,
-        };
         let swarm = Swarm {
             seed,
             workers: shape.workers,
@@ -211,9 +214,9 @@ impl Swarm {
             hostile: if random.one_in(2) { 1 + random.below(4) as usize } else { 0 },
             admin: random.one_in(2),
             flush: random.one_in(3),
-            short: parts(random, 120),
-            refuse: parts(random, 60),
-            reset: if random.one_in(2) { parts(random, 3) } else { 0 },
+            short: parts(faulty, random, 120),
+            refuse: parts(faulty, random, 60),
+            reset: if random.one_in(2) { parts(faulty, random, 3) } else { 0 },
             pipe_bytes: [2048, 16 << 10, 64 << 10][random.below(3) as usize],
             keys: 2 + random.below(22) as usize,
             filler: tight && !random.one_in(4),
@@ -236,6 +239,7 @@ impl Swarm {
             backups: false,
             scrubs: false,
             operates: false,
+            splits: false,
             slow_micros: 0,
             log_keys: false,
             read_only: false,
@@ -278,6 +282,7 @@ impl Swarm {
         self.scrubs = self.kept != Kept::No && random.one_in(2);
         self.operates = self.kept != Kept::No && random.one_in(2);
         self.watch = random.one_in(2);
+        self.splits = self.kept != Kept::No && random.one_in(2);
         self
     }
 
@@ -364,6 +369,7 @@ impl Swarm {
         add(&|swarm| swarm.backups = false);
         add(&|swarm| swarm.scrubs = false);
         add(&|swarm| swarm.operates = false);
+        add(&|swarm| swarm.splits = false);
         add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);
@@ -417,6 +423,7 @@ impl Swarm {
             ("backups", self.backups.into()),
             ("scrubs", self.scrubs.into()),
             ("operates", self.operates.into()),
+            ("splits", self.splits.into()),
             ("slow-us", self.slow_micros.into()),
             ("log-keys", self.log_keys.into()),
             ("read-only", self.read_only.into()),
@@ -465,6 +472,7 @@ impl Swarm {
             "backups" => self.backups = value != 0,
             "scrubs" => self.scrubs = value != 0,
             "operates" => self.operates = value != 0,
+            "splits" => self.splits = value != 0,
             "slow-us" => self.slow_micros = value as u32,
             "log-keys" => self.log_keys = value != 0,
             "read-only" => self.read_only = value != 0,

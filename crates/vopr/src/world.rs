@@ -67,7 +67,13 @@ pub struct World {
     sound: Option<Images>,
     /// Bytes were changed, at rest or as they were read.
     is_rotten: bool,
+    /// Where the boundary between log and SSD begins, and whether it moves.
+    split: (usize, bool),
 }
+
+/// Boundaries of a server's life, drawn where they differ from start to start.
+const SPLITS: [(usize, bool); 5] =
+    [(0, false), (256, false), (2048, true), (8192, false), (usize::MAX, false)];
 
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
@@ -92,6 +98,7 @@ impl World {
             older: None,
             sound: None,
             is_rotten: false,
+            split: (settings().split_bytes, false),
         }
     }
 
@@ -167,7 +174,8 @@ impl World {
         let interval = self.swarm.kept == Kept::Interval;
         let durability = if interval { Durability::Interval } else { Durability::Ack };
         let when_full = if self.swarm.evicts { WhenFull::Evict } else { WhenFull::Refuse };
-        TierSettings { durability, when_full, ..settings() }
+        let (split_bytes, split_adapts) = self.split;
+        TierSettings { durability, when_full, split_bytes, split_adapts, ..settings() }
     }
 
     /// Now and then, where there is a store already.
@@ -194,6 +202,9 @@ impl World {
 
     /// Opens the store, where there is one. `Ok(None)`: it is damaged and refused, for good.
     fn open(&mut self) -> Outcome<Option<Option<Arc<Tier>>>> {
+        if self.swarm.splits {
+            self.split = SPLITS[self.random.below(SPLITS.len() as u64) as usize];
+        }
         let settings = self.tier_settings();
         let Some(machine) = &self.machine else { return Ok(Some(None)) };
         let sound = self.sound.take();
@@ -237,6 +248,10 @@ impl World {
             }
             machine.log.set_faults(faults.clone());
             machine.ssd.set_faults(faults);
+        }
+        if let Some(tier) = tier.as_ref().filter(|_| self.swarm.splits) {
+            let clock = self.clock.clone();
+            tier.lend_clock(Box::new(move || clock.nanos()));
         }
         let tier_drops = tier.as_ref().filter(|tier| tier.evicts()).map(Drops::of);
         let plan = self.plan(tier.as_ref());

@@ -31,6 +31,7 @@ pub const SSD_BYTES: u64 = 16 << 20;
 pub fn settings(background: bool) -> Settings {
     Settings {
         split_bytes: 4096,
+        split_adapts: false,
         segment_bytes: 32 << 10,
         table_bytes: 16 << 10,
         durability: Durability::Ack,

@@ -91,9 +91,11 @@ const MEMORY: &str = "/dev/shm";
 /// Opens a store, or makes it where there is none.
 pub fn open(plan: &Plan, places: &Places) -> Result<Box<dyn Engine>> {
     match plan.engine {
-        EngineKind::Tier | EngineKind::TierAge | EngineKind::TierLog | EngineKind::TierSsd => {
-            Ok(Box::new(tier::TierEngine::open(plan, places)?))
-        }
+        EngineKind::Tier
+        | EngineKind::TierAge
+        | EngineKind::TierLog
+        | EngineKind::TierSsd
+        | EngineKind::TierAuto => Ok(Box::new(tier::TierEngine::open(plan, places)?)),
         EngineKind::RocksDb | EngineKind::RocksDbBlob => {
             Ok(Box::new(rocksdb::RocksEngine::open(plan, places)?))
         }

@@ -101,8 +101,8 @@ fn check(engine: EngineKind, synced: bool, cache_mb: u64, steps: u32) {
 
 #[test]
 fn the_tier_does_what_a_map_does_by_each_path() {
-    for engine in [EngineKind::Tier, EngineKind::TierAge, EngineKind::TierLog, EngineKind::TierSsd]
-    {
+    use EngineKind::{Tier, TierAge, TierAuto, TierLog, TierSsd};
+    for engine in [Tier, TierAge, TierLog, TierSsd, TierAuto] {
         check(engine, true, 0, 400);
     }
 }

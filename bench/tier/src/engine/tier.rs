@@ -14,7 +14,7 @@ use laneway_tier::{
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The SSD is made this much larger than the data, for what is written before older copies go.
 const SSD_OVER_DATA: u64 = 4;
@@ -73,6 +73,7 @@ impl TierEngine {
         match plan.engine {
             EngineKind::TierLog => behaviour.split_bytes = usize::MAX,
             EngineKind::TierSsd => behaviour.split_bytes = 0,
+            EngineKind::TierAuto => behaviour.split_adapts = true,
             EngineKind::TierAge => behaviour.migrate_by = MigrateBy::Age,
             _ => {}
         }
@@ -80,6 +81,10 @@ impl TierEngine {
             behaviour.durability = Durability::Interval;
         }
         let (store, report) = Directory::open(&settings, &mut |_, _| {}).map_err(told)?;
+        if plan.engine == EngineKind::TierAuto {
+            let start = Instant::now();
+            store.lend_clock(Box::new(move || start.elapsed().as_nanos() as u64));
+        }
         match report.problems.first() {
             Some(problem) => Err(format!("the tier was opened with a problem: {problem}")),
             None => Ok(TierEngine {
@@ -226,6 +231,8 @@ impl Engine for TierEngine {
             "groups": stats.groups,
             "grouped_records": stats.grouped_records,
             "stalls": stats.stalls,
+            "split_bytes": stats.usage.split_bytes,
+            "split_moves": stats.usage.split_moves,
             "kept_records": stats.kept_records,
             "migrated_records": stats.migrated_records,
             "segments_freed": stats.segments_freed,

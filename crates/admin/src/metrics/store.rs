@@ -119,6 +119,8 @@ fn write_usage(usage: &Usage, page: &mut Page<'_>) -> fmt::Result {
     let help =
         "Bytes of the log that are in use beyond where migration begins; 0 where it keeps up";
     page.gauge_bytes("tier_migration_backlog", help, usage.migration_backlog_bytes)?;
+    let help = "Values of this size and above go straight to the SSD, smaller ones to the log";
+    page.gauge_bytes("tier_split", help, usage.split_bytes)?;
     let help = "Bytes of keys and values that clients wrote";
     page.counter_bytes("tier_user_written", help, usage.user_written_bytes)?;
     let written = by(usage.log_written_bytes, usage.ssd_written_bytes);

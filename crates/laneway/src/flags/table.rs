@@ -176,7 +176,7 @@ flags! {
         .help("its size when it is made");
     TextOrNumber split: Option<String> = flag("split-bytes", "bytes").default("4096")
         .help("values from here on go straight to the SSD; 0: all do, inf: none that the log \
-               takes");
+               takes, auto: those for which that takes the media less time, as measured");
     Text migrate_by: Option<String> = flag("migrate-by", "name").default("hotness")
         .help("what leaves a full log")
         .choices(&[("hotness", "what was not asked for"), ("age", "what is oldest")]);

@@ -132,11 +132,15 @@ pub fn directory(flags: &Flags) -> Result<Option<DirectorySettings>, String> {
     directory.pm_bytes = flags.pm_bytes.unwrap_or(directory.pm_bytes);
     directory.ssd_bytes = flags.ssd_bytes.unwrap_or(directory.ssd_bytes);
     if let Some(text) = &flags.split {
-        directory.settings.split_bytes = match text.as_str() {
-            "inf" => usize::MAX,
-            text => flags::bytes(text).map_err(|error| format!("--split-bytes {error}, or inf"))?
-                as usize,
-        };
+        let settings = &mut directory.settings;
+        match text.as_str() {
+            "inf" => settings.split_bytes = usize::MAX,
+            "auto" => settings.split_adapts = true,
+            text => {
+                let told = |error: String| format!("--split-bytes {error}, or inf, or auto");
+                settings.split_bytes = flags::bytes(text).map_err(told)? as usize;
+            }
+        }
     }
     if flags.pad_groups && directory.backend != Backend::Wal {
         return Err(

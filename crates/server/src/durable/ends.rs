@@ -81,7 +81,8 @@ mod tests {
     use super::*;
 
     fn look(expires_at_seconds: u32) -> Look {
-        Look { value_bytes: 1, sequence: 1, expires_at_seconds, waits: false }
+        let (waits, is_large) = (false, false);
+        Look { value_bytes: 1, sequence: 1, expires_at_seconds, waits, is_large }
     }
 
     #[test]

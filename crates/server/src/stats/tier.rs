@@ -103,6 +103,9 @@ fn media(lines: &mut Lines<'_>, stats: &Stats) {
     let amplification = usage.space_amplification().unwrap_or(0.0);
     lines.shown("space_amplification", format_args!("{amplification:.3}"));
     lines.number("migration_backlog_bytes", usage.migration_backlog_bytes);
+    lines.text("split", if stats.split_adapts { "auto" } else { "fixed" });
+    lines.number("split_bytes", usage.split_bytes);
+    lines.number("split_moves", usage.split_moves);
     flushes(lines, ["log_flushes", "log_flush_us_mean"], LOG_FLUSH_US, &usage.log_flushes);
     flushes(lines, ["ssd_flushes", "ssd_flush_us_mean"], SSD_FLUSH_US, &usage.ssd_flushes);
 }

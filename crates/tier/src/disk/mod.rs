@@ -17,6 +17,7 @@ pub mod lock;
 pub mod real;
 pub mod sim;
 mod sticky;
+pub mod timed;
 
 pub(crate) use sticky::Sticky;
 

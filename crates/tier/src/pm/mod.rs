@@ -8,6 +8,7 @@
 
 pub mod map;
 pub mod sim;
+pub mod timed;
 pub mod wal;
 
 use crate::disk::{Barrier, Disk, Write, write_together};

@@ -148,6 +148,7 @@ impl Machine {
 pub fn settings() -> Settings {
     Settings {
         split_bytes: 1024,
+        split_adapts: false,
         segment_bytes: SEGMENT_BYTES,
         table_bytes: 8 << 10,
         durability: Durability::Ack,
