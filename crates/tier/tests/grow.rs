@@ -295,12 +295,12 @@ fn files_grow_where_that_is_asked_for_and_there_is_room_and_never_shrink() {
     store.close().unwrap();
     // Another store's log is refused, and is no longer than it was.
     let mut other = DirectorySettings::new(path.join("other"));
-    (other.pm_bytes, other.ssd_bytes) = (32 * MIB, 16 * MIB);
+    (other.pm_bytes, other.ssd_bytes) = (48 * MIB, 16 * MIB);
     drop(open(&other).unwrap());
     let foreign = path.join("other/log");
     (how.pm_path, how.pm_bytes, how.ssd_bytes) = (Some(foreign.clone()), 64 * MIB, 64 * MIB);
     let refused = open(&how).err();
     assert!(matches!(refused, Some(Error::Mismatch(_))), "{refused:?}");
-    assert_eq!((foreign.metadata().unwrap().len(), lengths()), (32 * MIB, [48, 32]));
+    assert_eq!((foreign.metadata().unwrap().len(), lengths()), (48 * MIB, [48, 32]));
     std::fs::remove_dir_all(&path).unwrap();
 }

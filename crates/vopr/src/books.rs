@@ -77,6 +77,8 @@ pub struct Counts {
     pub checkpoints: u64,
     /// See above.
     pub compactions: u64,
+    /// Starts on larger disks.
+    pub enlarged: u64,
     /// Events that watchers were told, and that they have missed.
     pub events_told: u64,
     /// See above.
@@ -89,7 +91,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 30] {
+    pub fn each(&self) -> [(&'static str, u64); 31] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -118,6 +120,7 @@ impl Counts {
             ("flipped bits found", self.flips),
             ("checkpoints asked for", self.checkpoints),
             ("compactions", self.compactions),
+            ("starts on larger disks", self.enlarged),
             ("events watched", self.events_told),
             ("of them missed", self.events_skipped),
             ("steps", self.steps),
@@ -162,6 +165,7 @@ impl Counts {
         self.flips += other.flips;
         self.checkpoints += other.checkpoints;
         self.compactions += other.compactions;
+        self.enlarged += other.enlarged;
         self.events_told += other.events_told;
         self.events_skipped += other.events_skipped;
         self.steps += other.steps;

@@ -134,18 +134,20 @@ fn main() -> ExitCode {
     if is_lacking {
         println!(
             "FAIL: no backup came to its end, none was restored, no scrub met a flipped bit, or \
-             nobody had a checkpoint or a compaction made, or nobody watched, in {seeds} seeds"
+             nobody had a checkpoint or a compaction made, no disks became larger, or nobody \
+             watched, in {seeds} seeds"
         );
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Whether so many seeds, drawn as they are, must have made backups and restored some, have had
-/// scrubs meet flipped bits, checkpoints and compactions asked for, and watchers told events, and
-/// have not: a judge that is never asked finds nothing.
+/// scrubs meet flipped bits, checkpoints and compactions asked for, disks become larger, and
+/// watchers told events, and have not: a judge that is never asked finds nothing.
 fn lacks_judges(options: &Options, counts: &Counts, seeds: u64) -> bool {
     let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips];
-    let later = [counts.checkpoints, counts.compactions, counts.events_told];
+    let Counts { checkpoints, compactions, enlarged, events_told, .. } = *counts;
+    let later = [checkpoints, compactions, enlarged, events_told];
     let is_lacking = asked.contains(&0) || later.contains(&0);
     options.sets.is_empty() && SEEDS_OF_ALL <= seeds && is_lacking
 }
@@ -204,7 +206,8 @@ mod tests {
     fn a_range_of_seeds_without_a_backup_a_restore_a_scrub_or_a_watcher_fails() {
         let options = Options::default();
         let without = Counts::default();
-        let later = Counts { checkpoints: 1, compactions: 1, events_told: 1, ..Counts::default() };
+        let operated = Counts { checkpoints: 1, compactions: 1, enlarged: 1, ..Counts::default() };
+        let later = Counts { events_told: 1, ..operated };
         let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..later };
         let with = Counts { restores: 1, ..unrestored };
         let unflipped = Counts { flips: 0, ..with };

@@ -123,7 +123,8 @@ pub struct Swarm {
     pub backups: bool,
     /// All that is kept is verified beside the clients.
     pub scrubs: bool,
-    /// Somebody has checkpoints made, compacts the store and bounds migration.
+    /// Somebody has checkpoints made, compacts the store, bounds migration and gives it larger
+    /// disks.
     pub operates: bool,
     /// What takes so many microseconds is noted as slow; 0: what takes 100 ms.
     pub slow_micros: u32,
