@@ -55,7 +55,7 @@ pub fn open(
 }
 
 /// How large a store is.
-fn sizes_of(shared: &Shared) -> Sizes {
+pub fn sizes_of(shared: &Shared) -> Sizes {
     let segments = u64::from(shared.shape.segments) + u64::from(shared.tree_segments);
     let log = segments * u64::from(shared.shape.segment_bytes);
     Sizes { log, ssd: shared.space.blocks() * BLOCK_BYTES as u64 }
