@@ -10,14 +10,15 @@
 //! is opened anew, so that whatever depends on a size follows.
 //!
 //! A log grows as long as its headers, which list its segments, need no further block: records
-//! begin behind them. A store with its index in persistent memory keeps its sizes: that lies behind
-//! the log, and its checkpoints have the SSD's blocks as bits.
+//! begin behind them. One with an index in persistent memory behind it does not grow; the SSD of
+//! such a store does, if the blocks it has fill the words that checkpoints have them in.
 
 use crate::disk::Disk;
 use crate::pm::Region;
 use crate::recover::{Media, Progress, Purpose, recover};
 use crate::report::{Report, Sizes};
 use crate::segment::{self, Header, Shape};
+use crate::space::BITS;
 use crate::store::Shared;
 use crate::superblock::{Front, Superblock};
 use crate::types::{BLOCK_BYTES, Error, Result, Settings, doing};
@@ -37,7 +38,9 @@ pub fn open(
     must_be_new(&*media.region, &*media.ssd)?;
     let (shared, mut report) = recover(media.clone(), settings, purpose, progress)?;
     report.sizes = sizes_of(&shared);
-    if report.log_is_new || !grow(&*media.region, &*media.ssd)? {
+    // One that is only to be read, for want of room for its index, stays as it is, too.
+    let is_refused = shared.writer().failed.is_some();
+    if report.log_is_new || is_refused || !grow(&*media.region, &*media.ssd)? {
         return Ok((shared, report));
     }
     drop(shared);
@@ -74,13 +77,14 @@ pub fn segments_most(superblock: &Superblock) -> Result<u32> {
 /// Segments of the log and blocks of the SSD that a store has once it has grown.
 fn sizes_on(region: &dyn Region, ssd: &dyn Disk, superblock: &Superblock) -> Result<(u32, u64)> {
     let (segments, blocks) = superblock.sizes();
-    if superblock.tree_segments != 0 {
-        return Ok((segments, blocks));
-    }
     let there = region.bytes() / u64::from(superblock.segment_bytes);
     let most = segments_most(superblock)?;
     let segments = u32::try_from(there).unwrap_or(u32::MAX).min(most).max(segments);
-    Ok((segments, blocks.max(ssd.bytes() / BLOCK_BYTES as u64)))
+    let blocks = match superblock.tree_segments == 0 || blocks.is_multiple_of(BITS) {
+        true => blocks.max(ssd.bytes() / BLOCK_BYTES as u64),
+        false => blocks,
+    };
+    Ok((segments, blocks))
 }
 
 /// Refuses a log that has segments of the store behind what the store knows as its log: it has grown
@@ -121,9 +125,9 @@ fn own_in(
 }
 
 /// Whether files may be made longer for a store with this superblock: the log that was named is
-/// its own, and it may grow.
+/// its own.
 pub fn may_grow(region: &dyn Region, superblock: &Superblock) -> Result<bool> {
-    if superblock.tree_segments != 0 || region.bytes() < superblock.log_bytes() {
+    if region.bytes() < superblock.log_bytes() {
         return Ok(false);
     }
     let shape = Shape::of(superblock.log_bytes(), superblock.segment_bytes)?;

@@ -34,7 +34,7 @@ pub struct Tier {
 impl Tier {
     /// Opens the store on `media`, or makes one with this id (any random number) where there is
     /// none. `progress` hears how much of the log is replayed. On media larger than the store it
-    /// grows, but for one with its index in persistent memory.
+    /// grows, but for a log with the index in persistent memory behind it.
     pub fn open(
         media: Media,
         settings: Settings,

@@ -381,6 +381,11 @@ fn nothing_acknowledged_is_lost_where_a_store_grows() {
 }
 
 #[test]
+fn nothing_acknowledged_is_lost_where_an_ssd_beside_an_index_in_persistent_memory_grows() {
+    explore_with(Kind::PmFair, &faults(), With::Grows, 200, 2000);
+}
+
+#[test]
 fn without_padding_a_torn_block_that_was_written_again_is_caught() {
     assert!(is_caught(Kind::Wal, &torn()), "nothing acknowledged was in any torn block");
 }

@@ -208,7 +208,7 @@ fn a_cache_evicts_no_more_once_it_has_grown_until_that_is_full_too() {
 }
 
 #[test]
-fn a_log_grows_as_far_as_its_headers_list_and_one_beside_an_index_not_at_all() {
+fn a_log_grows_as_far_as_its_headers_list_and_before_an_index_the_ssd_alone_grows() {
     // 16 bytes for each segment, behind 64, in one block.
     let most = u64::from(SEGMENT_BYTES) * 252;
     let (machine, items) = mixed(Kind::Pm);
@@ -228,10 +228,26 @@ fn a_log_grows_as_far_as_its_headers_list_and_one_beside_an_index_not_at_all() {
     tier.close().unwrap();
     let huge = Sizes { log: 3 * before.sizes.log, ssd: 2 * before.sizes.ssd };
     let machine = of(Kind::PmFair, u64::MAX, longer(&machine, huge, 0));
-    let (tier, report) = machine.open(fair).unwrap();
-    assert_eq!((report.sizes, report.grown_from), (before.sizes, None));
-    assert_eq!(report.problems, [""; 0]);
-    hold(&tier, (0..50).map(|number| (number, 700)));
+    // More than the SSD of before holds, and then both ways to open an index.
+    const MORE: std::ops::Range<u64> = 1000..1150;
+    for round in 0..3 {
+        let (tier, report) = machine.open(fair).unwrap();
+        let sizes = Sizes { ssd: huge.ssd, ..before.sizes };
+        let grown_from = (round == 0).then_some(before.sizes);
+        assert_eq!((report.sizes, report.grown_from), (sizes, grown_from));
+        assert_eq!(report.problems, [""; 0]);
+        hold(&tier, (0..50).map(|number| (number, 700)));
+        if round == 0 {
+            for number in MORE {
+                put(&tier, number, 20_000);
+                tier.maintain().unwrap();
+            }
+        }
+        hold(&tier, MORE.map(|number| (number, 20_000)));
+        if round == 1 {
+            tier.close().unwrap();
+        }
+    }
 }
 
 #[test]

@@ -274,8 +274,8 @@ fn tell_sizes(directory: &DirectorySettings, report: &Report) {
             log::warn!(
                 "{folder}: {flag}: the store keeps its {has_mib} MiB, and does not grow to \
                  {bytes_mib} MiB: what lies on a device is no larger than that, a log has as many \
-                 segments as its headers have room to list, and with --pm-index fair nothing \
-                 grows. To make it larger: laneway dump, a new folder, laneway load"
+                 segments as its headers have room to list, and with --pm-index fair it does not \
+                 grow. To make it larger: laneway dump, a new folder, laneway load"
             );
         }
     }
