@@ -546,8 +546,13 @@ fn larger_sizes_of_a_start_make_the_store_larger_and_smaller_ones_are_told() {
     let process = Process::serve(&own[1..]);
     assert!(!process.said.contains("is less than"), "{}", process.said);
     process.stop();
-    assert_eq!(lengths(), [48 << 20, 96 << 20]);
-    assert!(tool(&folder, "fsck", &[]).status.success());
+    // The tools take it as it is, whatever they are given.
+    for command in ["fsck", "compact", "scan"] {
+        let ran = tool(&folder, command, &["--pm-size", "64m", "--ssd-size", "128m"]);
+        assert!(ran.status.success(), "{command}: {}", text(&ran.stderr));
+        assert_eq!(lengths(), [48 << 20, 96 << 20], "{command}");
+    }
+    assert!(text(&tool(&folder, "scan", &[]).stdout).contains("kept"));
 }
 
 #[test]
