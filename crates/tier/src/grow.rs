@@ -87,8 +87,8 @@ fn sizes_on(region: &dyn Region, ssd: &dyn Disk, superblock: &Superblock) -> Res
     Ok((segments, blocks))
 }
 
-/// Refuses a log that has segments of the store behind what the store knows as its log: it has grown
-/// since the SSD was as it is.
+/// Refuses a log that has segments of the store behind what the store knows as its log: it has
+/// grown since the SSD was as it is.
 fn must_be_new(region: &dyn Region, ssd: &dyn Disk) -> Result<()> {
     let Front::Store(superblock) = Superblock::read(ssd, &mut Vec::new())? else { return Ok(()) };
     let (segments, _) = sizes_on(region, ssd, &superblock)?;

@@ -74,8 +74,8 @@ impl Claims {
         &self.used
     }
 
-    /// Takes bits for those it has; false if they are of a larger SSD. Those of a smaller one, which
-    /// grew by whole words, leave the rest as it is.
+    /// Takes bits for those it has; false if they are of a larger SSD. Those of a smaller one,
+    /// whose blocks filled its words, leave the rest as it is.
     pub fn restore(&mut self, words: &[u64]) -> bool {
         let front = self.used.get_mut(..words.len());
         let fits = front.is_some();

@@ -1,8 +1,8 @@
 //! A file of a store that is made longer: that long, or as long as it was.
 //!
 //! Room is reserved behind its end first. Its length, which is what a start goes by, changes once
-//! all of that is there; zeros that are written move it as they come, and then a start whose process
-//! was killed meanwhile has left it somewhat longer, which the next takes as it is.
+//! all of that is there. Zeros that are written move it as they come: a start that was killed then
+//! has left it somewhat longer, and the next takes it as it is.
 
 use super::fresh::{Fresh, write_zeros};
 use super::lock::{lock, open};
