@@ -5,7 +5,7 @@ use crate::disk::lock::{lock, open};
 use crate::disk::longer::Longer;
 use crate::disk::real::FileDisk;
 use crate::fsck::{self, Findings};
-use crate::grow::{may_grow, segments_most};
+use crate::grow::{is_own, may_ssd_grow, segments_most};
 use crate::lost;
 use crate::make::{must_be_blank, new_shape};
 use crate::pm::Region;
@@ -142,7 +142,7 @@ impl DirectorySettings {
             return Ok(());
         };
         let region = self.region(|| FileDisk::open_read_only(&log))?;
-        if !may_grow(&*region, &superblock)? {
+        if !is_own(&*region, &superblock)? {
             return Ok(()); // what is wrong is told where the store is opened
         }
         // They are locked.
@@ -155,7 +155,8 @@ impl DirectorySettings {
             true => Longer::begin(path, bytes, flag),
             false => Ok(None),
         };
-        let longer_ssd = begin(self.ssd_grows, &ssd, ssd_bytes, "--ssd-size")?;
+        let ssd_grows = self.ssd_grows && may_ssd_grow(&superblock);
+        let longer_ssd = begin(ssd_grows, &ssd, ssd_bytes, "--ssd-size")?;
         if let Some(file) = begin(self.pm_grows, &log, pm_bytes, "--pm-size")? {
             file.finish(self.fresh_log())?;
         }

@@ -74,13 +74,18 @@ pub fn segments_most(superblock: &Superblock) -> Result<u32> {
     Ok(shape.segments_most().max(superblock.segments))
 }
 
+/// Whether the SSD of a store that has this superblock can grow.
+pub fn may_ssd_grow(superblock: &Superblock) -> bool {
+    superblock.tree_segments == 0 || superblock.blocks.is_multiple_of(BITS)
+}
+
 /// Segments of the log and blocks of the SSD that a store has once it has grown.
 fn sizes_on(region: &dyn Region, ssd: &dyn Disk, superblock: &Superblock) -> Result<(u32, u64)> {
     let (segments, blocks) = superblock.sizes();
     let there = region.bytes() / u64::from(superblock.segment_bytes);
     let most = segments_most(superblock)?;
     let segments = u32::try_from(there).unwrap_or(u32::MAX).min(most).max(segments);
-    let blocks = match superblock.tree_segments == 0 || blocks.is_multiple_of(BITS) {
+    let blocks = match may_ssd_grow(superblock) {
         true => blocks.max(ssd.bytes() / BLOCK_BYTES as u64),
         false => blocks,
     };
@@ -124,9 +129,8 @@ fn own_in(
     Ok(None)
 }
 
-/// Whether files may be made longer for a store with this superblock: the log that was named is
-/// its own.
-pub fn may_grow(region: &dyn Region, superblock: &Superblock) -> Result<bool> {
+/// Whether a log is that of the store with this superblock: nothing else is to be made longer.
+pub fn is_own(region: &dyn Region, superblock: &Superblock) -> Result<bool> {
     if region.bytes() < superblock.log_bytes() {
         return Ok(false);
     }
