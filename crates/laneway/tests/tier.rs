@@ -507,6 +507,55 @@ fn a_log_or_an_ssd_has_one_store_whatever_the_folder() {
 }
 
 #[test]
+fn larger_sizes_of_a_start_make_the_store_larger_and_smaller_ones_are_told() {
+    let folder = Folder::new("grows");
+    let server = Server::start(&folder, &[]);
+    let request = set("kept", &value(1, 100_000));
+    assert_eq!(ask(&mut server.connect(), &request, b"\r\n"), b"STORED\r\n");
+    server.stop();
+    let lengths = || ["log", "ssd"].map(|name| fs::metadata(folder.0.join(name)).unwrap().len());
+    // Where there is no room for the one neither is longer.
+    let huge = (1u64 << 60).to_string();
+    let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
+    let asked = ["--pm-size", "48m", "--ssd-size", &huge];
+    let refused = Command::new(BINARY).args(own).args(asked).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(74), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("more cannot be reserved"), "{}", text(&refused.stderr));
+    assert_eq!(lengths(), [32 << 20, 64 << 20]);
+    let server = Server::start(&folder, &["--pm-size", "48m", "--ssd-size", "96m"]);
+    let told = "has grown: the log from 32 to 48 MiB, the SSD from 64 to 96 MiB";
+    assert!(server.process.said.contains(told), "{}", server.process.said);
+    assert_eq!(lengths(), [48 << 20, 96 << 20]);
+    let mut client = server.connect();
+    let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
+    for line in ["STAT log_bytes 50331648\r\n", "STAT ssd_bytes 100663296\r\n"] {
+        assert!(stats.contains(line), "{stats}");
+    }
+    assert_eq!(get(&mut client, "kept"), Some(value(1, 100_000)));
+    server.kill();
+    let server = Server::start(&folder, &[]);
+    for told in [
+        "--pm-size: 32 MiB is less than the 48 MiB that the store has and keeps",
+        "--ssd-size: 64 MiB is less than the 96 MiB that the store has and keeps",
+    ] {
+        assert!(server.process.said.contains(told), "{}", server.process.said);
+    }
+    assert_eq!(get(&mut server.connect(), "kept"), Some(value(1, 100_000)));
+    server.stop();
+    // By default they are what the store has.
+    let process = Process::serve(&own[1..]);
+    assert!(!process.said.contains("is less than"), "{}", process.said);
+    process.stop();
+    // The tools take it as it is, whatever they are given.
+    for command in ["fsck", "compact", "scan"] {
+        let ran = tool(&folder, command, &["--pm-size", "64m", "--ssd-size", "128m"]);
+        assert!(ran.status.success(), "{command}: {}", text(&ran.stderr));
+        assert_eq!(lengths(), [48 << 20, 96 << 20], "{command}");
+    }
+    assert!(text(&tool(&folder, "scan", &[]).stdout).contains("kept"));
+}
+
+#[test]
 fn a_store_that_cannot_be_made_leaves_nothing_behind() {
     let folder = Folder::new("half-made");
     let huge = (1u64 << 60).to_string();

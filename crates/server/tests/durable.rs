@@ -475,7 +475,7 @@ fn full_media_are_told_and_lose_nothing() {
             told => {
                 refused += 1;
                 let told = String::from_utf8_lossy(told);
-                let has_a_way_out = told.ends_with("a larger store\r\n");
+                let has_a_way_out = told.ends_with("or --ssd-size\r\n");
                 assert!(told.starts_with("SERVER_ERROR ") && has_a_way_out, "{told}");
             }
         }

@@ -87,6 +87,7 @@ bugs! {
     LargeUnnoted => "a large request that is answered is not noted",
     RateIgnored => "migration does not keep to its rate",
     CheckpointUnmade => "a checkpoint that was asked for is answered and not made",
+    GrownLogForgets => "a log that has grown does not know its segments from before",
     CompactionForgets => "a compaction drops sparse sort tables with what is current in them",
     SplitAssumed => "a start leaves out what the log has beyond the usual boundary",
 }

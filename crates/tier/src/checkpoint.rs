@@ -110,6 +110,7 @@ impl Shared {
             blocks: self.space.blocks(),
             checkpoints,
             is_alone: false,
+            is_half_grown: false,
         };
         superblock.write(&*self.ssd).inspect_err(|error| {
             if matches!(error, Error::SsdFull { .. }) {

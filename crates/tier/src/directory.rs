@@ -2,8 +2,10 @@
 
 use crate::disk::fresh::{Fresh, Making, make_folder, sync_folder_of};
 use crate::disk::lock::{lock, open};
+use crate::disk::longer::Longer;
 use crate::disk::real::FileDisk;
 use crate::fsck::{self, Findings};
+use crate::grow::{is_own, may_ssd_grow, segments_most};
 use crate::lost;
 use crate::make::{must_be_blank, new_shape};
 use crate::pm::Region;
@@ -13,7 +15,7 @@ use crate::recover::{Media, Progress};
 use crate::report::Report;
 use crate::superblock::{Front, Superblock};
 use crate::tier::Tier;
-use crate::types::{Error, Result, Settings, doing};
+use crate::types::{BLOCK_BYTES, Error, Result, Settings, doing};
 use rustix::fs::OFlags;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -46,10 +48,14 @@ pub struct DirectorySettings {
     pub backend: Backend,
     /// The log's size when it is made.
     pub pm_bytes: u64,
+    /// Whether the log's file, where it is there and smaller, is made that long.
+    pub pm_grows: bool,
     /// The SSD's file or device; `ssd` in the folder if not given.
     pub ssd_path: Option<PathBuf>,
     /// The SSD's size when it is made.
     pub ssd_bytes: u64,
+    /// Whether the SSD's file, where it is there and smaller, is made that long.
+    pub ssd_grows: bool,
     /// How the store behaves.
     pub settings: Settings,
 }
@@ -62,8 +68,10 @@ impl DirectorySettings {
             pm_path: None,
             backend: Backend::Wal,
             pm_bytes: 256 << 20,
+            pm_grows: false,
             ssd_path: None,
             ssd_bytes: 4 << 30,
+            ssd_grows: false,
             settings: Settings::default(),
         }
     }
@@ -118,10 +126,46 @@ impl DirectorySettings {
         let begin = missing.iter().map(|(path, bytes, flag)| Making::begin(path, *bytes, flag));
         for file in begin.collect::<Result<Vec<Making<'_>>>>()? {
             let is_log = file.path() == log;
-            let zeroed = is_log && self.backend == Backend::Wal;
-            file.finish(if zeroed { Fresh::Zeroed } else { Fresh::Reserved })?;
+            file.finish(if is_log { self.fresh_log() } else { Fresh::Reserved })?;
         }
         Ok(())
+    }
+
+    /// Makes the files longer that are to be, both or none. A device has the size that it has.
+    fn lengthen(&self) -> Result<()> {
+        if !self.pm_grows && !self.ssd_grows {
+            return Ok(());
+        }
+        let (log, ssd) = self.places();
+        let disk = FileDisk::open_read_only(&ssd)?;
+        let Front::Store(superblock) = Superblock::read(&disk, &mut Vec::new())? else {
+            return Ok(());
+        };
+        let region = self.region(|| FileDisk::open_read_only(&log))?;
+        if !is_own(&*region, &superblock)? {
+            return Ok(()); // what is wrong is told where the store is opened
+        }
+        // They are locked.
+        drop((disk, region));
+        let segment = u64::from(superblock.segment_bytes);
+        let most = u64::from(segments_most(&superblock)?);
+        let pm_bytes = (self.pm_bytes / segment).min(most) * segment;
+        let ssd_bytes = self.ssd_bytes - self.ssd_bytes % BLOCK_BYTES as u64;
+        let begin = |asked: bool, path: &Path, bytes: u64, flag: &str| match asked {
+            true => Longer::begin(path, bytes, flag),
+            false => Ok(None),
+        };
+        let ssd_grows = self.ssd_grows && may_ssd_grow(&superblock);
+        let longer_ssd = begin(ssd_grows, &ssd, ssd_bytes, "--ssd-size")?;
+        if let Some(file) = begin(self.pm_grows, &log, pm_bytes, "--pm-size")? {
+            file.finish(self.fresh_log())?;
+        }
+        longer_ssd.map_or(Ok(()), |file| file.finish(Fresh::Reserved))
+    }
+
+    /// What is new in the log's file.
+    fn fresh_log(&self) -> Fresh {
+        if self.backend == Backend::Wal { Fresh::Zeroed } else { Fresh::Reserved }
     }
 
     /// The log's medium, which is there.
@@ -146,7 +190,7 @@ impl DirectorySettings {
             return Ok(self.pm_bytes);
         };
         match self.settings.accept_lost_log && superblock.tree_segments == 0 {
-            true => Ok(u64::from(superblock.segment_bytes) * u64::from(superblock.segments)),
+            true => Ok(superblock.log_bytes()),
             false => Err(lost::missing(&log)),
         }
     }
@@ -210,6 +254,7 @@ impl Directory {
         lock: OwnedFd,
     ) -> Result<(Directory, Report)> {
         settings.make_missing()?;
+        settings.lengthen()?;
         let (pm_path, ssd_path) = settings.places();
         let region = settings.region(|| FileDisk::open(&pm_path))?;
         let media = Media { region, ssd: Arc::new(FileDisk::open(&ssd_path)?) };

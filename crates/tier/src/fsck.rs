@@ -7,6 +7,7 @@
 
 use crate::append::Draft;
 use crate::fair::FairIndex;
+use crate::grow::sizes_of;
 use crate::index::What;
 use crate::record::Kind;
 use crate::recover::{Media, Purpose, recover};
@@ -57,7 +58,8 @@ pub fn check(media: Media, settings: Settings) -> Result<Findings> {
 /// The same; `progress` hears how far it is.
 pub fn check_telling(media: Media, settings: Settings, progress: Progress<'_>) -> Result<Findings> {
     let mut replayed = |done, total| progress(Stage::Opening, done, total);
-    let (shared, report) = recover(media, settings, Purpose::Check, &mut replayed)?;
+    let (shared, mut report) = recover(media, settings, Purpose::Check, &mut replayed)?;
+    report.sizes = sizes_of(&shared);
     Ok(read_all(&shared, report, progress))
 }
 

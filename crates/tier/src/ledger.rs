@@ -172,7 +172,7 @@ impl Ledger {
         let lives = words(reader)?;
         let claimed = words(reader)?;
         let fits = segments.len() == self.segments.len();
-        if !fits || !self.claims.restore(claimed) {
+        if !fits || !self.claims.restore(&claimed) {
             return None;
         }
         self.segments = segments;

@@ -43,6 +43,7 @@ pub fn make(
         blocks,
         checkpoints: Default::default(),
         is_alone: false,
+        is_half_grown: false,
     };
     if begun.is_some() {
         // Who finds no whole superblock, as the next one may leave it, must find a blank log.

@@ -86,8 +86,8 @@ pub fn recover(
         (_, Purpose::Check) => return Err(Error::Missing("there is no store here".into())),
     };
     outline::check(&*media.region, &settings, superblock.tree_segments)?;
-    let bytes = log_bytes(media.region.bytes(), settings.segment_bytes, superblock.tree_segments);
-    let shape = Shape::of(bytes, settings.segment_bytes)?;
+    let there = log_bytes(media.region.bytes(), settings.segment_bytes, superblock.tree_segments);
+    let shape = Shape::of(there.min(superblock.log_bytes()), settings.segment_bytes)?;
     if (superblock.segment_bytes, superblock.segments) != (shape.segment_bytes, shape.segments) {
         return Err(Error::Mismatch(format!(
             "the store was made with a log of {} segments of {} bytes, and {} of {} were found",

@@ -1,5 +1,14 @@
 //! What a start tells of itself.
 
+/// How large the media of a store are to it, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Of the log, and of an index beside it.
+    pub log: u64,
+    /// Of the SSD.
+    pub ssd: u64,
+}
+
 /// What recovery found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
@@ -7,6 +16,10 @@ pub struct Report {
     pub is_new: bool,
     /// Whether the store's own log was lost, and another is accepted in its place.
     pub log_is_new: bool,
+    /// How large the store is.
+    pub sizes: Sizes,
+    /// How large it was before, where it has grown just now.
+    pub grown_from: Option<Sizes>,
     /// Items that can be read.
     pub items: u64,
     /// Bytes of the checkpoint.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const RUN_MIN: u32 = 16;
 
 /// Bits of a word.
-const BITS: u64 = u64::BITS as u64;
+pub const BITS: u64 = u64::BITS as u64;
 
 #[derive(Default)]
 struct State {
@@ -74,11 +74,13 @@ impl Claims {
         &self.used
     }
 
-    /// Takes bits for those it has; false if they are of another SSD.
-    pub fn restore(&mut self, words: Vec<u64>) -> bool {
-        let fits = words.len() == self.used.len();
-        if fits {
-            self.used = words;
+    /// Takes bits for those it has; false if they are of a larger SSD. Those of a smaller one,
+    /// whose blocks filled its words, leave the rest as it is.
+    pub fn restore(&mut self, words: &[u64]) -> bool {
+        let front = self.used.get_mut(..words.len());
+        let fits = front.is_some();
+        if let Some(front) = front {
+            front.copy_from_slice(words);
         }
         fits
     }

@@ -126,7 +126,7 @@ impl Counters {
 /// and without a walk. In bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The region, without an index in it.
+    /// The log's segments, in use or not.
     pub log_bytes: u64,
     /// Segments of it that are in use.
     pub log_used_bytes: u64,
@@ -191,7 +191,7 @@ pub struct Stats {
     pub log_live_bytes: u64,
     /// Bytes of the region that are in use.
     pub log_used_bytes: u64,
-    /// Bytes of the region, without those of an index in it.
+    /// Bytes of the log's segments, in use or not.
     pub log_bytes: u64,
     /// Free bytes of the SSD.
     pub ssd_free_bytes: u64,

@@ -456,7 +456,7 @@ impl Shared {
         let begins = (segments * u64::from(self.settings.migrate_percent)).div_ceil(100);
         let counted = self.index.counted();
         Usage {
-            log_bytes: self.region.bytes() - u64::from(self.tree_segments) * segment,
+            log_bytes: segments * segment,
             log_used_bytes: used * segment,
             log_live_bytes: tally.log_live_bytes.get(),
             ssd_bytes: self.space.blocks() * BLOCK,

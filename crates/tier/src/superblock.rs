@@ -36,6 +36,8 @@ pub struct Superblock {
     pub checkpoints: [Checkpoint; 2],
     /// As it was read: the other one is damaged, and may have been newer.
     pub is_alone: bool,
+    /// As it was read: the other one has the sizes from before the store grew.
+    pub is_half_grown: bool,
 }
 
 /// What the front of an SSD holds.
@@ -50,6 +52,16 @@ pub enum Front {
 }
 
 impl Superblock {
+    /// Segments of the log, and blocks of the SSD.
+    pub fn sizes(&self) -> (u32, u64) {
+        (self.segments, self.blocks)
+    }
+
+    /// Bytes of all segments of the log.
+    pub fn log_bytes(&self) -> u64 {
+        u64::from(self.segments) * u64::from(self.segment_bytes)
+    }
+
     /// What a program must know to use the store.
     fn version(&self) -> u32 {
         if self.tree_segments == 0 { FORMAT_VERSION } else { FORMAT_VERSION_TREE }
@@ -114,6 +126,7 @@ impl Superblock {
                 blocks,
                 checkpoints,
                 is_alone: false,
+                is_half_grown: false,
             })
         };
         Ok(parse().filter(|superblock| superblock.version() == version))
@@ -175,10 +188,13 @@ impl Superblock {
             }
             Some(mut newest) => {
                 newest.is_alone = !damaged.is_empty();
+                newest.is_half_grown =
+                    found.last().is_some_and(|before| before.sizes() != newest.sizes());
                 if let Some(slot) = damaged.first() {
                     problems.push(format!("superblock {slot} is damaged; the other one is used"));
                 }
-                if newest.blocks != ssd.bytes() / BLOCK_BYTES as u64 {
+                // Of a larger one it uses what it has until it grows (see `grow`).
+                if ssd.bytes() / (BLOCK_BYTES as u64) < newest.blocks {
                     return Err(Error::Mismatch(format!(
                         "the store was made on {} blocks, and the SSD has {}",
                         newest.blocks,

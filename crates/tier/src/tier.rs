@@ -7,11 +7,12 @@ use crate::backup::{Backup, Bounds};
 use crate::clock::{Asks, Hears};
 use crate::disk::Barrier;
 use crate::flushes::Nanos;
+use crate::grow;
 use crate::large::waiting;
 use crate::read::{Expired, LargeReader, Look};
 use crate::reads::{Answer, Reads, Request, Wake};
 use crate::record::{Kind, bytes_of};
-use crate::recover::{Media, Progress, Purpose, recover};
+use crate::recover::{Media, Progress};
 use crate::report::Report;
 use crate::scan::{Found, Shown};
 use crate::scrub::{self, Scrub};
@@ -32,7 +33,8 @@ pub struct Tier {
 
 impl Tier {
     /// Opens the store on `media`, or makes one with this id (any random number) where there is
-    /// none. `progress` hears how much of the log is replayed.
+    /// none. `progress` hears how much of the log is replayed. On media larger than the store it
+    /// grows, but for a log with the index in persistent memory behind it.
     pub fn open(
         media: Media,
         settings: Settings,
@@ -44,7 +46,7 @@ impl Tier {
                 "table_bytes must not be 0, and migrate_percent at most 100".into(),
             ));
         }
-        let (shared, report) = recover(media, settings, Purpose::Use { new_id }, progress)?;
+        let (shared, report) = grow::open(media, settings, new_id, progress)?;
         if report.log_is_new {
             shared.replace_lost_log(&report)?;
         }

@@ -226,9 +226,9 @@ pub enum Error {
 /// The tier's results.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A store keeps the sizes it was made with, so that larger flags alone are no way out.
+/// What helps where there is no room.
 const WAY_OUT_OF_FULL: &str =
-    "delete items, start with --when-full evict, or dump and load into a larger store";
+    "delete items, or start with --when-full evict, or with a larger --pm-size or --ssd-size";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

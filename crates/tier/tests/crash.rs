@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Kind, Machine, SSD_BYTES, settings, value};
+use common::{Kind, Machine, SEGMENT_BYTES, SSD_BYTES, settings, value};
 use laneway_tier::disk::Barrier;
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{Durability, IndexKind, Item, ItemMeta, MigrateBy, Settings, Tier, WhenFull};
@@ -217,10 +217,15 @@ enum With {
     Pads,
     /// An SSD that is far too small, on which items are evicted.
     Evicts,
+    /// Media that are longer in a later life.
+    Grows,
 }
 
 /// Bytes of an SSD that evicts: of some 200 KiB of values it holds a part.
 const SSD_BYTES_EVICTING: usize = 256 << 10;
+
+/// Bytes of an SSD that grows: what is written fills it, more or less.
+const SSD_BYTES_GROWING: usize = 512 << 10;
 
 /// How many states one seed explored, or what was wrong.
 fn explore(kind: Kind, seed: u64, faults: &Faults, with: With) -> Result<u64, String> {
@@ -232,7 +237,11 @@ fn explore(kind: Kind, seed: u64, faults: &Faults, with: With) -> Result<u64, St
         ..settings_of(&mut random, kind)
     };
     let mut oracle = Oracle { may_vanish: evicts, ..Oracle::default() };
-    let ssd_bytes = if evicts { SSD_BYTES_EVICTING } else { SSD_BYTES };
+    let ssd_bytes = match with {
+        With::Evicts => SSD_BYTES_EVICTING,
+        With::Grows => SSD_BYTES_GROWING,
+        With::Nothing | With::Pads => SSD_BYTES,
+    };
     let mut machine = Machine::sized(kind, faults, ssd_bytes);
     // An index in persistent memory is changed word by word.
     let events = if kind.is_fair() { 6000 } else { 600 };
@@ -276,6 +285,11 @@ fn explore(kind: Kind, seed: u64, faults: &Faults, with: With) -> Result<u64, St
             states += 1;
         }
         machine = machine.crashed(seeds[0], faults, fails_at);
+        if with == With::Grows {
+            let segments = SEGMENT_BYTES as usize * random.below(4) as usize;
+            let more = (segments, (64 << 10) * random.below(4) as usize);
+            machine = machine.longer(faults, fails_at, more);
+        }
     }
     Ok(states)
 }
@@ -357,6 +371,18 @@ fn what_is_evicted_is_gone_or_as_it_was_last_with_the_index_in_persistent_memory
 #[test]
 fn what_is_evicted_is_gone_or_as_it_was_last_on_a_disk() {
     explore_with(Kind::Wal, &faults(), With::Evicts, 300, 3000);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_where_a_store_grows() {
+    for kind in [Kind::Pm, Kind::Wal, Kind::WalBeside] {
+        explore_with(kind, &faults(), With::Grows, 200, 2000);
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_where_an_ssd_beside_an_index_in_persistent_memory_grows() {
+    explore_with(Kind::PmFair, &faults(), With::Grows, 200, 2000);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn a_full_store_names_the_flag_that_makes_it_larger_and_keeps_what_it_took() {
         assert!(matches!(error, Error::PmFull | Error::SsdFull { .. }), "{error:?}");
         // The log is a file with most servers.
         assert!(!error.to_string().contains("persistent memory"), "{error}");
-        assert!(error.to_string().ends_with("load into a larger store"), "{error}");
+        assert!(error.to_string().ends_with("or with a larger --pm-size or --ssd-size"), "{error}");
         for earlier in 0..number {
             let item = tier.get(&key(earlier)).unwrap().expect("it was taken");
             assert!(item.value == value(earlier, bytes), "item {earlier} of {bytes} bytes");

@@ -80,6 +80,8 @@ pub struct Counts {
     pub compactions: u64,
     /// See above.
     pub compactions_asked: u64,
+    /// Starts on larger disks.
+    pub enlarged: u64,
     /// Events that watchers were told, and that they have missed.
     pub events_told: u64,
     /// See above.
@@ -122,6 +124,7 @@ impl Counts {
             ("checkpoints asked for", self.checkpoints),
             ("compactions", self.compactions),
             ("beside clients", self.compactions_asked),
+            ("starts on larger disks", self.enlarged),
             ("events watched", self.events_told),
             ("of them missed", self.events_skipped),
             ("steps", self.steps),
@@ -167,6 +170,7 @@ impl Counts {
         self.checkpoints += other.checkpoints;
         self.compactions += other.compactions;
         self.compactions_asked += other.compactions_asked;
+        self.enlarged += other.enlarged;
         self.events_told += other.events_told;
         self.events_skipped += other.events_skipped;
         self.steps += other.steps;

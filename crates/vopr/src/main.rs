@@ -134,19 +134,21 @@ fn main() -> ExitCode {
     if is_lacking {
         println!(
             "FAIL: no backup came to its end, none was restored, no scrub met a flipped bit, or \
-             nobody had a checkpoint or a compaction made, or nobody watched, in {seeds} seeds"
+             nobody had a checkpoint or a compaction made, no disks became larger, or nobody \
+             watched, in {seeds} seeds"
         );
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Whether so many seeds, drawn as they are, must have made backups and restored some, have had
-/// scrubs meet flipped bits, checkpoints and compactions asked for, and watchers told events, and
-/// have not: a judge that is never asked finds nothing.
+/// scrubs meet flipped bits, checkpoints and compactions asked for, disks become larger, and
+/// watchers told events, and have not: a judge that is never asked finds nothing.
 fn lacks_judges(options: &Options, counts: &Counts, seeds: u64) -> bool {
     let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips];
     let operated = [counts.checkpoints, counts.compactions, counts.compactions_asked];
-    let is_lacking = asked.contains(&0) || operated.contains(&0) || counts.events_told == 0;
+    let later = [counts.enlarged, counts.events_told];
+    let is_lacking = [&asked[..], &operated, &later].concat().contains(&0);
     options.sets.is_empty() && SEEDS_OF_ALL <= seeds && is_lacking
 }
 
@@ -205,7 +207,7 @@ mod tests {
         let options = Options::default();
         let without = Counts::default();
         let operated = Counts { checkpoints: 1, compactions: 1, ..Counts::default() };
-        let later = Counts { compactions_asked: 1, events_told: 1, ..operated };
+        let later = Counts { compactions_asked: 1, enlarged: 1, events_told: 1, ..operated };
         let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..later };
         let with = Counts { restores: 1, ..unrestored };
         let unflipped = Counts { flips: 0, ..with };

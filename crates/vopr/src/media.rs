@@ -2,8 +2,9 @@
 //! another day (docs/disk-format.md).
 
 use crate::rig::durable::{Machine, SEGMENT_BYTES};
-use laneway_tier::Settings;
+use laneway_tier::disk::Disk;
 use laneway_tier::disk::sim::{Faults, Random};
+use laneway_tier::{Settings, Tier};
 
 /// Bytes of the log.
 pub const LOG_BYTES: usize = 24 * SEGMENT_BYTES as usize;
@@ -32,6 +33,25 @@ pub fn faults(random: &mut Random, writes_fail: bool) -> Faults {
 /// How often a read gives flipped bits, drawn, besides `others`.
 pub fn flips(random: &mut Random, others: Faults) -> Faults {
     Faults { flip_read_one_in: 50 + random.below(400), ..others }
+}
+
+/// A machine with the same on larger disks; how much larger, and what is there, `salt` says.
+pub fn enlarged(machine: &Machine, salt: u64) -> Machine {
+    let segments = (salt >> 8) as usize % 4;
+    let mebibytes = (salt >> 16) as usize % 3;
+    let behind = if salt >> 24 & 1 == 0 { 0 } else { (salt >> 32) as u8 };
+    machine.longer((1 + segments) * SEGMENT_BYTES as usize, mebibytes << 20, behind)
+}
+
+/// A store that is open is as large as its disks, whatever they were before.
+pub fn takes_all(machine: &Machine, tier: &Tier) -> Result<(), String> {
+    let usage = tier.usage();
+    let (has, there) =
+        ((usage.log_bytes, usage.ssd_bytes), (machine.log.bytes(), machine.ssd.bytes()));
+    match has == there {
+        true => Ok(()),
+        false => Err(format!("the store has {has:?} bytes of log and SSD, and these {there:?}")),
+    }
 }
 
 /// What lies on both disks of a machine, at some time.
@@ -196,7 +216,7 @@ pub fn offer_older(
 /// and nothing may be written. `which` of the four it is.
 pub fn offer_wrong(machine: &Machine, settings: Settings, which: u64) -> Result<(), String> {
     let (log, ssd) = (machine.log.image(), machine.ssd.image());
-    let other = Machine::new(LOG_BYTES, ssd.len());
+    let other = Machine::new(log.len(), ssd.len());
     let foreign = other.open_as(settings, 8);
     drop(foreign.map_err(|error| format!("a new store cannot be made: {error}"))?);
     let (what, log, ssd) = match which {

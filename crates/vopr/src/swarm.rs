@@ -123,7 +123,8 @@ pub struct Swarm {
     pub backups: bool,
     /// All that is kept is verified beside the clients.
     pub scrubs: bool,
-    /// Somebody has checkpoints made, compacts the store and bounds migration.
+    /// Somebody has checkpoints made, compacts the store, bounds migration and gives it larger
+    /// disks.
     pub operates: bool,
     /// The boundary between log and SSD is another at each start, or moves.
     pub splits: bool,

@@ -210,6 +210,7 @@ impl World {
         let sound = self.sound.take();
         match machine.open_damaged(settings, 7) {
             Ok((tier, problems)) => {
+                media::takes_all(machine, &tier)?;
                 if !problems.is_empty() && !self.is_rotten {
                     return Err(format!("the store tells of damage: {}", problems.join("; ")));
                 }
@@ -438,7 +439,20 @@ impl World {
         if end != End::PowerCut {
             self.leave_media(is_settled);
         }
+        self.enlarge(salt);
         Ok(())
+    }
+
+    /// Now and then who operates the server gives it larger disks, where the ones that it has are
+    /// sound. What `salt` has of it costs no draw, so that a seed keeps its run.
+    fn enlarge(&mut self, salt: u64) {
+        let Some(machine) = &self.machine else { return };
+        if !self.swarm.operates || self.is_rotten || !salt.is_multiple_of(2) {
+            return;
+        }
+        self.machine = Some(media::enlarged(machine, salt));
+        self.books.counts.enlarged += 1;
+        self.books.say(|| "the disks are larger".into());
     }
 
     /// The disks lie there for a while: they are copied, or rot. What the log has behind the last

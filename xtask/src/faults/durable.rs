@@ -153,7 +153,8 @@ fn store_full(executable: &Executable) -> Done {
     let server = executable.start("faults-full", &flags)?;
     let mut client = Client::connect(server.address())?;
     let (stored, refusal) = fill(&mut client)?;
-    let said = refusal.starts_with("SERVER_ERROR") && refusal.contains("a larger store");
+    let said =
+        refusal.starts_with("SERVER_ERROR") && refusal.contains("larger --pm-size or --ssd-size");
     if stored == 0 || !said {
         return Err(format!("after {stored} values the reply was `{refusal}`"));
     }

@@ -109,8 +109,10 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         pm_path: Some(flags.log.clone()),
         backend: if flags.dax { Backend::Dax } else { Backend::Wal },
         pm_bytes: LOG_BYTES,
+        pm_grows: false,
         ssd_path: Some(flags.ssd.clone()),
         ssd_bytes: SSD_BYTES,
+        ssd_grows: false,
         // Where acknowledgements are on the logged disk nothing happens beside the writer, so that
         // the log tells what was flushed and what was not; the thread's work is done between two
         // groups.

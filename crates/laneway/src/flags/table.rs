@@ -163,7 +163,7 @@ flags! {
             ("fair", "in persistent memory, with --pm-backend dax"),
         ]);
     Bytes pm_bytes: Option<u64> = flag("pm-size", "bytes").default("256m")
-        .help("size of the log when it is made");
+        .help("size of the log; where it is there already and smaller, it grows to that");
     Switch pad_groups: bool = switch("pad-groups")
         .help("no block of the log is written again: for devices that may lose a block whose \
                writing the power interrupts");
@@ -173,7 +173,7 @@ flags! {
     Path ssd: Option<OsString> = flag("ssd", "path").unless("DIR/ssd")
         .help("large values and cold items");
     Bytes ssd_bytes: Option<u64> = flag("ssd-size", "bytes").default("4g")
-        .help("its size when it is made");
+        .help("its size; where it is there already and smaller, it grows to that");
     TextOrNumber split: Option<String> = flag("split-bytes", "bytes").default("4096")
         .help("values from here on go straight to the SSD; 0: all do, inf: none that the log \
                takes, auto: those for which that takes the media less time, as measured");

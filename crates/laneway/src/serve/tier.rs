@@ -7,7 +7,10 @@ use laneway_server::boot::{self, Opened};
 use laneway_server::durable::DurableSettings;
 use laneway_server::durable::copier::BackupSettings;
 use laneway_server::durable::shared::Recovery;
-use laneway_tier::{Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, WhenFull};
+use laneway_tier::{
+    BLOCK_BYTES, Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, Report,
+    WhenFull,
+};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -32,6 +35,8 @@ pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>
             Some(flag) => Err(format!("{flag}: nothing is kept durably; say --data-dir DIR too")),
         };
     };
+    directory.pm_grows = flags.pm_bytes.is_some();
+    directory.ssd_grows = flags.ssd_bytes.is_some();
     if design != Design::Lanes {
         return Err(format!(
             "--data-dir: is served by --design lanes only, not by {design}; leave one of them out"
@@ -231,6 +236,7 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
              next start accepts a loss that nobody has looked at"
         );
     }
+    tell_sizes(&directory, report);
     match report.is_new {
         true => log::info!("{folder}: made"),
         false => log::info!(
@@ -242,6 +248,42 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
         ),
     }
     Ok(opened)
+}
+
+/// Says what became of sizes that were asked for where the store has others, and if it has grown.
+fn tell_sizes(directory: &DirectorySettings, report: &Report) {
+    let (folder, has) = (directory.path.display(), report.sizes);
+    if let Some(from) = report.grown_from {
+        log::info!(
+            "{folder}: has grown: the log from {} to {} MiB, the SSD from {} to {} MiB",
+            from.log >> 20,
+            has.log >> 20,
+            from.ssd >> 20,
+            has.ssd >> 20
+        );
+    }
+    let log = ("--pm-size", directory.pm_bytes, has.log, directory.settings.segment_bytes);
+    let ssd = ("--ssd-size", directory.ssd_bytes, has.ssd, BLOCK_BYTES as u32);
+    let all = [(directory.pm_grows, log), (directory.ssd_grows, ssd)];
+    // A new store on devices is as large as these are, whatever is asked for.
+    let asked = all.into_iter().filter(|(is_asked, _)| *is_asked && !report.is_new);
+    for (_, (flag, bytes, has, unit)) in asked {
+        let (bytes_mib, has_mib) = (bytes >> 20, has >> 20);
+        if bytes < has {
+            log::warn!(
+                "{folder}: {flag}: {bytes_mib} MiB is less than the {has_mib} MiB that the store \
+                 has and keeps: it grows and never shrinks. To make it smaller: laneway dump, a \
+                 new folder, laneway load"
+            );
+        } else if has + u64::from(unit) <= bytes {
+            log::warn!(
+                "{folder}: {flag}: the store keeps its {has_mib} MiB, and does not grow to \
+                 {bytes_mib} MiB: what lies on a device is no larger than that, a log has as many \
+                 segments as its headers have room to list, and with --pm-index fair it does not \
+                 grow. To make it larger: laneway dump, a new folder, laneway load"
+            );
+        }
+    }
 }
 
 /// An error of the tier as a sentence that says where and the way out.

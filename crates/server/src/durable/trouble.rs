@@ -105,7 +105,7 @@ mod tests {
         let failed = Error::Poisoned("the log: no such device".into());
         let (level, line) = trouble.refusal(&full, 0).expect("the first");
         assert_eq!(level, Level::Warn);
-        assert!(line.ends_with("load into a larger store"), "{line}");
+        assert!(line.ends_with("a larger --pm-size or --ssd-size"), "{line}");
         assert!(trouble.refusal(&Error::PmFull, 1).is_none(), "it is the same kind");
         let (level, line) = trouble.refusal(&failed, 1).expect("a device that fails is another");
         assert_eq!(level, Level::Error);
@@ -116,7 +116,7 @@ mod tests {
         let (_, line) = trouble.refusal(&full, PAUSE_NANOS).expect("the pause is over");
         assert!(line.ends_with("(8 more such since the last of these lines)"), "{line}");
         let (_, line) = trouble.refusal(&full, 2 * PAUSE_NANOS).expect("and over");
-        assert!(line.ends_with("a larger store"), "{line}");
+        assert!(line.ends_with("or --ssd-size"), "{line}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, fstat, ftruncate,
 use rustix::io::pwrite;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -77,13 +78,7 @@ impl<'a> Making<'a> {
     /// The file is there, durable and whole.
     pub fn finish(self, fresh: Fresh) -> Result<()> {
         if fresh == Fresh::Zeroed {
-            let zeros = Blocks::zeroed(ZERO_BYTES);
-            let mut at = 0;
-            while at < self.bytes {
-                let count = ZERO_BYTES.min((self.bytes - at) as usize);
-                let written = pwrite(&self.file, &zeros.as_slice()[..count], at);
-                at += doing("zero the log", written.map_err(Into::into))? as u64;
-            }
+            write_zeros(&self.file, 0..self.bytes)?;
         }
         doing("sync a new file", fdatasync(&self.file).map_err(Into::into))?;
         doing("name a new file", fs::rename(&self.temporary, &self.target))?;
@@ -96,6 +91,18 @@ impl Drop for Making<'_> {
         // Gone by this name where it was finished.
         let _ = fs::remove_file(&self.temporary);
     }
+}
+
+/// Writes zeros, which are durable with the next sync.
+pub fn write_zeros(file: &OwnedFd, bytes: Range<u64>) -> Result<()> {
+    let zeros = Blocks::zeroed(ZERO_BYTES);
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let count = ZERO_BYTES.min((bytes.end - at) as usize);
+        let written = pwrite(file, &zeros.as_slice()[..count], at);
+        at += doing("zero the log", written.map_err(Into::into))? as u64;
+    }
+    Ok(())
 }
 
 /// Locks a file that is to be made. Between the opening and the lock somebody else may have made

@@ -14,6 +14,7 @@ mod ext4;
 mod extents;
 pub mod fresh;
 pub mod lock;
+pub mod longer;
 pub mod real;
 pub mod sim;
 mod sticky;

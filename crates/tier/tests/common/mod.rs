@@ -111,6 +111,14 @@ impl Machine {
         Machine::of(self.kind, faults, fails_at, log, self.ssd.crash_image(seed ^ 0x55))
     }
 
+    /// The same on media that are longer by so many bytes, with a power of its own.
+    pub fn longer(&self, faults: &Faults, fails_at: u64, more: (usize, usize)) -> Machine {
+        let (mut log, mut ssd) = self.images();
+        log.resize(log.len() + more.0, 0);
+        ssd.resize(ssd.len() + more.1, 0);
+        Machine::of(self.kind, faults, fails_at, log, ssd)
+    }
+
     /// What both media hold: log, SSD.
     pub fn images(&self) -> (Vec<u8>, Vec<u8>) {
         let log = match &self.log {

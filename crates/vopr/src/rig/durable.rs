@@ -37,6 +37,14 @@ impl Machine {
         Machine::of(u64::MAX, log, ssd)
     }
 
+    /// The same with disks that are longer by so many bytes, which may be anything.
+    pub fn longer(&self, log_bytes: usize, ssd_bytes: usize, behind: u8) -> Machine {
+        let (mut log, mut ssd) = (self.log.image(), self.ssd.image());
+        log.resize(log.len() + log_bytes, behind);
+        ssd.resize(ssd.len() + ssd_bytes, behind);
+        Machine::of(u64::MAX, log, ssd)
+    }
+
     pub fn open(&self, settings: Settings) -> Result<Arc<Tier>> {
         self.open_as(settings, 7)
     }

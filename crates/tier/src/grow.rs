@@ -1,0 +1,156 @@
+//! A store on media that are larger than it grows: its log by segments behind the last, its SSD by
+//! blocks behind the last.
+//!
+//! Nothing that is there moves, and what is new holds nothing. So all there is to write are the
+//! superblocks, which say the sizes (docs/disk-format.md, "Growing"): one has the old or the new
+//! ones, whole. Both say the new ones before anything of what is new is used, so that a damaged one
+//! leaves one that knows of it.
+//!
+//! The store is opened as it is first: what is refused, or has lost its log, does not grow. Then it
+//! is opened anew, so that whatever depends on a size follows.
+//!
+//! A log grows as long as its headers, which list its segments, need no further block: records
+//! begin behind them. One with an index in persistent memory behind it does not grow; the SSD of
+//! such a store does, if the blocks it has fill the words that checkpoints have them in.
+
+use crate::disk::Disk;
+use crate::pm::Region;
+use crate::recover::{Media, Progress, Purpose, recover};
+use crate::report::{Report, Sizes};
+use crate::segment::{self, Header, Shape};
+use crate::space::BITS;
+use crate::store::Shared;
+use crate::superblock::{Front, Superblock};
+use crate::types::{BLOCK_BYTES, Error, Result, Settings, doing};
+use std::ops::Range;
+
+/// All there are.
+const SUPERBLOCKS: u64 = 2;
+
+/// Opens a store to be used, or makes one of this id, and has it take what its media have.
+pub fn open(
+    media: Media,
+    settings: Settings,
+    new_id: u64,
+    progress: Progress<'_>,
+) -> Result<(Shared, Report)> {
+    let purpose = Purpose::Use { new_id };
+    must_be_new(&*media.region, &*media.ssd)?;
+    let (shared, mut report) = recover(media.clone(), settings, purpose, progress)?;
+    report.sizes = sizes_of(&shared);
+    // One that is only to be read, for want of room for its index, stays as it is, too.
+    let is_refused = shared.writer().failed.is_some();
+    if report.log_is_new || is_refused || !grow(&*media.region, &*media.ssd)? {
+        return Ok((shared, report));
+    }
+    drop(shared);
+    let (shared, again) = recover(media, settings, purpose, progress)?;
+    let (from, sizes) = (report.sizes, sizes_of(&shared));
+    // What the first opening mended, such as a superblock, the second does not meet.
+    let mut problems = report.problems;
+    for problem in again.problems {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    let grown_from = Some(from).filter(|from| *from != sizes);
+    Ok((shared, Report { sizes, grown_from, problems, ..again }))
+}
+
+/// How large a store is.
+pub fn sizes_of(shared: &Shared) -> Sizes {
+    let segments = u64::from(shared.shape.segments) + u64::from(shared.tree_segments);
+    let log = segments * u64::from(shared.shape.segment_bytes);
+    Sizes { log, ssd: shared.space.blocks() * BLOCK_BYTES as u64 }
+}
+
+/// How many segments a log may have that has this superblock; as many as it has where it cannot
+/// grow.
+pub fn segments_most(superblock: &Superblock) -> Result<u32> {
+    if superblock.tree_segments != 0 {
+        return Ok(superblock.segments);
+    }
+    let shape = Shape::of(superblock.log_bytes(), superblock.segment_bytes)?;
+    Ok(shape.segments_most().max(superblock.segments))
+}
+
+/// Whether the SSD of a store that has this superblock can grow.
+pub fn may_ssd_grow(superblock: &Superblock) -> bool {
+    superblock.tree_segments == 0 || superblock.blocks.is_multiple_of(BITS)
+}
+
+/// Segments of the log and blocks of the SSD that a store has once it has grown.
+fn sizes_on(region: &dyn Region, ssd: &dyn Disk, superblock: &Superblock) -> Result<(u32, u64)> {
+    let (segments, blocks) = superblock.sizes();
+    let there = region.bytes() / u64::from(superblock.segment_bytes);
+    let most = segments_most(superblock)?;
+    let segments = u32::try_from(there).unwrap_or(u32::MAX).min(most).max(segments);
+    let blocks = match may_ssd_grow(superblock) {
+        true => blocks.max(ssd.bytes() / BLOCK_BYTES as u64),
+        false => blocks,
+    };
+    Ok((segments, blocks))
+}
+
+/// Refuses a log that has segments of the store behind what the store knows as its log: it has
+/// grown since the SSD was as it is.
+fn must_be_new(region: &dyn Region, ssd: &dyn Disk) -> Result<()> {
+    let Front::Store(superblock) = Superblock::read(ssd, &mut Vec::new())? else { return Ok(()) };
+    let (segments, _) = sizes_on(region, ssd, &superblock)?;
+    if segments == superblock.segments {
+        return Ok(());
+    }
+    let bytes = u64::from(segments) * u64::from(superblock.segment_bytes);
+    let shape = Shape::of(bytes, superblock.segment_bytes)?;
+    match own_in(region, &shape, superblock.store_id, superblock.segments..segments)? {
+        None => Ok(()),
+        Some(slot) => Err(Error::Mismatch(format!(
+            "the SSD is older than the log: it knows {} segments of it, and segment {slot} is in \
+             use; nothing was written. Give --ssd the one that this log was written with",
+            superblock.segments
+        ))),
+    }
+}
+
+/// The first of these slots that has a header of the store.
+fn own_in(
+    region: &dyn Region,
+    shape: &Shape,
+    store_id: u64,
+    slots: Range<u32>,
+) -> Result<Option<u32>> {
+    let mut header = vec![0; shape.header_bytes as usize];
+    for slot in slots {
+        doing("read the log", region.read(shape.start(slot), &mut header))?;
+        if let segment::Front::Own(_) = Header::decode(&header, shape, store_id)? {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a log is that of the store with this superblock: nothing else is to be made longer.
+pub fn is_own(region: &dyn Region, superblock: &Superblock) -> Result<bool> {
+    if region.bytes() < superblock.log_bytes() {
+        return Ok(false);
+    }
+    let shape = Shape::of(superblock.log_bytes(), superblock.segment_bytes)?;
+    Ok(own_in(region, &shape, superblock.store_id, 0..shape.segments)?.is_some())
+}
+
+/// Has both superblocks say what the media have, durable when this returns; whether one did not.
+fn grow(region: &dyn Region, ssd: &dyn Disk) -> Result<bool> {
+    let Front::Store(mut superblock) = Superblock::read(ssd, &mut Vec::new())? else {
+        return Ok(false);
+    };
+    let sizes = sizes_on(region, ssd, &superblock)?;
+    if sizes == superblock.sizes() && !superblock.is_half_grown {
+        return Ok(false);
+    }
+    (superblock.segments, superblock.blocks) = sizes;
+    for _ in 0..SUPERBLOCKS {
+        superblock.generation += 1;
+        superblock.write(ssd)?;
+    }
+    Ok(true)
+}
