@@ -16,6 +16,8 @@
 //!
 //! Knows no clock: moments are arguments, in nanoseconds since any moment.
 
+use crate::pace::SLICE_BYTES_MIN;
+use crate::units::FRAME_BYTES;
 use core::num::NonZeroU64;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
@@ -48,6 +50,15 @@ impl Rate {
         let takes = takes.div_ceil(u128::from(self.per_second()));
         let takes = u64::try_from(takes).unwrap_or(u64::MAX);
         full_nanos.max(now_nanos).saturating_add(takes)
+    }
+
+    /// Bytes that one slice of a large transfer may move where so many are left: none where none
+    /// are. Where few are it is more, for a slice costs its worker something whatever it moves; and
+    /// still no more than leaves a quarter of the burst to small requests, or a frame.
+    pub fn slice_bytes(self, left: u64) -> u64 {
+        let quarter = self.per_second() / (NANOS_PER_SECOND as u64 / (BURST_NANOS / 4));
+        let least = quarter.clamp(FRAME_BYTES.0, SLICE_BYTES_MIN);
+        if left == 0 { 0 } else { left.max(least) }
     }
 
     /// How many may be taken now, one after the other, each of which finds something in the bucket;

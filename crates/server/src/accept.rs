@@ -75,7 +75,9 @@ impl<T: Transport> Streams<T> {
             let last = connection.card.last_seconds.load(Relaxed);
             // As with memcached, who is being served is not idle. Who has stopped in the middle of
             // a value is, unlike there: it holds memory that reads of others may wait for.
-            let served = !connection.output.is_empty() || connection.is_watching();
+            // And who waits for a turn is not the one who keeps others waiting.
+            let served =
+                !connection.output.is_empty() || connection.is_watching() || connection.queued;
             if timeout > 0 && !served && core.now.seconds().saturating_sub(last) > timeout {
                 core.shared.connections.idle_kicked.fetch_add(1, Relaxed);
                 connection.parting = Parting::IdleTimeout;

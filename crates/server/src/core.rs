@@ -3,7 +3,7 @@
 //! it, so no part knows another ([`crate::worker`] wires them).
 
 use crate::auth::gate::Door;
-use crate::clients::ClientCounts;
+use crate::clients::{ClientCounts, ClientSums};
 use crate::clock::Clock;
 use crate::connection::{Card, Connection};
 use crate::counters::Counters;
@@ -53,6 +53,10 @@ pub struct Core<T: Transport> {
     pub(crate) told_idle: bool,
     /// Keys of large requests are told.
     pub(crate) logs_keys: bool,
+    /// Clients are limited, as of this turn. A server that stops lets everybody finish.
+    pub(crate) is_limiting: bool,
+    /// What a slice may move beside what [`Core::slice_budget`] says, where its client is limited.
+    pub(crate) slice_most: usize,
     /// What happens is logged there.
     pub(crate) events: Arc<EventLog>,
     /// The number of the connection whose requests are served; 0 where they are a datagram's.
@@ -102,6 +106,8 @@ impl<T: Transport> Core<T> {
             },
             hand: Hand::new(&shared.store),
             logs_keys: settings.log_keys,
+            is_limiting: false,
+            slice_most: usize::MAX,
             events: shared.connections.events.clone(),
             asker: 0,
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
@@ -290,7 +296,7 @@ impl<T: Transport> Core<T> {
             None if self.sends_in_slices() => self.shared.settings.policy.slice_bytes,
             None => return usize::MAX,
         };
-        self.pace.bytes(way, most.0 as usize)
+        self.pace.bytes(way, most.0 as usize).min(self.slice_most)
     }
 
     /// A slice that began then has moved so many bytes by this way.
@@ -324,6 +330,31 @@ impl<T: Transport> Core<T> {
     #[inline]
     pub(crate) fn client(&self, card: &Card) -> &ClientCounts {
         &self.shared.workers[self.id.index()].clients[usize::from(card.client)]
+    }
+
+    /// Count for a client what its connection has moved, and take it out of what that has left.
+    #[inline]
+    pub(crate) fn count_moved(&self, connection: &mut Connection<T::Stream>) {
+        if self.is_limiting {
+            self.charge(connection);
+        }
+        self.client(&connection.card).add_owner(&mut connection.moved);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn charge(&self, connection: &Connection<T::Stream>) {
+        let Some(bucket) = &connection.bucket else { return };
+        let ClientSums { requests, bytes_in, bytes_out, .. } = connection.moved;
+        let rates = self.shared.connections.clients.limits.rates();
+        bucket.charge(rates, (requests, bytes_in + bytes_out), self.clock.nanos());
+    }
+
+    /// A connection has waited so long because its client was over its limit.
+    pub(crate) fn count_held(&self, connection: &Connection<T::Stream>, nanos: u64) {
+        self.counters().client_holds.bump_owner();
+        self.counters().client_held_nanos.add_owner(nanos);
+        self.client(&connection.card).held_owner(nanos);
     }
 
     /// This worker's command counters.

@@ -12,9 +12,9 @@ use crate::output::Sent;
 use crate::receive::{Next, Piece};
 use crate::resp::state::Under;
 use crate::streams::Streams;
-use laneway_policy::BATCH;
 use laneway_policy::pace::Way;
 use laneway_policy::share::{LARGE_AT_A_TIME, Run};
+use laneway_policy::{BATCH, Lane};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::resp::Skip;
@@ -276,13 +276,18 @@ impl<T: Transport> Streams<T> {
             let Some(mut connection) = self.table.take(token) else { continue }; // it has left
             connection.queued = false;
             core.asker = connection.card.number;
+            if core.is_limiting && self.is_over_limit(core, &mut connection, Lane::Large) {
+                self.place(core, token, connection, Next::Held, false)?;
+                return Ok(true);
+            }
             // An error is the stream's: its peer is gone.
             let next = self.slice(core, &mut connection, urgent);
             let next = next.unwrap_or_else(|_| connection.fails());
             if next != Next::LargeFirst {
                 connection.run = Run::default();
             }
-            core.client(&connection.card).add_owner(&mut connection.moved);
+            core.slice_most = usize::MAX;
+            core.count_moved(&mut connection);
             core.lanes().slices.add_owner(1);
             core.lanes().slices_urgent.add_owner(u64::from(urgent));
             self.place(core, token, connection, next, false)?;

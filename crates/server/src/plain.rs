@@ -108,6 +108,9 @@ impl<T: Transport> Streams<T> {
             Outcome::MigrateRate(rate) => {
                 self.out.extend_from_slice(core.shared.answer_migrate_rate(rate));
             }
+            Outcome::ClientLimit(limited, most) => {
+                self.out.extend_from_slice(core.shared.answer_client_limit(limited, most));
+            }
             Outcome::Watch(asked) => self.begin_watching(core, connection, asked),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }

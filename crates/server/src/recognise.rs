@@ -142,6 +142,8 @@ mod tests {
             "backup",
             "checkpoint",
             "migrate_rate",
+            "client_rate",
+            "client_bytes",
             "slabs",
             "lru",
             "lru_crawler",

@@ -87,6 +87,20 @@ fn large_transfers_wait_while_small_requests_find_half_of_the_burst() {
     assert_eq!(rate.allowed(full, BURST_NANOS, 0), 50_000);
 }
 
+#[test]
+fn a_slice_is_worth_its_cost_and_leaves_something_to_small_requests() {
+    for (per_second, left, bytes) in [
+        (10_000_000, 0, 0),
+        (10_000_000, 1, 16_384),
+        (10_000_000, 400_000, 400_000),
+        (400_000, 1, 10_000), // what comes in a quarter of the burst
+        (400_000, 12_000, 12_000),
+        (1_000, 1, 1_472),
+    ] {
+        assert_eq!(rate(per_second).slice_bytes(left), bytes, "{per_second} a second, {left}");
+    }
+}
+
 /// Rates at which a unit takes whole nanoseconds: nothing is rounded.
 const WHOLE: [u64; 9] = [1, 2, 5, 10, 64, 1_000, 100_000, 31_250_000, SECOND];
 

@@ -216,4 +216,6 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("auth_missing", snapshot.counters.auth_missing);
     lines.number("refused_read_only", snapshot.counters.refused_read_only);
     lines.number("rejected_by_address", snapshot.connections_rejected_by_address);
+    lines.number("client_throttled", snapshot.counters.client_holds);
+    lines.number("client_throttled_ms", snapshot.counters.client_held_nanos / 1_000_000);
 }

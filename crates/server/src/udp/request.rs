@@ -486,6 +486,9 @@ impl Desk {
             Outcome::MigrateRate(rate) => {
                 out.extend_from_slice(core.shared.answer_migrate_rate(rate));
             }
+            Outcome::ClientLimit(limited, most) => {
+                out.extend_from_slice(core.shared.answer_client_limit(limited, most));
+            }
             Outcome::Watch(_) => out.extend_from_slice(WATCH_BY_STREAM),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
