@@ -344,7 +344,8 @@ impl<T: Transport> Core<T> {
     #[cold]
     #[inline(never)]
     fn charge(&self, connection: &Connection<T::Stream>) {
-        let Some(bucket) = &connection.bucket else { return };
+        let bucket = connection.bucket.as_ref().filter(|_| !is_planted(Bug::LimitUncharged));
+        let Some(bucket) = bucket else { return };
         let ClientSums { requests, bytes_in, bytes_out, .. } = connection.moved;
         let rates = self.shared.connections.clients.limits.rates();
         bucket.charge(rates, (requests, bytes_in + bytes_out), self.clock.nanos());

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::held::{Line, line_name};
 use crate::streams::Streams;
 use laneway_policy::{BATCH, Lane};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Token, Transport};
 
 impl<T: Transport> Streams<T> {
@@ -109,6 +110,9 @@ impl<T: Transport> Streams<T> {
         while line.gone.len() < most {
             let Some(token) = line.tokens.pop_front() else { return };
             let Some(connection) = table.get_mut(token) else { continue }; // it has left
+            if is_planted(Bug::HeldForgotten) {
+                continue;
+            }
             let since = std::mem::take(&mut connection.held_nanos);
             core.count_held(connection, now.saturating_sub(since));
             connection.let_go = true;

@@ -88,6 +88,8 @@ bugs! {
     RateIgnored => "migration does not keep to its rate",
     CheckpointUnmade => "a checkpoint that was asked for is answered and not made",
     CompactionForgets => "a compaction drops sparse sort tables with what is current in them",
+    LimitUncharged => "what a client asks for is not taken out of what its limit leaves it",
+    HeldForgotten => "a connection that waits because of its client's limit is not let go",
 }
 
 #[cfg(feature = "planted")]
