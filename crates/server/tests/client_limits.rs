@@ -6,7 +6,9 @@ use laneway_policy::Form;
 use laneway_server::client_limits::Limited;
 use laneway_server::shared::Phase;
 use laneway_transport::memory::Client;
+use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::{Plan, Rig, STEP_NANOS, binary, plans, value};
+use std::sync::atomic::Ordering::Relaxed;
 
 const SECOND: u64 = 1_000_000_000;
 /// Turns of a millisecond.
@@ -290,6 +292,31 @@ fn a_server_that_stops_lets_everybody_finish_who_waits() {
     // for those who may send no more.
     assert_eq!(count(&all[0], b"MN\r\n"), 100);
     assert!(all.iter().all(Client::ended));
+}
+
+#[test]
+fn replies_to_what_was_asked_before_do_not_wait_for_the_limit() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("the media are sound");
+    let kept = Kept::of(&tier);
+    let plan = Plan { kept: Some(kept.clone()), ..one_worker() };
+    let mut rig = rig_with(&plan, Limited::Requests, 1);
+    let [asks, beside] = [NOISY, "tcp:10.0.0.1:5001"].map(|peer| rig.net.connect_from(peer));
+    kept.gate.commits_wait.store(true, Relaxed);
+    asks.send(b"set k 0 0 1\r\nx\r\n");
+    rig.turns(40);
+    assert!(asks.receive(usize::MAX).is_empty(), "it is not durable");
+    assert_eq!(rig.ask(&beside, b"mn\r\n", b"MN\r\n"), b"MN\r\n"); // the one of this second
+    asks.send(b"get k\r\n");
+    rig.turns(40);
+    kept.gate.commits_wait.store(false, Relaxed);
+    rig.turns(40);
+    assert_eq!(asks.receive(usize::MAX), b"STORED\r\n");
+    rig.turns(40);
+    assert!(asks.receive(usize::MAX).is_empty(), "two are owed");
+    rig.clock.advance(2 * SECOND);
+    rig.turns(40);
+    assert_eq!(asks.receive(usize::MAX), b"VALUE k 0 1\r\nx\r\nEND\r\n");
 }
 
 #[test]
