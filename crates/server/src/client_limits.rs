@@ -64,6 +64,8 @@ pub struct Bucket {
     /// to, and that orders nothing.
     requests_full_nanos: AtomicU64,
     bytes_full_nanos: AtomicU64,
+    /// Lines that wait for it, of all workers.
+    lines: AtomicU64,
 }
 
 /// What a connection may do in one turn.
@@ -93,8 +95,8 @@ fn burst_nanos(lane: Lane) -> u64 {
 impl Bucket {
     /// A full one.
     pub fn new(number: u64) -> Bucket {
-        let (requests_full_nanos, bytes_full_nanos) = (AtomicU64::new(0), AtomicU64::new(0));
-        Bucket { number, requests_full_nanos, bytes_full_nanos }
+        let [requests_full_nanos, bytes_full_nanos, lines] = [0; 3].map(AtomicU64::new);
+        Bucket { number, requests_full_nanos, bytes_full_nanos, lines }
     }
 
     /// So many requests and bytes were asked for.
@@ -142,6 +144,21 @@ impl Bucket {
             Lane::Small => bytes.max(ready(&self.requests_full_nanos, rates.requests)),
             Lane::Large => bytes,
         }
+    }
+
+    /// One line more waits for it.
+    pub fn has_line(&self) {
+        self.lines.fetch_add(1, Relaxed);
+    }
+
+    /// One line less does.
+    pub fn has_lost_line(&self) {
+        self.lines.fetch_sub(1, Relaxed);
+    }
+
+    /// Lines that wait for it now.
+    pub fn lines(&self) -> u64 {
+        self.lines.load(Relaxed)
     }
 
     fn full_nanos(&self) -> u64 {

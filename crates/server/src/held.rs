@@ -27,6 +27,8 @@ pub(crate) struct Line {
     pub(crate) tokens: VecDeque<Token>,
     /// Who was let go and has not had the turn for it.
     pub(crate) gone: Vec<Token>,
+    /// Since somebody was let go it has not been found that nothing is left.
+    pub(crate) has_gone: bool,
 }
 
 /// All of a worker's lines.
@@ -69,7 +71,8 @@ impl Held {
         let line = self.lines.entry(name).or_insert_with(|| {
             dues.insert((due_nanos, name));
             let (tokens, gone) = (VecDeque::new(), Vec::new());
-            Line { bucket: bucket.clone(), lane, tokens, gone }
+            bucket.has_line();
+            Line { bucket: bucket.clone(), lane, tokens, gone, has_gone: false }
         });
         match to_front {
             true => line.tokens.push_front(token),
@@ -100,7 +103,7 @@ impl Held {
     /// A line is looked at again then; one where nobody is any more is forgotten.
     pub(crate) fn put(&mut self, line: Line, due_nanos: u64) {
         if line.tokens.is_empty() && line.gone.is_empty() {
-            return;
+            return line.bucket.has_lost_line();
         }
         let name = line_name(&line.bucket, line.lane);
         self.dues.insert((due_nanos, name));

@@ -12,6 +12,7 @@ use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::held::{Line, line_name};
 use crate::streams::Streams;
+use laneway_policy::rate::BURST_NANOS;
 use laneway_policy::{BATCH, Lane};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Token, Transport};
@@ -68,7 +69,8 @@ impl<T: Transport> Streams<T> {
         let lane = connection.held_lane;
         let Some(bucket) = &connection.bucket else { return };
         let rates = core.shared.connections.clients.limits.rates();
-        let due_nanos = bucket.ready_nanos(rates, lane);
+        let ready = bucket.ready_nanos(rates, lane);
+        let due_nanos = behind_others(ready, connection.held_nanos, bucket.lines());
         self.held.push((bucket, lane), token, to_front, due_nanos);
     }
 
@@ -93,8 +95,8 @@ impl<T: Transport> Streams<T> {
             self.let_go_of(core, &mut line, most as usize, now);
             // What is left for the others is known when these have had their turn: this worker has
             // something to do, and looks again with its next step.
-            let due_nanos = line.bucket.ready_nanos(rates, line.lane);
-            self.held.put(line, due_nanos.max(now));
+            let due_nanos = due_nanos(&mut line, rates, now);
+            self.held.put(line, due_nanos);
         }
     }
 
@@ -117,10 +119,31 @@ impl<T: Transport> Streams<T> {
             core.count_held(connection, now.saturating_sub(since));
             connection.let_go = true;
             line.gone.push(token);
+            line.has_gone = true;
             match connection.large {
                 true => self.large.push_back(token, connection.is_urgent()),
                 false => self.small.push_back(token),
             }
         }
     }
+}
+
+/// When a line is looked at next.
+fn due_nanos(line: &mut Line, rates: Rates, now: u64) -> u64 {
+    let ready = line.bucket.ready_nanos(rates, line.lane);
+    match ready > now {
+        true if std::mem::take(&mut line.has_gone) => {
+            behind_others(ready, now, line.bucket.lines().saturating_sub(1))
+        }
+        true => ready,
+        false => now,
+    }
+}
+
+/// When a line may go on that has had something just now, or that is new, and not before so many
+/// other lines of the same bucket: of workers that all looked at the same moment one would take
+/// all, time and again.
+fn behind_others(ready: u64, now: u64, others: u64) -> u64 {
+    let took_nanos = ready.saturating_sub(now).min(BURST_NANOS);
+    ready.saturating_add(took_nanos.saturating_mul(others))
 }

@@ -64,7 +64,6 @@ fn a_flood_has_its_burst_and_its_rate_and_another_client_does_not_notice() {
             }
         }
         // 101 at once, one each millisecond, and those of the turns in which the quiet one asked.
-        // Two workers may both find the same request left.
         assert!((299..=306).contains(&answered), "{answered} by {connections}, {workers} workers");
         let sums = rig.shared.watch(0).clients;
         let told = |address: &str| {
@@ -93,6 +92,23 @@ fn who_stands_in_line_has_his_turn_before_who_comes_later() {
     answered.sort_unstable(); // the burst was one client's
     assert!(answered[6] - answered[0] <= 2, "{answered:?}");
     assert!(answered[0] >= 9, "{answered:?}");
+}
+
+#[test]
+fn workers_take_turns_where_connections_of_one_client_wait_at_several() {
+    let mut rig = rig_with(&Plan::of(2, Form::TimeShare), Limited::Requests, 1_000);
+    let noisy = [NOISY, NOISY].map(|peer| rig.net.connect_from(peer));
+    rig.turns(4);
+    let homes = [0, 1].map(|number| rig.place(number).connections.load(Relaxed));
+    assert_eq!(homes, [1, 1]);
+    for client in &noisy {
+        client.send(&b"mn\r\n".repeat(500));
+    }
+    rig.turns(120 * MILLI);
+    let answered = noisy.each_ref().map(|client| count(client, b"MN\r\n"));
+    let [fewer, more] = [answered[0].min(answered[1]), answered[0].max(answered[1])];
+    assert!((216..=224).contains(&(fewer + more)), "{answered:?}");
+    assert!(fewer >= 50, "{answered:?}"); // the burst was the other one's
 }
 
 #[test]
