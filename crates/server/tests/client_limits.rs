@@ -280,7 +280,7 @@ fn who_vanishes_while_he_waits_is_closed_with_his_turn_and_takes_nobody_elses() 
     assert_eq!(rig.shared.watch(0).connections.open, 40);
     let (last, gone) = all.split_last().expect("there are some");
     for (number, client) in gone.iter().enumerate() {
-        if number % 2 == 0 { client.reset() } else { client.finish() }
+        if number.is_multiple_of(2) { client.reset() } else { client.finish() }
     }
     // Those who have said that they send no more have sent a request before. It is served.
     for _ in 0..45 {
