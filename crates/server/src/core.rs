@@ -5,7 +5,7 @@
 use crate::auth::gate::Door;
 use crate::clients::{ClientCounts, ClientSums};
 use crate::clock::Clock;
-use crate::connection::{Card, Connection};
+use crate::connection::{Card, Connection, Mode};
 use crate::counters::Counters;
 use crate::durable::veil::Veiled;
 use crate::event_log::EventLog;
@@ -344,11 +344,38 @@ impl<T: Transport> Core<T> {
     #[cold]
     #[inline(never)]
     fn charge(&self, connection: &Connection<T::Stream>) {
+        let ClientSums { requests, bytes_in, bytes_out, .. } = connection.moved;
+        self.charge_for(connection, requests, bytes_in + bytes_out);
+    }
+
+    fn charge_for(&self, connection: &Connection<T::Stream>, requests: u64, bytes: u64) {
         let bucket = connection.bucket.as_ref().filter(|_| !is_planted(Bug::LimitUncharged));
         let Some(bucket) = bucket else { return };
-        let ClientSums { requests, bytes_in, bytes_out, .. } = connection.moved;
         let rates = self.shared.connections.clients.limits.rates();
-        bucket.charge(rates, (requests, bytes_in + bytes_out), self.clock.nanos());
+        bucket.charge(rates, (requests, bytes), self.clock.nanos());
+    }
+
+    /// Requests that were counted here so far.
+    pub(crate) fn requests_counted(&self) -> u64 {
+        self.lanes().requests_small.get() + self.lanes().requests_large.get()
+    }
+
+    /// A turn has begun so many requests and is done with them. Those that are counted nowhere
+    /// (lines that are wrong, commands about no key) are taken out of what the client has left, or
+    /// a flood of them had no limit.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge_uncounted(
+        &self,
+        connection: &Connection<T::Stream>,
+        begun: usize,
+        counted_before: u64,
+    ) {
+        // Those that the durable executor has are counted when their replies have come.
+        if !matches!(connection.mode, Mode::Batches { .. }) {
+            let counted = self.requests_counted() - counted_before;
+            self.charge_for(connection, (begun as u64).saturating_sub(counted), 0);
+        }
     }
 
     /// A connection has waited so long because its client was over its limit.

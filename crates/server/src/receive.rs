@@ -177,6 +177,8 @@ impl<T: Transport> Streams<T> {
         let mut quota = Quota { most, begun: 0 };
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
+        let counted = core.is_limiting.then(|| core.requests_counted());
+        let mut under_way = 0;
         let stop = loop {
             let rest = &input[at..];
             // Also behind the last request of a turn: it would wait for another one in vain.
@@ -193,12 +195,16 @@ impl<T: Transport> Streams<T> {
                 Step::Took(bytes) => at += bytes,
                 Step::Stop(bytes, stop) => {
                     at += bytes;
+                    under_way = 1;
                     break stop;
                 }
             }
         };
         if begins {
             connection.pipelined = quota.begun > 1;
+        }
+        if let Some(before) = counted.filter(|_| begins) {
+            core.charge_uncounted(connection, quota.begun.saturating_sub(under_way), before);
         }
         self.had.0 += u32::from(quota.begun > 0);
         self.had.1 += quota.begun as u32;

@@ -139,11 +139,14 @@ fn it_holds_in_every_protocol() {
         rig.send(&client, &noop);
         rig.until(&client, Vec::new(), |got| got.len() >= 24)
     };
-    let words: [(&[u8], &[u8]); 4] = [
+    let words: [(&[u8], &[u8]); 6] = [
         (b"get none\r\n", b"END\r\n"),
         (b"mg none\r\n", b"EN\r\n"),
         (b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n", b"$-1\r\n"),
         (&noop[..], &noop_reply[..]),
+        // These are counted nowhere else.
+        (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
+        (b"nonsense\r\n", b"ERROR\r\n"),
     ];
     for (request, reply) in words {
         let what = String::from_utf8_lossy(request);
