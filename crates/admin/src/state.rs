@@ -111,6 +111,8 @@ struct Client<'a> {
     requests_large: u64,
     bytes_in: u64,
     bytes_out: u64,
+    throttled: u64,
+    throttled_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -193,6 +195,8 @@ fn client(client: &ClientWatch) -> Client<'_> {
         requests_large: client.sums.requests_large,
         bytes_in: client.sums.bytes_in,
         bytes_out: client.sums.bytes_out,
+        throttled: client.sums.holds,
+        throttled_ms: client.sums.held_nanos / 1_000_000,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::logging::{self, Format};
 use crate::process::{self, NextUser, PidFile, StopSignal};
 use laneway_policy as policy;
 use laneway_server::boot::Server;
+use laneway_server::client_limits::Rates;
 use laneway_server::durable::DurableSettings;
 use laneway_server::execute::VERSION;
 use laneway_server::kernel::Kernel;
@@ -435,9 +436,15 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         slow: slow::setting(flags)?,
         log_keys: flags.log_keys,
         connections_per_address: flags.connections_per_address.unwrap_or(0),
+        client_rates: client_rates(flags),
         sandbox: sandbox::setting(flags)?,
         policy,
     })
+}
+
+/// What the clients of an address may ask for in a second.
+fn client_rates(flags: &Flags) -> Rates {
+    Rates::new(flags.client_rate.unwrap_or(0), flags.client_bytes.unwrap_or(0))
 }
 
 fn workers(flags: &Flags) -> Result<usize, String> {

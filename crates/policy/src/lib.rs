@@ -11,8 +11,8 @@
 //! [`standby`] (whether one of them is a large core for now), [`share`] and [`pace`] (how its lanes
 //! share its time, and how long a slice is), [`migrate`] (when a connection goes back home),
 //! [`owner`] (to whom a key belongs), [`designs`] (the complete rules) and, beside them, [`hot`]
-//! (keys asked for so often that they are moved about). [`reserve`] is a rival's rule that the
-//! simulator alone runs.
+//! (keys asked for so often that they are moved about) and [`rate`] (how much a client may ask
+//! for). [`reserve`] is a rival's rule that the simulator alone runs.
 //!
 //! Knows no clock, thread, I/O or connection; of keys, [`owner`] apart, only hashes. Sizes are
 //! bytes of key + value.
@@ -33,6 +33,7 @@ pub mod owner;
 pub mod pace;
 pub mod plan;
 pub mod ranges;
+pub mod rate;
 pub mod reserve;
 pub mod route;
 pub mod settings;

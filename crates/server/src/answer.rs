@@ -1,5 +1,6 @@
 //! Answers to `stats`: snapshots of what the workers share, for the writers in [`crate::stats`].
 
+use crate::client_limits::Limited;
 use crate::cpu_time::cpu_us;
 use crate::domains::Domains;
 use crate::durable::backup::{self, NOT_KEPT};
@@ -58,6 +59,14 @@ impl<S> Shared<S> {
             AskedOfTier::StopCompacting if tier.stop_compaction() => OK,
             AskedOfTier::StopCompacting => NOT_COMPACTING,
         }
+    }
+
+    /// The reply to who has the clients of each address ask for so much a second at most from now
+    /// on; 0 is any number. Whoever waits by the limit before is woken.
+    pub fn answer_client_limit(&self, limited: Limited, per_second: u64) -> &'static [u8] {
+        self.connections.clients.limits.set_one(limited, per_second);
+        self.each_domain(Shared::wake_all);
+        OK
     }
 
     /// The reply to a `stats` question.
@@ -215,6 +224,8 @@ impl<S> Shared<S> {
         let threshold = policy.threshold_fixed;
         let is_half = self.sandbox_is_half.load(Relaxed);
         let sandbox = if is_half { "half" } else { settings.sandbox.name() };
+        let rates = self.connections.clients.limits.rates();
+        let (requests_per_second, bytes_per_second) = rates.per_second();
         let own = vec![
             ("design", policy.design.name().to_owned()),
             ("form", form),
@@ -231,6 +242,8 @@ impl<S> Shared<S> {
             ("idle", format!("{:?}", settings.idle).to_lowercase()),
             ("read_only_ports", settings.read_only_ports().to_string()),
             ("connections_per_address", settings.connections_per_address.to_string()),
+            ("client_rate", requests_per_second.to_string()),
+            ("client_bytes", bytes_per_second.to_string()),
             ("sandbox", sandbox.to_owned()),
         ];
         let encrypted = settings.tls.iter().flat_map(|tls| &tls.addresses);

@@ -8,6 +8,7 @@
 //!
 //! Knows no protocol. Clients of streams only: a datagram's source proves nothing.
 
+use crate::client_limits::ClientLimits;
 use crate::counters::Counter;
 use laneway_sync::notice::Notice;
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub const PLACES: usize = 256;
 /// Of an address, so many bytes are told.
 const NAME_BYTES_MAX: usize = 64;
 const NAME_WORDS: usize = NAME_BYTES_MAX / 8;
+/// Sums that are kept of a place.
+const SUMS: usize = 6;
 /// How place 0 is told.
 const OTHERS: &str = "others";
 
@@ -33,6 +36,10 @@ pub struct ClientCounts {
     pub bytes_in: Counter,
     /// Bytes sent.
     pub bytes_out: Counter,
+    /// Times that a connection waited because its client was over its limit.
+    pub holds: Counter,
+    /// How long, in all.
+    pub held_nanos: Counter,
 }
 
 impl ClientCounts {
@@ -47,6 +54,13 @@ impl ClientCounts {
         self.bytes_out.add_owner(moved.bytes_out);
         *moved = ClientSums::default();
     }
+
+    /// Count a wait for so long of a client over its limit. Only the worker that owns the counts
+    /// calls this.
+    pub fn held_owner(&self, nanos: u64) {
+        self.holds.bump_owner();
+        self.held_nanos.add_owner(nanos);
+    }
 }
 
 /// What was counted.
@@ -60,6 +74,10 @@ pub struct ClientSums {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
+    /// Times that a connection waited because its client was over its limit.
+    pub holds: u64,
+    /// How long, in all.
+    pub held_nanos: u64,
 }
 
 impl ClientSums {
@@ -69,10 +87,13 @@ impl ClientSums {
         self.requests_large += counts.requests_large.get();
         self.bytes_in += counts.bytes_in.get();
         self.bytes_out += counts.bytes_out.get();
+        self.holds += counts.holds.get();
+        self.held_nanos += counts.held_nanos.get();
     }
 
-    fn words(self) -> [u64; 4] {
-        [self.requests, self.requests_large, self.bytes_in, self.bytes_out]
+    fn words(self) -> [u64; SUMS] {
+        let ClientSums { requests, requests_large, bytes_in, bytes_out, holds, held_nanos } = self;
+        [requests, requests_large, bytes_in, bytes_out, holds, held_nanos]
     }
 
     fn since(self, words: &[u64]) -> ClientSums {
@@ -82,6 +103,8 @@ impl ClientSums {
             requests_large: self.requests_large.saturating_sub(before(1)),
             bytes_in: self.bytes_in.saturating_sub(before(2)),
             bytes_out: self.bytes_out.saturating_sub(before(3)),
+            holds: self.holds.saturating_sub(before(4)),
+            held_nanos: self.held_nanos.saturating_sub(before(5)),
         }
     }
 }
@@ -101,6 +124,8 @@ pub struct ClientWatch {
 
 /// The places.
 pub struct Clients {
+    /// What they may ask for.
+    pub limits: ClientLimits,
     book: Mutex<Book>,
     shown: Vec<Shown>,
 }
@@ -124,12 +149,13 @@ struct Book {
 impl Default for Clients {
     fn default() -> Self {
         let shown = || Shown {
-            name: Notice::new(NAME_WORDS + 4),
+            name: Notice::new(NAME_WORDS + SUMS),
             open: AtomicU32::new(0),
             opened: AtomicU64::new(0),
         };
         let book = Book { left: vec![0], ..Book::default() };
-        Clients { book: Mutex::new(book), shown: (0..PLACES).map(|_| shown()).collect() }
+        let shown = (0..PLACES).map(|_| shown()).collect();
+        Clients { limits: ClientLimits::default(), book: Mutex::new(book), shown }
     }
 }
 

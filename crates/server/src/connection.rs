@@ -1,6 +1,7 @@
 //! A connection as one value: stream, unread input, unsent output, and where in the protocol it
 //! stands. It belongs to exactly one worker at a time and moves whole.
 
+use crate::client_limits::Bucket;
 use crate::clients::ClientSums;
 use crate::event_log::{Parting, watcher::Watcher};
 use crate::execute::{Incoming, Joining};
@@ -10,9 +11,9 @@ use crate::latency::Tally;
 use crate::long_answer::LongAnswer;
 use crate::output::Output;
 use crate::resp::state::{Dialect, Session, Under};
-use laneway_policy::WorkerId;
 use laneway_policy::migrate::Visit;
 use laneway_policy::share::Run;
+use laneway_policy::{Lane, WorkerId};
 use laneway_transport::{Interest, Stream, Token};
 use laneway_wire::GetVerb;
 use laneway_wire::limits::VALUE_END_BYTES;
@@ -175,6 +176,14 @@ pub struct Connection<S> {
     pub noted_key: Option<Box<[u8]>>,
     /// What its client is to be counted for: until replies have left, or a slice is over.
     pub moved: ClientSums,
+    /// What its client has left, once it had a turn under a limit.
+    pub bucket: Option<Arc<Bucket>>,
+    /// It waits since then, its client being over its limit; 0 if it does not.
+    pub held_nanos: u64,
+    /// In the line of this lane.
+    pub held_lane: Lane,
+    /// It has waited, and may have its next turn although others wait.
+    pub let_go: bool,
     /// When what is unserved of its input was found, or else what it served last.
     pub found_nanos: u64,
     /// What it waits for; `None` while it is attached nowhere.
@@ -227,6 +236,10 @@ impl<S> Connection<S> {
             tally: Tally::default(),
             noted_key: None,
             moved: ClientSums::default(),
+            bucket: None,
+            held_nanos: 0,
+            held_lane: Lane::Small,
+            let_go: false,
             found_nanos: 0,
             interest: None,
             unread: Unread::Nothing,

@@ -3,9 +3,9 @@
 //! it, so no part knows another ([`crate::worker`] wires them).
 
 use crate::auth::gate::Door;
-use crate::clients::ClientCounts;
+use crate::clients::{ClientCounts, ClientSums};
 use crate::clock::Clock;
-use crate::connection::{Card, Connection};
+use crate::connection::{Card, Connection, Mode};
 use crate::counters::Counters;
 use crate::durable::veil::Veiled;
 use crate::event_log::EventLog;
@@ -53,6 +53,10 @@ pub struct Core<T: Transport> {
     pub(crate) told_idle: bool,
     /// Keys of large requests are told.
     pub(crate) logs_keys: bool,
+    /// Clients are limited, as of this turn. A server that stops lets everybody finish.
+    pub(crate) is_limiting: bool,
+    /// What a slice may move beside what [`Core::slice_budget`] says, where its client is limited.
+    pub(crate) slice_most: usize,
     /// What happens is logged there.
     pub(crate) events: Arc<EventLog>,
     /// The number of the connection whose requests are served; 0 where they are a datagram's.
@@ -102,6 +106,8 @@ impl<T: Transport> Core<T> {
             },
             hand: Hand::new(&shared.store),
             logs_keys: settings.log_keys,
+            is_limiting: false,
+            slice_most: usize::MAX,
             events: shared.connections.events.clone(),
             asker: 0,
             hot: shared.hot.as_deref().map(|board| Box::new(HotWorker::new(board))),
@@ -290,7 +296,7 @@ impl<T: Transport> Core<T> {
             None if self.sends_in_slices() => self.shared.settings.policy.slice_bytes,
             None => return usize::MAX,
         };
-        self.pace.bytes(way, most.0 as usize)
+        self.pace.bytes(way, most.0 as usize).min(self.slice_most)
     }
 
     /// A slice that began then has moved so many bytes by this way.
@@ -324,6 +330,59 @@ impl<T: Transport> Core<T> {
     #[inline]
     pub(crate) fn client(&self, card: &Card) -> &ClientCounts {
         &self.shared.workers[self.id.index()].clients[usize::from(card.client)]
+    }
+
+    /// Count for a client what its connection has moved, and take it out of what that has left.
+    #[inline]
+    pub(crate) fn count_moved(&self, connection: &mut Connection<T::Stream>) {
+        if self.is_limiting {
+            self.charge(connection);
+        }
+        self.client(&connection.card).add_owner(&mut connection.moved);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn charge(&self, connection: &Connection<T::Stream>) {
+        let ClientSums { requests, bytes_in, bytes_out, .. } = connection.moved;
+        self.charge_for(connection, requests, bytes_in + bytes_out);
+    }
+
+    fn charge_for(&self, connection: &Connection<T::Stream>, requests: u64, bytes: u64) {
+        let bucket = connection.bucket.as_ref().filter(|_| !is_planted(Bug::LimitUncharged));
+        let Some(bucket) = bucket else { return };
+        let rates = self.shared.connections.clients.limits.rates();
+        bucket.charge(rates, (requests, bytes), self.clock.nanos());
+    }
+
+    /// Requests that were counted here so far.
+    pub(crate) fn requests_counted(&self) -> u64 {
+        self.lanes().requests_small.get() + self.lanes().requests_large.get()
+    }
+
+    /// A turn has begun so many requests and is done with them. Those that are counted nowhere
+    /// (lines that are wrong, commands about no key) are taken out of what the client has left, or
+    /// a flood of them had no limit.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge_uncounted(
+        &self,
+        connection: &Connection<T::Stream>,
+        begun: usize,
+        counted_before: u64,
+    ) {
+        // Those that the durable executor has are counted when their replies have come.
+        if !matches!(connection.mode, Mode::Batches { .. }) {
+            let counted = self.requests_counted() - counted_before;
+            self.charge_for(connection, (begun as u64).saturating_sub(counted), 0);
+        }
+    }
+
+    /// A connection has waited so long because its client was over its limit.
+    pub(crate) fn count_held(&self, connection: &Connection<T::Stream>, nanos: u64) {
+        self.counters().client_holds.bump_owner();
+        self.counters().client_held_nanos.add_owner(nanos);
+        self.client(&connection.card).held_owner(nanos);
     }
 
     /// This worker's command counters.

@@ -143,6 +143,10 @@ counters! {
     auth_missing,
     /// Requests that change something, refused at a read-only port.
     refused_read_only,
+    /// Times that a connection waited because its client was over its limit.
+    client_holds,
+    /// How long they waited, in all.
+    client_held_nanos,
 }
 
 /// The counters of all workers, and what they showed at the last `stats reset`.

@@ -80,7 +80,10 @@ impl<T: Transport> Streams<T> {
         let frame = match parse(rest, &core.limits) {
             Ok(Some(frame)) => frame,
             Ok(None) => return Step::Stop(0, Stop::HalfLine),
-            Err(malformed) => return self.malformed(core, connection, &malformed),
+            Err(malformed) => {
+                quota.begun += 1;
+                return self.malformed(core, connection, &malformed);
+            }
         };
         let left = quota.left();
         quota.begun += 1;

@@ -11,10 +11,11 @@ use crate::latency::Operation;
 use crate::output::Sent;
 use crate::receive::{Next, Piece};
 use crate::resp::state::Under;
+use crate::step::OUT_BYTES_PER_TURN;
 use crate::streams::Streams;
-use laneway_policy::BATCH;
 use laneway_policy::pace::Way;
 use laneway_policy::share::{LARGE_AT_A_TIME, Run};
+use laneway_policy::{BATCH, Lane};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::resp::Skip;
@@ -74,7 +75,9 @@ impl<T: Transport> Streams<T> {
                 connection.queued = true;
                 self.large.push_back(origin.token, connection.is_urgent());
             }
-        } else if !connection.queued && !self.brought.contains(&origin.token) {
+        } else if (!connection.queued || connection.held_nanos > 0)
+            && !self.brought.contains(&origin.token)
+        {
             self.brought.push(origin.token);
         }
     }
@@ -83,13 +86,24 @@ impl<T: Transport> Streams<T> {
     pub(crate) fn turn_brought(&mut self, core: &mut Core<T>) -> io::Result<()> {
         let mut brought = std::mem::take(&mut self.brought);
         for token in brought.drain(..) {
-            // One that has got in line has its turn there.
-            if self.table.get_mut(token).is_some_and(|connection| !connection.queued) {
-                self.turn(core, token)?;
+            let Some(connection) = self.table.get_mut(token) else { continue }; // it has left
+            match (connection.queued, connection.held_nanos) {
+                (false, _) => self.turn(core, token)?,
+                (true, 0) => {} // one that has got in line has its turn there
+                (true, _) => self.flush_held(core, token),
             }
         }
         self.brought = brought;
         Ok(())
+    }
+
+    /// The replies to what a connection has asked before it had to wait for its client's limit
+    /// leave at once: they are no part of what it waits for.
+    fn flush_held(&mut self, core: &Core<T>, token: Token) {
+        let Some(mut connection) = self.table.take(token) else { return };
+        // Where that fails its peer is gone, which its turn finds, too.
+        let _ = self.flush(core, &mut connection, OUT_BYTES_PER_TURN);
+        self.table.put(token, connection);
     }
 
     /// Something happened to a connection whose reply is on its way: more input, which waits, or
@@ -276,13 +290,18 @@ impl<T: Transport> Streams<T> {
             let Some(mut connection) = self.table.take(token) else { continue }; // it has left
             connection.queued = false;
             core.asker = connection.card.number;
+            if core.is_limiting && self.is_over_limit(core, &mut connection, Lane::Large) {
+                self.place(core, token, connection, Next::Held, false)?;
+                return Ok(true);
+            }
             // An error is the stream's: its peer is gone.
             let next = self.slice(core, &mut connection, urgent);
             let next = next.unwrap_or_else(|_| connection.fails());
             if next != Next::LargeFirst {
                 connection.run = Run::default();
             }
-            core.client(&connection.card).add_owner(&mut connection.moved);
+            core.slice_most = usize::MAX;
+            core.count_moved(&mut connection);
             core.lanes().slices.add_owner(1);
             core.lanes().slices_urgent.add_owner(u64::from(urgent));
             self.place(core, token, connection, next, false)?;

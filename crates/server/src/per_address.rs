@@ -57,7 +57,7 @@ impl PerAddress {
 }
 
 /// Whether a peer came by a unix socket.
-fn is_local(peer: &str) -> bool {
+pub(crate) fn is_local(peer: &str) -> bool {
     peer == "unix" || peer.starts_with("unix:")
 }
 

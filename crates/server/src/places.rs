@@ -47,6 +47,7 @@ impl<T: Transport> Streams<T> {
             Next::Ticket if connection.interest == Some(Interest::Read) => {}
             // Room to write, which there is, would be told again and again.
             Next::Ticket => return self.park(core, token, connection, Interest::Nothing),
+            Next::Held => self.hold(core, token, &mut connection),
             Next::Small => {
                 connection.queued = true;
                 self.small.push_back(token);
@@ -212,6 +213,7 @@ impl<T: Transport> Streams<T> {
             core.transport.detach(&connection.stream)?;
         }
         connection.queued = false;
+        connection.held_nanos = 0;
         self.backlog.goes_on(&mut connection);
         self.backlog.leave_unsent(&mut connection, None);
         self.table.release(token);

@@ -106,6 +106,9 @@ impl<T: Transport> Streams<T> {
                 self.out.extend_from_slice(reply);
             }
             Outcome::Tier(asked) => self.out.extend_from_slice(core.shared.answer_tier(asked)),
+            Outcome::ClientLimit(limited, most) => {
+                self.out.extend_from_slice(core.shared.answer_client_limit(limited, most));
+            }
             Outcome::Watch(asked) => self.begin_watching(core, connection, asked),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }

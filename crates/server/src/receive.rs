@@ -18,6 +18,7 @@ use crate::resp::consume::Resp;
 use crate::resp::state::Dialect;
 use crate::step::{OUT_BYTES_PER_TURN, Step, Stop};
 use crate::streams::Streams;
+use laneway_policy::Lane;
 use laneway_policy::share::{REQUESTS_BESIDE_LARGE, REQUESTS_PER_TURN};
 use laneway_store::meter;
 use laneway_transport::{Stream, Transport};
@@ -44,6 +45,8 @@ pub(crate) enum Next {
     LargeFirst,
     /// Over to a large worker.
     Hand,
+    /// Its client is over its limit: it waits for another turn.
+    Held,
     /// It is closed.
     Close,
 }
@@ -77,6 +80,10 @@ impl<T: Transport> Streams<T> {
         if connection.closing {
             return Ok(Next::Close);
         }
+        let asks = core.is_limiting && !connection.large; // a large one asks before its slices
+        if asks && self.is_over_limit(core, connection, Lane::Small) {
+            return Ok(Next::Held);
+        }
         if connection.streams_in_place()
             && connection.input.is_empty()
             && let Some(next) = self.stream_body(core, connection)?
@@ -86,6 +93,7 @@ impl<T: Transport> Streams<T> {
         let mut buffer = std::mem::take(&mut self.read_buffer);
         let next = self.serve_input(core, connection, &mut buffer);
         self.read_buffer = buffer;
+        self.requests_most = usize::MAX;
         next
     }
 
@@ -165,9 +173,12 @@ impl<T: Transport> Streams<T> {
         let mut at = 0;
         // Between two slices of what is large there is less, of each connection.
         let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
+        let most = most.min(self.requests_most);
         let mut quota = Quota { most, begun: 0 };
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
+        let counted = core.is_limiting.then(|| core.requests_counted());
+        let mut under_way = 0;
         let stop = loop {
             let rest = &input[at..];
             // Also behind the last request of a turn: it would wait for another one in vain.
@@ -184,12 +195,16 @@ impl<T: Transport> Streams<T> {
                 Step::Took(bytes) => at += bytes,
                 Step::Stop(bytes, stop) => {
                     at += bytes;
+                    under_way = 1;
                     break stop;
                 }
             }
         };
         if begins {
             connection.pipelined = quota.begun > 1;
+        }
+        if let Some(before) = counted.filter(|_| begins) {
+            core.charge_uncounted(connection, quota.begun.saturating_sub(under_way), before);
         }
         self.had.0 += u32::from(quota.begun > 0);
         self.had.1 += quota.begun as u32;

@@ -143,6 +143,8 @@ mod tests {
             "checkpoint",
             "compact",
             "migrate_rate",
+            "client_rate",
+            "client_bytes",
             "slabs",
             "lru",
             "lru_crawler",

@@ -1,5 +1,6 @@
 //! What a server is started with, checked. Flags are another's business.
 
+use crate::client_limits::Rates;
 use crate::recognise::Beside;
 use laneway_policy as policy;
 use laneway_tls::Told;
@@ -288,6 +289,8 @@ pub struct Settings {
     pub log_keys: bool,
     /// Most connections of one address at a time; 0 for any number.
     pub connections_per_address: usize,
+    /// What the clients of an address may ask for.
+    pub client_rates: Rates,
     /// What it gives up of the machine.
     pub sandbox: Sandbox,
     /// The policy's own settings.

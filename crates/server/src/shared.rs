@@ -435,15 +435,15 @@ impl<S> Shared<S> {
         started_seconds: u32,
         company: Company,
     ) -> Arc<Shared<S>> {
-        let placement = Placement::new(owner::SEED, plan.workers(), 1);
         let workers = (0..settings.workers).map(|_| WorkerShared::default()).collect();
         let policy = &settings.policy;
         let hot = policy.hot.map(|hot| HotBoard::new(hot, policy.access, settings.secret_seed));
         store.tell_evictions(company.connections.events.clone());
+        company.connections.clients.limits.set(settings.client_rates);
         Arc::new(Shared {
             store,
+            placement: Placement::new(owner::SEED, plan.workers(), 1).expect("a plan has workers"),
             plan: PlanCell::new(plan),
-            placement: placement.expect("a plan has workers"),
             hot: hot.map(Box::new),
             workers,
             large_queue: Ring::new(MAILBOX_PLACES),

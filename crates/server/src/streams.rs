@@ -6,8 +6,9 @@ use crate::backlog::Backlog;
 use crate::connection::{Connection, Mode, Table};
 use crate::core::Core;
 use crate::event_log::Parting;
-use crate::execute::{Outcome, Transfer};
-use crate::latency::{self, Operation};
+use crate::execute;
+use crate::held::Held;
+use crate::latency;
 use crate::slices::Slices;
 use crate::step::READ_BYTES;
 use crate::watchers::Watchers;
@@ -34,6 +35,10 @@ pub struct Streams<T: Transport> {
     pub(crate) had: (u32, u32),
     /// Whether large replies wait for the wire.
     pub(crate) backlog: Backlog,
+    /// Connections that wait because their client is over its limit.
+    pub(crate) held: Held,
+    /// Requests of this turn at most, where its client is limited.
+    pub(crate) requests_most: usize,
     /// Connections that stream the event log.
     pub(crate) watchers: Watchers,
     /// Where handing connections away goes on, while this worker is becoming large.
@@ -60,6 +65,8 @@ impl<T: Transport> Streams<T> {
             depth: Depth::default(),
             had: (0, 0),
             backlog: Backlog::new(epoch),
+            held: Held::default(),
+            requests_most: usize::MAX,
             watchers: Watchers::default(),
             leaving: None,
             kicking: None,
@@ -86,7 +93,7 @@ impl<T: Transport> Streams<T> {
                 moved.requests += requests;
                 moved.requests_large += if latency::is_row_of_large(row) { requests } else { 0 };
             });
-            here.clients[usize::from(connection.card.client)].add_owner(&mut connection.moved);
+            core.count_moved(connection);
         }
     }
 
@@ -106,6 +113,7 @@ impl<T: Transport> Streams<T> {
         // A stream that is broken fails again where the large reply is sent.
         let sent = connection.stream.write(&[IoSlice::new(&self.out[..bytes])]).unwrap_or(0);
         core.counters().bytes_written.add_owner(sent as u64);
+        connection.moved.bytes_out += sent as u64;
         meter::bytes(sent);
         connection.output.push_bytes(&self.out[sent..bytes]);
         self.out.drain(..bytes);
@@ -165,7 +173,7 @@ impl<T: Transport> Streams<T> {
         token: Token,
         mut connection: Connection<T::Stream>,
     ) {
-        core.client(&connection.card).add_owner(&mut connection.moved);
+        core.count_moved(&mut connection);
         self.backlog.goes_on(&mut connection);
         self.backlog.leave_unsent(&mut connection, None);
         if connection.interest.is_some() {

@@ -105,6 +105,7 @@ impl<T: Transport> Worker<T> {
         self.follow_plan()?;
         self.housekeep(now)?;
         self.parts.streams.turn_watchers(now);
+        self.parts.streams.let_go(&self.parts.core, now);
         self.parts.core.turn_hot(now);
         let adopted = self.jobs.take_finished(&mut self.parts)?;
         let adopted = adopted | self.parts.streams.adopt(&mut self.parts.core)?;
@@ -167,6 +168,7 @@ impl<T: Transport> Worker<T> {
         core.tell_time(now);
         streams.count_backlog(core, now);
         core.stopping = core.shared.phase() != Phase::Running;
+        core.is_limiting = core.shared.connections.clients.limits.is_on() && !core.stopping;
         core.take_on();
         now
     }
@@ -258,7 +260,7 @@ impl<T: Transport> Worker<T> {
             return Wait::No;
         }
         let due = self.control.as_ref().map_or(u64::MAX, |control| control.due_nanos());
-        let due = due.min(streams.watchers.due_nanos());
+        let due = due.min(streams.watchers.due_nanos()).min(streams.held.due_nanos());
         let due = due.min(udp.as_ref().map_or(u64::MAX, |udp| udp.desk.ask_nanos));
         let sleep = Duration::from_nanos(due.saturating_sub(now));
         // A server that is stopping has nothing to spin for.

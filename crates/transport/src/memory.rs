@@ -54,6 +54,8 @@ struct Link {
     blocked: bool,
     /// Of `to_client`, where the server has said how much.
     unsent_max: Option<usize>,
+    /// Where the client seems to come from, if that was said.
+    from: Option<String>,
 }
 
 struct State {
@@ -145,6 +147,14 @@ impl Net {
         state.links.push(Link::default());
         state.backlog.push_back((listener, link));
         Client { net: self.clone(), link }
+    }
+
+    /// The same of a client that seems to come from there, in the form in which sockets tell it
+    /// (`tcp:10.0.0.1:5000`).
+    pub fn connect_from(&self, peer: &str) -> Client {
+        let client = self.connect();
+        self.lock().links[client.link].from = Some(peer.to_owned());
+        client
     }
 
     /// From now on no stream can be watched for anything new, or can again.
@@ -287,7 +297,8 @@ impl Stream for MemoryStream {
     }
 
     fn peer(&self) -> String {
-        format!("memory:{}", self.link)
+        let from = self.net.lock().links[self.link].from.clone();
+        from.unwrap_or_else(|| format!("memory:{}", self.link))
     }
 }
 

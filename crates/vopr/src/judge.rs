@@ -3,8 +3,10 @@
 
 use crate::life::Life;
 use crate::rig::Rig;
-use crate::swarm::Kept;
+use crate::swarm::{Kept, Swarm};
+use laneway_policy::rate::BURST_NANOS;
 use laneway_server::clients::{ClientSums, PLACES};
+use laneway_server::clock::Clock;
 use laneway_server::latency::histogram::Reading;
 use laneway_server::latency::noted::{PLACES as PLACES_NOTED, Ring};
 use laneway_server::latency::{Latencies, ROWS, is_row_of_large};
@@ -13,6 +15,8 @@ use laneway_store::meter::Work;
 
 /// Pools may be ahead of the limit by so much, for a moment.
 const POOL_SLACK_BYTES: u64 = 2 << 20;
+/// Connections beside those of clients: of who watches, operates and makes backups.
+const OTHERS_MAX: usize = 3;
 /// What one step of a worker may do: docs/reliability.md says where each number comes from.
 mod budget {
     use laneway_store::budget::{LIST_LOOKS, PICK, STEP};
@@ -35,11 +39,11 @@ mod budget {
 }
 
 /// What a server at rest may not have.
-pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
+pub fn rest(life: &Life, swarm: &Swarm) -> Result<(), String> {
     let domains = &life.rig.domains;
     for shared in domains {
         let stats = shared.store.stats();
-        let most = memory_bytes / domains.len() as u64 + POOL_SLACK_BYTES;
+        let most = swarm.memory_bytes / domains.len() as u64 + POOL_SLACK_BYTES;
         if stats.pool_bytes + stats.index_bytes > most {
             return Err(format!("{} bytes in the pool, limit {most}", stats.pool_bytes));
         }
@@ -50,6 +54,7 @@ pub fn rest(life: &Life, memory_bytes: u64) -> Result<(), String> {
     })?;
     clients_add_up(&life.rig.shared)?;
     addresses_add_up(&life.rig.shared)?;
+    limits_hold(life, swarm)?;
     if !life.hostile.is_empty() {
         return Ok(()); // they hold what they began
     }
@@ -125,6 +130,23 @@ fn addresses_add_up<S>(shared: &Shared<S>) -> Result<(), String> {
     match shared.connections.per_address.open() as u64 {
         counted if counted == wanted => Ok(()),
         counted => Err(format!("{counted} connections are counted by address, {open} are open")),
+    }
+}
+
+/// The clients, who all have one address, have asked for no more than they may in so long a time,
+/// and what a turn of each connection may be owed beyond.
+fn limits_hold(life: &Life, swarm: &Swarm) -> Result<(), String> {
+    let shared = &life.rig.shared;
+    let Some(rate) = shared.connections.clients.limits.rates().requests else { return Ok(()) };
+    let watch = shared.watch(0);
+    let asked: u64 = watch.clients.iter().map(|client| client.sums.requests).sum();
+    let passed = life.rig.clock.nanos() - life.began_nanos + BURST_NANOS;
+    let allowed = u128::from(rate.per_second()) * u128::from(passed) / 1_000_000_000;
+    let connections = swarm.clients + swarm.hostile + OTHERS_MAX;
+    let owed = connections as u64 * budget::KEYS_EACH;
+    match u128::from(asked) <= allowed + u128::from(owed) {
+        true => Ok(()),
+        false => Err(format!("{asked} requests, where {allowed} are allowed and {owed} owed")),
     }
 }
 

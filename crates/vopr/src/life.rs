@@ -39,6 +39,8 @@ pub struct Life {
     pub hostile: Vec<Hostile>,
     /// Until when each worker sleeps, unless something comes for it.
     pub asleep_until_nanos: Vec<u64>,
+    /// When it began.
+    pub began_nanos: u64,
     /// When the commit that is under way was asked for.
     pub commit_moment: u64,
     /// The last moment at which everything that was acknowledged was durable.

@@ -31,6 +31,7 @@ impl Regression {
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             (swarm.backups, swarm.scrubs, swarm.operates) = (false, false, false);
             (swarm.read_only, swarm.watch, swarm.splits) = (false, false, false);
+            (swarm.client_rate, swarm.client_bytes) = (0, 0);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }
@@ -308,4 +309,30 @@ pub const ALL: &[Regression] = &[
         sets: &[("kept", 1), ("flush", 1), ("admin", 1), ("crashes", 8), ("keys", 12)],
         bug: "DelayedFlushForgotten",
     },
+    Regression {
+        name: "a client has more than its limit",
+        seed: 1,
+        sets: LIMITED,
+        bug: "LimitUncharged",
+    },
+    Regression {
+        name: "a client that is over its limit waits for ever",
+        seed: 1,
+        sets: LIMITED,
+        bug: "HeldForgotten",
+    },
+];
+
+/// One client that asks for more than it may, for some seconds.
+const LIMITED: &[(&str, u64)] = &[
+    ("client-rate", 2000),
+    ("clients", 1),
+    ("commands", 12_000),
+    ("pipeline", 16),
+    ("kept", 0),
+    ("crashes", 0),
+    ("hostile", 0),
+    ("datagram-clients", 0),
+    ("jumps", 0),
+    ("reset", 0),
 ];

@@ -43,7 +43,7 @@ impl World {
                 self.books.flush_if_over(now, may_miss, may_doubt);
                 // Longer than the interval between two commits.
                 life.durable_moment = self.books.moment();
-                return judge::rest(life, self.swarm.memory_bytes);
+                return judge::rest(life, &self.swarm);
             }
             self.pass_time(life, busy);
             self.note_time();
@@ -52,9 +52,10 @@ impl World {
     }
 
     /// Whether a client waits for nothing that time brings: neither for a repeat over UDP nor for
-    /// memory that the durable executor is short of.
+    /// memory that the durable executor is short of, nor for what it may ask.
     pub(crate) fn is_forgotten(&self, life: &Life) -> bool {
-        life.rig.keeps_nothing() && !self.streams.iter().all(StreamClient::is_idle)
+        let brings_nothing = life.rig.keeps_nothing() && !self.swarm.is_limited();
+        brings_nothing && !self.streams.iter().all(StreamClient::is_idle)
     }
 
     /// A step of everything that is the server's. Returns whether any had something to do.
@@ -139,6 +140,6 @@ impl World {
         if open + cards > 0 {
             return Err(format!("{open} connections are open, and {cards} told, of no client"));
         }
-        judge::rest(life, self.swarm.memory_bytes)
+        judge::rest(life, &self.swarm)
     }
 }

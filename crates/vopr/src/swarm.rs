@@ -138,6 +138,10 @@ pub struct Swarm {
     pub watch: bool,
     /// Connections are counted by address; there are never as many as may be.
     pub per_address: bool,
+    /// Requests a second that the connections may ask together; 0 for any number.
+    pub client_rate: u32,
+    /// Bytes a second, in and out.
+    pub client_bytes: u32,
 }
 
 /// Who serves what, as one draw: not everything goes with everything.
@@ -246,6 +250,8 @@ impl Swarm {
             read_only: false,
             watch: false,
             per_address: false,
+            client_rate: 0,
+            client_bytes: 0,
         };
         swarm.draw_later(random)
     }
@@ -284,6 +290,12 @@ impl Swarm {
         self.operates = self.kept != Kept::No && random.one_in(2);
         self.watch = random.one_in(2);
         self.splits = self.kept != Kept::No && random.one_in(2);
+        if random.one_in(4) {
+            self.client_rate = [2_000, 20_000][random.below(2) as usize];
+        }
+        if random.one_in(4) {
+            self.client_bytes = [4 << 20, 32 << 20][random.below(2) as usize];
+        }
         self
     }
 
@@ -305,6 +317,11 @@ impl Swarm {
     /// Whether only users may ask: nobody can say over UDP who he is.
     pub fn has_users(&self) -> bool {
         self.users && self.datagram_clients == 0
+    }
+
+    /// Whether its clients wait now and then for what they may ask.
+    pub fn is_limited(&self) -> bool {
+        self.client_rate > 0 || self.client_bytes > 0
     }
 
     /// Whether memory is shorter than what the clients store.
@@ -374,6 +391,8 @@ impl Swarm {
         add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);
+        add(&|swarm| swarm.client_rate = 0);
+        add(&|swarm| swarm.client_bytes = 0);
         add(&|swarm| swarm.watch = false);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
@@ -429,6 +448,8 @@ impl Swarm {
             ("log-keys", self.log_keys.into()),
             ("read-only", self.read_only.into()),
             ("per-address", self.per_address.into()),
+            ("client-rate", self.client_rate.into()),
+            ("client-bytes", self.client_bytes.into()),
             ("watch", self.watch.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
@@ -478,6 +499,8 @@ impl Swarm {
             "log-keys" => self.log_keys = value != 0,
             "read-only" => self.read_only = value != 0,
             "per-address" => self.per_address = value != 0,
+            "client-rate" => self.client_rate = value as u32,
+            "client-bytes" => self.client_bytes = value as u32,
             "watch" => self.watch = value != 0,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,

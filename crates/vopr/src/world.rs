@@ -23,6 +23,7 @@ use crate::streams::StreamClient;
 use crate::swarm::{Kept, Swarm};
 use crate::users::USERS;
 use crate::watcher::Watcher;
+use laneway_server::client_limits::Rates;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Phase;
 use laneway_tier::disk::sim::Random;
@@ -257,6 +258,8 @@ impl World {
         let tier_drops = tier.as_ref().filter(|tier| tier.evicts()).map(Drops::of);
         let plan = self.plan(tier.as_ref());
         let mut rig = Rig::new(&plan);
+        let (requests, bytes) = (self.swarm.client_rate.into(), self.swarm.client_bytes.into());
+        rig.shared.connections.clients.limits.set(Rates::new(requests, bytes));
         let devices = tier.as_ref().map(|tier| Devices::new(tier.clone()));
         if let Some(devices) = &devices {
             rig.keep(Box::new(devices.clone()));
@@ -293,6 +296,7 @@ impl World {
             datagrams,
             hostile,
             asleep_until_nanos,
+            began_nanos: now_nanos,
             commit_moment: durable_moment,
             durable_moment,
         }

@@ -138,9 +138,9 @@ fn rare(line: &[u8]) -> Outcome<'_> {
         b"verbosity" => verbosity(rest),
         b"cache_memlimit" => memory_limit(rest),
         b"shutdown" => shutdown(rest),
-        b"backup" | b"checkpoint" | b"compact" | b"migrate_rate" | b"slabs" | b"lru"
-        | b"lru_crawler" | b"watch" | b"refresh_certs" | b"extstore" | b"debugtime"
-        | b"debugitem" | b"misbehave" => Ok(Request::Admin(line)),
+        b"backup" | b"checkpoint" | b"compact" | b"migrate_rate" | b"client_rate"
+        | b"client_bytes" | b"slabs" | b"lru" | b"lru_crawler" | b"watch" | b"refresh_certs"
+        | b"extstore" | b"debugtime" | b"debugitem" | b"misbehave" => Ok(Request::Admin(line)),
         _ => Err(unknown(line)),
     }
 }

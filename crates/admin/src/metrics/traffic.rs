@@ -67,7 +67,14 @@ fn clients(clients: &[ClientWatch], page: &mut Page<'_>) -> fmt::Result {
     let help = "Bytes received by address of the client";
     page.counters("client_received", help, unit(), counted(|client| client.sums.bytes_in))?;
     let help = "Bytes sent by address of the client";
-    page.counters("client_sent", help, unit(), counted(|client| client.sums.bytes_out))
+    page.counters("client_sent", help, unit(), counted(|client| client.sums.bytes_out))?;
+    let help = "Times that a connection waited because its client was over its limit, by address \
+                of the client";
+    page.counters("client_throttles", help, None, counted(|client| client.sums.holds))?;
+    let help = "How long connections waited so, by address of the client";
+    let held = by_address(|client| client.sums.held_nanos);
+    let held = held.map(|(labels, nanos)| (labels, nanos as f64 / 1e9));
+    page.counters("client_throttled", help, Some(Unit::Seconds), held)
 }
 
 fn lane(large: bool) -> &'static str {

@@ -39,11 +39,11 @@ refuse the start, as does a flag that is not known. -o drop_privileges is called
         "\
 SIGTERM, SIGINT and SIGUSR1 finish what is under way and exit 0; a second one
 exits at once, with 128 and its number. SIGHUP reads the files of --config, -Y and
--Z again: memory-limit, verbose, slow-ms, migrate-rate, the users and the
-certificate change at once, the rest at the next start, and a file that is wrong
-changes nothing. Exit statuses: 1 a flag is not known or not supported, 2 a value
-makes no sense, 70 the process could not be set up, 71 it cannot listen or has no
-memory, 74 the data folder refused.",
+-Z again: memory-limit, verbose, slow-ms, migrate-rate, client-rate, client-bytes,
+the users and the certificate change at once, the rest at the next start, and a
+file that is wrong changes nothing. Exit statuses: 1 a flag is not known or not
+supported, 2 a value makes no sense, 70 the process could not be set up, 71 it
+cannot listen or has no memory, 74 the data folder refused.",
     ),
     (
         "Examples",

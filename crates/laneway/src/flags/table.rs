@@ -36,6 +36,12 @@ flags! {
     Number connections_per_address: Option<usize> = flag("connections-per-address", "num")
         .default("0")
         .help("of these, those of one address, or of one /64 of IPv6; 0: any number");
+    Number client_rate: Option<u64> = flag("client-rate", "num").default("0")
+        .help("requests a second of all connections of one such address; who asks for more waits; \
+               0: any number. SIGHUP changes it at once, as does the command client_rate");
+    Bytes client_bytes: Option<u64> = flag("client-bytes", "bytes").default("0")
+        .help("the same of bytes, in and out; large values wait first. Also the command \
+               client_bytes");
     Number backlog: Option<i32> = flag("listen-backlog", "num").letter('b').default("1024")
         .help("connections the kernel queues for us");
     Path auth_file: Option<OsString> = flag("auth-file", "file").letter('Y')

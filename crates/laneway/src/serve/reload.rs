@@ -7,6 +7,7 @@
 use super::{MEBIBYTE, MEMORY_BYTES, auth, checked, manager, places, slow, tls};
 use crate::flags::{self, Asked, Flags};
 use laneway_server::boot::Server;
+use laneway_server::client_limits::Limited;
 use laneway_server::settings::Sandbox;
 use std::ffi::OsString;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
@@ -68,6 +69,8 @@ pub trait Live {
     fn log_slow(&self, slow: Option<Duration>);
     /// Bytes a second that migration may write; 0 for any number.
     fn limit_migration(&self, bytes_per_second: u64);
+    /// How much the clients of an address may ask for.
+    fn limit_clients(&self, limited: Limited, per_second: u64);
 }
 
 /// What SIGHUP does to a server that was started with these words and flags.
@@ -94,7 +97,11 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
     let limit_migration = move |rate| {
         shared.durable.get().iter().for_each(|durable| durable.tier.limit_migration(rate));
     };
-    let live = LiveServer { limit_memory, be_verbose, log_slow, limit_migration };
+    let shared = server.shared().clone();
+    let limit_clients = move |limited, per_second| {
+        shared.answer_client_limit(limited, per_second);
+    };
+    let live = LiveServer { limit_memory, be_verbose, log_slow, limit_migration, limit_clients };
     let mut again = move || {
         if running.config.is_none() && users.is_none() && encrypted.is_none() {
             log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
@@ -118,15 +125,21 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
     }
 }
 
-struct LiveServer<M, V, S, R> {
+struct LiveServer<M, V, S, R, C> {
     limit_memory: M,
     be_verbose: V,
     log_slow: S,
     limit_migration: R,
+    limit_clients: C,
 }
 
-impl<M: Fn(u64) -> u64, V: Fn(u32), S: Fn(Option<Duration>), R: Fn(u64)> Live
-    for LiveServer<M, V, S, R>
+impl<M, V, S, R, C> Live for LiveServer<M, V, S, R, C>
+where
+    M: Fn(u64) -> u64,
+    V: Fn(u32),
+    S: Fn(Option<Duration>),
+    R: Fn(u64),
+    C: Fn(Limited, u64),
 {
     fn be_verbose(&self, times: u32) {
         (self.be_verbose)(times);
@@ -142,6 +155,10 @@ impl<M: Fn(u64) -> u64, V: Fn(u32), S: Fn(Option<Duration>), R: Fn(u64)> Live
 
     fn limit_migration(&self, bytes_per_second: u64) {
         (self.limit_migration)(bytes_per_second);
+    }
+
+    fn limit_clients(&self, limited: Limited, per_second: u64) {
+        (self.limit_clients)(limited, per_second);
     }
 }
 
@@ -211,6 +228,16 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
             "migrate-rate" => {
                 running.migrate_rate = new.migrate_rate;
                 live.limit_migration(new.migrate_rate.unwrap_or(0));
+                "now".to_owned()
+            }
+            "client-rate" => {
+                running.client_rate = new.client_rate;
+                live.limit_clients(Limited::Requests, new.client_rate.unwrap_or(0));
+                "now".to_owned()
+            }
+            "client-bytes" => {
+                running.client_bytes = new.client_bytes;
+                live.limit_clients(Limited::Bytes, new.client_bytes.unwrap_or(0));
                 "now".to_owned()
             }
             _ => "at the next start".to_owned(),
@@ -287,6 +314,10 @@ mod tests {
         fn limit_migration(&self, bytes_per_second: u64) {
             self.0.borrow_mut().push(format!("migrate {bytes_per_second}"));
         }
+
+        fn limit_clients(&self, limited: Limited, per_second: u64) {
+            self.0.borrow_mut().push(format!("{limited:?} {per_second}"));
+        }
     }
 
     fn flags(line: &str) -> Flags {
@@ -316,6 +347,13 @@ mod tests {
         apply(&mut running, &flags(paced), &told);
         assert_eq!(told.0.take(), [format!("migrate {}", 8 << 20), "migrate 0".into()]);
         running = flags("-m 128 -p 5 -vv");
+        let limited = "-m 128 -p 5 -vv --client-rate 10 --client-bytes 1m";
+        apply(&mut running, &flags(limited), &told);
+        apply(&mut running, &flags("-m 128 -p 5 -vv --client-rate 20"), &told);
+        let words = ["Requests 10", "Bytes 1048576", "Requests 20", "Bytes 0"];
+        assert_eq!(told.0.take(), words);
+        apply(&mut running, &flags("-m 128 -p 5 -vv"), &told);
+        assert_eq!(told.0.take(), ["Requests 0"]);
         // A key that was taken out has its default again.
         apply(&mut running, &flags("-p 5"), &told);
         assert_eq!(told.0.take(), [format!("memory {}", 64 << 20), "verbose 0".into()]);

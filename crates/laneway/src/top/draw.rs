@@ -62,7 +62,7 @@ fn heading(picture: &Picture<'_>) -> Vec<Line<'static>> {
     ]
 }
 
-fn head_row<const N: usize>(words: [&'static str; N]) -> Row<'static> {
+fn head_row(words: impl IntoIterator<Item = &'static str>) -> Row<'static> {
     Row::new(words).style(Style::new().bold().underlined())
 }
 
@@ -153,19 +153,26 @@ fn key_table(view: &View) -> Table<'static> {
 }
 
 fn client_table(view: &View) -> Table<'static> {
+    // Where nobody is, there is no room for it.
+    let is_limited = view.clients.iter().any(|client| client.waits > 0.0);
     let row = |client: &super::view::Client| {
-        Row::new([
+        let mut cells = vec![
             count(client.connections),
             count(client.requests),
             count(client.large),
             bytes(client.bytes_in) + "/s",
             bytes(client.bytes_out) + "/s",
-            client.address.clone(),
-        ])
+        ];
+        cells.extend(is_limited.then(|| count(client.waits)));
+        cells.push(client.address.clone());
+        Row::new(cells)
     };
-    let widths = [12, 12, 10, 12, 12].map(Constraint::Length);
-    let widths = widths.into_iter().chain([Constraint::Min(10)]);
-    let head = ["connections", "requests/s", "large/s", "in", "out", "client"];
+    let columns = [("connections", 12), ("requests/s", 12), ("large/s", 10), ("in", 12)];
+    let columns = columns.into_iter().chain([("out", 12)]);
+    let columns = columns.chain(is_limited.then_some(("throttled/s", 12)));
+    let (mut head, widths): (Vec<&str>, Vec<u16>) = columns.unzip();
+    head.push("client");
+    let widths = widths.into_iter().map(Constraint::Length).chain([Constraint::Min(10)]);
     Table::new(view.clients.iter().map(row), widths).header(head_row(head))
 }
 

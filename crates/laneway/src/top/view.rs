@@ -54,6 +54,8 @@ pub struct Client {
     pub large: f64,
     pub bytes_in: f64,
     pub bytes_out: f64,
+    /// Waits for its limit.
+    pub waits: f64,
 }
 
 /// One key that is asked for much.
@@ -200,6 +202,7 @@ fn clients(rates: &Rates<'_>) -> Vec<Client> {
             large: rates.per_second(&name("requests_large")),
             bytes_in: rates.per_second(&name("bytes_in")),
             bytes_out: rates.per_second(&name("bytes_out")),
+            waits: rates.per_second(&name("throttled")),
         }
     };
     rates.owners().into_iter().map(client).collect()
@@ -261,6 +264,7 @@ mod tests {
                 "10.0.0.1:connections 1
                  10.0.0.1:requests 40
                  10.0.0.1:bytes_out 100
+                 10.0.0.1:throttled 8
                  [::1]:connections 2
                  [::1]:requests 20
                  [::1]:requests_large 2
@@ -308,6 +312,8 @@ mod tests {
         assert_eq!(first(ClientOrder::Requests, KeyOrder::Bytes), of("10.0.0.1", "0x00ff"));
         assert_eq!(first(ClientOrder::Large, KeyOrder::Bytes).0, "[::1]");
         assert_eq!(first(ClientOrder::Connections, KeyOrder::Requests).0, "[::1]");
+        let waits: Vec<_> = view.clients.iter().map(|client| client.waits).collect();
+        assert!(waits == [0.0, 4.0] || waits == [4.0, 0.0], "{waits:?}");
         assert!(view.keys.iter().all(|key| key.is_large == (key.key == "0x00ff")));
     }
 

@@ -9,6 +9,7 @@ mod hot;
 mod migrate;
 mod owner;
 mod ranges;
+mod rate;
 mod rivals;
 mod route;
 mod settings;

@@ -3,6 +3,7 @@
 //! asked, the refusal of a switched-off feature where the client would wait for something.
 
 use super::{Context, reply};
+use crate::client_limits::Limited;
 use crate::durable::backup::{self, Asked, NOT_KEPT};
 use crate::stats::BAD_CLASS;
 use laneway_wire::reply::{
@@ -33,6 +34,10 @@ const CHECKPOINT_USAGE: &[u8] = b"CLIENT_ERROR usage: checkpoint\r\n";
 const COMPACT_USAGE: &[u8] = b"CLIENT_ERROR usage: compact [stop]\r\n";
 const MIGRATE_RATE_USAGE: &[u8] =
     b"CLIENT_ERROR usage: migrate_rate BYTES (a second; 0 for as many as it can)\r\n";
+const CLIENT_RATE_USAGE: &[u8] =
+    b"CLIENT_ERROR usage: client_rate REQUESTS (a second; 0 for any number)\r\n";
+const CLIENT_BYTES_USAGE: &[u8] =
+    b"CLIENT_ERROR usage: client_bytes BYTES (a second; 0 for any number)\r\n";
 const NO_TLS: &[u8] = b"Error TLS not enabled\r\n";
 /// Files are read by no worker.
 const BY_SIGHUP: &[u8] = b"Error SIGHUP reads the certificates again\r\n";
@@ -94,6 +99,22 @@ pub(super) fn of_tier(line: &[u8]) -> Option<Result<AskedOfTier, &'static [u8]>>
         (b"compact", _) => Some(Err(COMPACT_USAGE)),
         _ => None,
     }
+}
+
+/// What a `client_rate` or a `client_bytes` line asks: a limit of each client, a second, 0 for any;
+/// nothing where the line is another.
+pub(super) fn client_limit(line: &[u8]) -> Option<Result<(Limited, u64), &'static [u8]>> {
+    let words: Vec<&[u8]> = Tokens::new(line.trim_ascii_end()).collect();
+    let (&command, words) = words.split_first()?;
+    let (limited, usage) = match command {
+        b"client_rate" => (Limited::Requests, CLIENT_RATE_USAGE),
+        b"client_bytes" => (Limited::Bytes, CLIENT_BYTES_USAGE),
+        _ => return None,
+    };
+    Some(match words {
+        [most] => number(most).map(|most| (limited, most)).ok_or(usage),
+        _ => Err(usage),
+    })
 }
 
 /// Everything else: `line` is the whole line; `tls`: it is spoken.
@@ -217,6 +238,19 @@ mod tests {
             assert_eq!(asked(line), Some(Err(COMPACT_USAGE)), "{line}");
         }
         assert_eq!(asked("compacts"), None);
+    }
+
+    #[test]
+    fn a_limit_of_clients_is_one_number() {
+        let limit = |line: &str| client_limit(line.as_bytes());
+        assert_eq!(limit("client_rate 100 "), Some(Ok((Limited::Requests, 100))));
+        assert_eq!(limit("client_bytes  0"), Some(Ok((Limited::Bytes, 0))));
+        for words in ["", " 1 2", " 1m", " -1"] {
+            let (rate, bytes) = (format!("client_rate{words}"), format!("client_bytes{words}"));
+            assert_eq!(limit(&rate), Some(Err(CLIENT_RATE_USAGE)), "{rate}");
+            assert_eq!(limit(&bytes), Some(Err(CLIENT_BYTES_USAGE)), "{bytes}");
+        }
+        assert_eq!((limit("client_rates 1"), limit("")), (None, None));
     }
 
     #[test]

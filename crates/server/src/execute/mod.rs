@@ -34,6 +34,7 @@ pub use store::{
     store_binary_slice, store_binary_whole, store_slice, store_whole, stores_blindly, value_behind,
 };
 
+use crate::client_limits::Limited;
 use crate::counters::Counters;
 use crate::durable::backup;
 use crate::durable::veil::{Sight, Veiled};
@@ -224,6 +225,8 @@ pub enum Outcome {
     Backup(Box<backup::Asked>),
     /// Have the data folder's store do this, and answer.
     Tier(AskedOfTier),
+    /// Have the clients of each address ask for so much a second at most, and answer.
+    ClientLimit(Limited, u64),
     /// Stream the event log from now on.
     Watch(asked::Asked),
     /// Log this much from now on (0, 1 or 2).
@@ -306,6 +309,8 @@ fn admin_command(context: &Context<'_>, line: &[u8], out: &mut Vec<u8>) -> Outco
     }
     let asked = admin::backup(line).map(|asked| asked.map(|asked| Outcome::Backup(asked.into())));
     let asked = asked.or_else(|| admin::of_tier(line).map(|asked| asked.map(Outcome::Tier)));
+    let limit = |(limited, most)| Outcome::ClientLimit(limited, most);
+    let asked = asked.or_else(|| admin::client_limit(line).map(|asked| asked.map(limit)));
     let asked = asked.or_else(|| asked::asked(line).map(|asked| asked.map(Outcome::Watch)));
     match asked {
         Some(Ok(outcome)) => outcome,

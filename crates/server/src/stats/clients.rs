@@ -23,6 +23,8 @@ pub fn write_clients(mut clients: Vec<ClientWatch>, out: &mut Vec<u8>) {
         line("requests_large", client.sums.requests_large);
         line("bytes_in", client.sums.bytes_in);
         line("bytes_out", client.sums.bytes_out);
+        line("throttled", client.sums.holds);
+        line("throttled_ms", client.sums.held_nanos / 1_000_000);
     }
     lines.end();
 }

@@ -189,4 +189,6 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     let counters = &snapshot.counters;
     numbers!(lines, counters; auth_limited auth_malformed auth_missing refused_read_only);
     lines.number("rejected_by_address", snapshot.connections_rejected_by_address);
+    lines.number("client_throttled", snapshot.counters.client_holds);
+    lines.number("client_throttled_ms", snapshot.counters.client_held_nanos / 1_000_000);
 }

@@ -496,6 +496,9 @@ impl Desk {
             }
             Outcome::Backup(_) => out.extend_from_slice(BACKUP_BY_STREAM),
             Outcome::Tier(asked) => out.extend_from_slice(core.shared.answer_tier(asked)),
+            Outcome::ClientLimit(limited, most) => {
+                out.extend_from_slice(core.shared.answer_client_limit(limited, most));
+            }
             Outcome::Watch(_) => out.extend_from_slice(WATCH_BY_STREAM),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }

@@ -189,6 +189,7 @@ impl Session {
             Outcome::Watch(_) => self.out.extend_from_slice(b"OK\r\n"),
             Outcome::Backup(_) => self.out.extend_from_slice(backup::DISABLED),
             Outcome::Tier(_) => self.out.extend_from_slice(backup::NOT_KEPT),
+            Outcome::ClientLimit(..) => self.out.extend_from_slice(b"OK\r\n"),
         }
     }
 

@@ -394,8 +394,7 @@ impl Rig {
     /// Send all of `bytes`, turning the wheel as the pipe fills; what comes back meanwhile is
     /// returned.
     pub fn send(&mut self, client: &Client, bytes: &[u8]) -> Vec<u8> {
-        let mut sent = 0;
-        let mut back = Vec::new();
+        let (mut sent, mut back) = (0, Vec::new());
         for _ in 0..1_000_000 {
             sent += client.send(&bytes[sent..]);
             if sent == bytes.len() {
@@ -594,6 +593,7 @@ fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
         slow: plan.slow,
         log_keys: plan.log_keys,
         connections_per_address: plan.connections_per_address,
+        client_rates: Default::default(),
         sandbox: Default::default(),
         policy,
     }

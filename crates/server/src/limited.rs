@@ -1,0 +1,149 @@
+//! A client that is over its limit waits, and costs nobody anything meanwhile: none of its
+//! connections has a turn, so nothing is read from them, and the kernel lets their clients wait.
+//!
+//! A connection asks before it reads, behind the flush of replies that were made already; a large
+//! transfer asks before each slice. Who finds nothing left gets in line ([`crate::held`]). When
+//! there is something again, as many are let go as there is for, and the next when those have had
+//! their turn: a thousand connections of a client that may ask one thing a second are one timer
+//! and one turn a second.
+
+use crate::client_limits::Rates;
+use crate::connection::{Connection, Mode};
+use crate::core::Core;
+use crate::held::{Line, line_name};
+use crate::streams::Streams;
+use laneway_policy::rate::BURST_NANOS;
+use laneway_policy::{BATCH, Lane};
+use laneway_sync::planted::{Bug, is_planted};
+use laneway_transport::{Token, Transport};
+
+impl<T: Transport> Streams<T> {
+    /// Whether a connection is to wait because its client is over its limit; otherwise the turn, or
+    /// the slice, that begins now is bounded by what is left.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_over_limit(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        lane: Lane,
+    ) -> bool {
+        (self.requests_most, core.slice_most) = (usize::MAX, usize::MAX);
+        let now = core.clock.nanos();
+        let limits = &core.shared.connections.clients.limits;
+        if connection.bucket.is_none() {
+            connection.bucket = limits.bucket(&connection.card.peer, now);
+        }
+        core.count_moved(connection);
+        let was_let_go = std::mem::take(&mut connection.let_go);
+        let Some(bucket) = &connection.bucket else { return false };
+        let left = bucket.allowance(limits.rates(), lane, now);
+        let is_first = was_let_go || !self.held.has(line_name(bucket, lane));
+        let requests = match left.is_any() && is_first {
+            true => left.requests,
+            // A value that is whole is not kept from its item: it holds memory.
+            false if matches!(connection.mode, Mode::BodyEnd(_)) => 1,
+            false => {
+                connection.held_nanos = now.max(1);
+                connection.held_lane = lane;
+                connection.let_go = was_let_go; // it stands at the front again
+                return true;
+            }
+        };
+        self.requests_most = usize::try_from(requests).unwrap_or(usize::MAX);
+        if lane == Lane::Large {
+            core.slice_most = usize::try_from(left.bytes).unwrap_or(usize::MAX);
+        }
+        false
+    }
+
+    /// A connection that is over its client's limit gets in line.
+    pub(crate) fn hold(
+        &mut self,
+        core: &Core<T>,
+        token: Token,
+        connection: &mut Connection<T::Stream>,
+    ) {
+        connection.queued = true;
+        let to_front = std::mem::take(&mut connection.let_go);
+        let lane = connection.held_lane;
+        let Some(bucket) = &connection.bucket else { return };
+        let rates = core.shared.connections.clients.limits.rates();
+        let ready = bucket.ready_nanos(rates, lane);
+        let due_nanos = behind_others(ready, connection.held_nanos, bucket.lines());
+        self.held.push((bucket, lane), token, to_front, due_nanos);
+    }
+
+    /// Let those go on for whom there is something again.
+    #[inline]
+    pub(crate) fn let_go(&mut self, core: &Core<T>, now: u64) {
+        if !self.held.is_empty() {
+            self.let_go_now(core, now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn let_go_now(&mut self, core: &Core<T>, now: u64) {
+        let limits = &core.shared.connections.clients.limits;
+        self.held.follow(limits.edition(), core.is_limiting);
+        let rates = if core.is_limiting { limits.rates() } else { Rates::default() };
+        for _ in 0..BATCH {
+            let Some(mut line) = self.held.take_due(now) else { return };
+            let left = line.bucket.allowance(rates, line.lane, now);
+            let most = if left.is_any() { left.requests.min(BATCH.into()) } else { 0 };
+            self.let_go_of(core, &mut line, most as usize, now);
+            // What is left for the others is known when these have had their turn: this worker has
+            // something to do, and looks again with its next step.
+            let due_nanos = due_nanos(&mut line, rates, now);
+            self.held.put(line, due_nanos);
+        }
+    }
+
+    /// So many at most of a line have a turn again, once those before them have had theirs.
+    fn let_go_of(&mut self, core: &Core<T>, line: &mut Line, most: usize, now: u64) {
+        let table = &mut self.table;
+        line.gone.retain(|token| {
+            table.get_mut(*token).is_some_and(|connection| connection.let_go && connection.queued)
+        });
+        if !line.gone.is_empty() {
+            return;
+        }
+        while line.gone.len() < most {
+            let Some(token) = line.tokens.pop_front() else { return };
+            let Some(connection) = table.get_mut(token) else { continue }; // it has left
+            if is_planted(Bug::HeldForgotten) {
+                continue;
+            }
+            let since = std::mem::take(&mut connection.held_nanos);
+            core.count_held(connection, now.saturating_sub(since));
+            connection.let_go = true;
+            line.gone.push(token);
+            line.has_gone = true;
+            match connection.large {
+                true => self.large.push_back(token, connection.is_urgent()),
+                false => self.small.push_back(token),
+            }
+        }
+    }
+}
+
+/// When a line is looked at next.
+fn due_nanos(line: &mut Line, rates: Rates, now: u64) -> u64 {
+    let ready = line.bucket.ready_nanos(rates, line.lane);
+    match ready > now {
+        true if std::mem::take(&mut line.has_gone) => {
+            behind_others(ready, now, line.bucket.lines().saturating_sub(1))
+        }
+        true => ready,
+        false => now,
+    }
+}
+
+/// When a line may go on that has had something just now, or that is new, and not before so many
+/// other lines of the same bucket: of workers that all looked at the same moment one would take
+/// all, time and again.
+fn behind_others(ready: u64, now: u64, others: u64) -> u64 {
+    let took_nanos = ready.saturating_sub(now).min(BURST_NANOS);
+    ready.saturating_add(took_nanos.saturating_mul(others))
+}
