@@ -87,6 +87,11 @@ impl<T: Transport> EitherTransport<T> {
         &self.inner
     }
 
+    /// Whether the next poll tells of streams without a look at the transport below.
+    pub fn has_to_tell(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     fn waits(&mut self, stream: &EitherStream<T::Stream>, token: Token, interest: Interest) {
         // What it waited for before is of no meaning any more.
         if !self.told.is_empty() {

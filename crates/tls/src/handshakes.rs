@@ -88,6 +88,11 @@ impl<T: Transport> Handshakes<T> {
         self
     }
 
+    /// The transport that they come by.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
     /// How many are under way.
     pub fn underway(&self) -> usize {
         self.slots.len() - self.free.len()
