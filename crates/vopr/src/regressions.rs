@@ -30,7 +30,7 @@ impl Regression {
             // Their seeds were found before there was another protocol, and users.
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             (swarm.backups, swarm.scrubs, swarm.operates) = (false, false, false);
-            (swarm.read_only, swarm.watch) = (false, false);
+            (swarm.read_only, swarm.watch, swarm.tls) = (false, false, 0);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }

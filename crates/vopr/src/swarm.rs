@@ -135,6 +135,9 @@ pub struct Swarm {
     pub watch: bool,
     /// Connections are counted by address; there are never as many as may be.
     pub per_address: bool,
+    /// Some connections are encrypted; 0: none. 1: no client is asked for a certificate, 2: a bad
+    /// one is refused, 3: so is who has none.
+    pub tls: u8,
 }
 
 /// Who serves what, as one draw: not everything goes with everything.
@@ -172,6 +175,11 @@ impl Shape {
     }
 }
 
+/// So many of 256, or none.
+fn part(random: &mut Random, most: Option<u64>) -> u8 {
+    most.map_or(0, |most| random.below(most) as u8)
+}
+
 impl Swarm {
     /// The run of a seed.
     pub fn draw(seed: u64) -> Swarm {
@@ -183,10 +191,7 @@ impl Swarm {
         let memory_bytes = [MEMORY_BYTES_AMPLE, (2 + random.below(5)) << 20][usize::from(tight)];
         let value_bytes_max = (if tight { 16 } else { 64 }) << 10 << random.below(4);
         let (datagrams, faulty) = (random.one_in(3) && kept != Kept::Interval, random.one_in(2));
-        let parts = |random: &mut Random, most: u64| match faulty {
-            true => random.below(most) as u8,
-            false => 0,
-        };
+        let parts = |random: &mut Random, most: u64| part(random, faulty.then_some(most));
         let swarm = Swarm {
             seed,
             workers: shape.workers,
@@ -241,6 +246,7 @@ impl Swarm {
             read_only: false,
             watch: false,
             per_address: false,
+            tls: 0,
         };
         swarm.draw_later(random)
     }
@@ -278,6 +284,9 @@ impl Swarm {
         self.scrubs = self.kept != Kept::No && random.one_in(2);
         self.operates = self.kept != Kept::No && random.one_in(2);
         self.watch = random.one_in(2);
+        if random.one_in(3) {
+            self.tls = 1 + random.below(3) as u8;
+        }
         self
     }
 
@@ -294,6 +303,11 @@ impl Swarm {
     /// Whether the connection of this number came by a read-only port; the first one never.
     pub fn reads_only(&self, number: usize) -> bool {
         self.read_only && number as u64 == 1 + self.seed % 3
+    }
+
+    /// Whether the connection of this number is encrypted, where any is: two of three are.
+    pub fn encrypts(&self, number: usize) -> bool {
+        self.tls > 0 && !(number as u64 + self.seed % 3).is_multiple_of(3)
     }
 
     /// Whether only users may ask: nobody can say over UDP who he is.
@@ -368,6 +382,7 @@ impl Swarm {
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);
         add(&|swarm| swarm.watch = false);
+        add(&|swarm| swarm.tls = 0);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -422,6 +437,7 @@ impl Swarm {
             ("read-only", self.read_only.into()),
             ("per-address", self.per_address.into()),
             ("watch", self.watch.into()),
+            ("tls", self.tls.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -470,6 +486,7 @@ impl Swarm {
             "read-only" => self.read_only = value != 0,
             "per-address" => self.per_address = value != 0,
             "watch" => self.watch = value != 0,
+            "tls" => self.tls = value.min(3) as u8,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,
