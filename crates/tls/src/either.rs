@@ -2,6 +2,7 @@
 //! listener brings is plain; encrypted streams come from [`Handshakes`](crate::Handshakes).
 
 use crate::TlsStream;
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::datagram::Path;
 use laneway_transport::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use std::io::{self, IoSlice};
@@ -97,7 +98,8 @@ impl<T: Transport> EitherTransport<T> {
         if !self.told.is_empty() {
             self.told.retain(|told| *told != token);
         }
-        if interest == Interest::Read && stream.has_more() {
+        let has_more = stream.has_more() && !is_planted(Bug::DecryptedUntold);
+        if interest == Interest::Read && has_more {
             self.told.push(token);
         }
     }

@@ -288,6 +288,36 @@ pub const ALL: &[Regression] = &[
         bug: "WatcherLosesLines",
     },
     Regression {
+        name: "a connection stands still with requests that lie decrypted",
+        seed: 1,
+        sets: &[("tls", 1), ("clients", 6), ("pipeline", 16)],
+        bug: "DecryptedUntold",
+    },
+    Regression {
+        name: "a client that ends by TLS stays open for ever",
+        seed: 1,
+        sets: &[("tls", 1), ("clients", 6), ("reset", 0)],
+        bug: "GoodbyeUnheard",
+    },
+    Regression {
+        name: "a reply to a slow reader has a byte twice",
+        seed: 1,
+        sets: &[("tls", 1), ("clients", 6), ("large", 80), ("reset", 0)],
+        bug: "SealedTwice",
+    },
+    Regression {
+        name: "who fails in his handshake stays counted at his address",
+        seed: 1,
+        sets: &[("tls", 1), ("hostile", 4), ("per-address", 1)],
+        bug: "HandshakeLeaked",
+    },
+    Regression {
+        name: "a client without a good certificate is served",
+        seed: 1,
+        sets: &[("tls", 3), ("hostile", 4)],
+        bug: "StrangerLetIn",
+    },
+    Regression {
         name: "a `flush_all` to come is forgotten at a restart",
         seed: 1,
         sets: &[("kept", 1), ("flush", 1), ("admin", 1), ("crashes", 8), ("keys", 12)],
