@@ -108,7 +108,14 @@ impl<T: Transport> Handshakes<T> {
         finished: &mut Vec<Finished<T::Stream>>,
     ) -> io::Result<Option<io::Error>> {
         let now = clock();
-        self.watch(now)?;
+        match self.watch(now) {
+            // The kernel has no room to watch the listeners: they bring nobody for now, either.
+            Err(error) if !self.watching => {
+                self.paused_until = now + PAUSE_NANOS;
+                return Ok(Some(error));
+            }
+            watched => watched?,
+        }
         let mut ready = std::mem::take(&mut self.ready);
         let polled = self.transport.poll(&mut ready, BURST, self.wait(now));
         // What came in time is not late, though this thread may be.

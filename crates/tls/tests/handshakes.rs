@@ -231,6 +231,7 @@ fn another_certificate_is_shown_to_who_comes_next_and_tickets_of_the_old_one_are
 fn where_nothing_can_be_watched_accepting_pauses_and_goes_on_later() {
     let authority = Authority::new("full");
     let mut server = Server::plain(&authority);
+    server.step();
     server.net.refuse_watching(true);
     let lost = server.net.connect();
     let now = server.now;
@@ -245,6 +246,23 @@ fn where_nothing_can_be_watched_accepting_pauses_and_goes_on_later() {
     server.now += 1_000_000_000;
     server.shake(&mut client).expect("the pause is over");
     assert_eq!(server.told().underway, 0);
+}
+
+#[test]
+fn where_listeners_cannot_be_watched_accepting_pauses_and_goes_on_later() {
+    let authority = Authority::new("deaf");
+    let mut server = Server::plain(&authority);
+    server.net.refuse_watching(true);
+    let mut client = certs::client(server.net.connect(), &authority.client(VERSIONS[1], None));
+    let _ = client.handshake(); // it greets
+    let now = server.now;
+    let refused = server.handshakes.step(&|| now, &mut server.finished);
+    assert!(refused.expect("it goes on").is_some());
+    server.net.refuse_watching(false);
+    server.step();
+    assert_eq!(server.handshakes.underway(), 0, "it pauses");
+    server.now += 1_000_000_000;
+    server.shake(&mut client).expect("the pause is over");
 }
 
 /// Lets so many in at a time, wherever they come from.

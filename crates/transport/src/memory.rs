@@ -153,7 +153,7 @@ impl Net {
         Client { net: self.clone(), link }
     }
 
-    /// From now on no stream can be watched for anything new, or can again.
+    /// From now on no stream can be watched for anything new, and no listener, or can again.
     pub fn refuse_watching(&self, refuse: bool) {
         self.lock().unwatchable = refuse;
     }
@@ -493,6 +493,9 @@ impl Transport for MemoryTransport {
     }
 
     fn watch_listeners(&mut self, watch: bool) -> io::Result<()> {
+        if watch && !self.watching {
+            self.net.may_watch()?;
+        }
         self.watching = watch;
         Ok(())
     }
