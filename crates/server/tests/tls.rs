@@ -274,6 +274,27 @@ fn who_vanishes_or_says_that_it_ends_is_forgotten() {
 }
 
 #[test]
+fn what_comes_together_with_the_end_of_a_handshake_and_of_the_connection_is_served() {
+    for plan in plans() {
+        let mut rig = Rig::new(&plan);
+        let mut brief = rig.connect(1);
+        while !brief.is_through {
+            rig.turn();
+            brief.exchange(usize::MAX);
+        }
+        brief.out.extend_from_slice(b"set k 0 0 1 noreply\r\nx\r\n");
+        brief.exchange(0);
+        assert!(brief.out.is_empty());
+        drop(brief); // it says that it ends, and leaves its socket open
+        (0..100).for_each(|_| rig.turn());
+        let mut other = rig.connect(1);
+        rig.ask(&mut other, b"get k\r\n", &[&hit("k", b"x")[..], b"END\r\n"].concat());
+        let open = rig.shared.connections.open.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(open, 1, "{}", plan.what());
+    }
+}
+
+#[test]
 fn one_too_many_is_told_so_by_tls() {
     let mut rig = Rig::new(&Plan { connections_max: 1, ..Plan::of(1, Form::TimeShare) });
     let mut first = rig.connect(1);

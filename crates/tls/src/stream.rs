@@ -160,11 +160,13 @@ impl<S: Stream> TlsStream<S> {
                 Ok(false) => return Ok(Progress::Write),
                 Err(_) => return Err(self.failure()),
             }
+            // Who says with the end of its handshake that it ends may have asked before that.
+            let ends_well = matches!(self.end, None | Some(End::Closed));
+            if ends_well && !self.session.is_handshaking() {
+                return Ok(Progress::Done);
+            }
             if self.end.is_some() {
                 return Err(self.failure());
-            }
-            if !self.session.is_handshaking() {
-                return Ok(Progress::Done);
             }
             if self.dry && self.left.is_empty() {
                 return Ok(Progress::Read);

@@ -265,6 +265,27 @@ fn where_listeners_cannot_be_watched_accepting_pauses_and_goes_on_later() {
     server.shake(&mut client).expect("the pause is over");
 }
 
+#[test]
+fn who_asks_and_ends_together_with_its_handshake_is_through() {
+    const LAST: &[u8] = b"set k 0 0 1 noreply\r\nx\r\n";
+    let authority = Authority::new("brief");
+    let mut server = Server::plain(&authority);
+    let mut client = certs::client(server.net.connect(), &authority.client(VERSIONS[1], None));
+    while client.handshake().expect("a good server") != Progress::Done {
+        server.step();
+    }
+    assert!(server.finished.is_empty(), "the end of the handshake is on its way");
+    assert_eq!(client.write(&[std::io::IoSlice::new(LAST)]).expect("room"), LAST.len());
+    drop(client); // says that it ends
+    server.step();
+    let mut stream = server.finished.pop().expect("it is through").stream;
+    let mut room = [0; 64];
+    assert_eq!(stream.read(&mut room).expect("what it asks"), LAST.len());
+    assert_eq!(&room[..LAST.len()], LAST);
+    assert_eq!(stream.read(&mut room).expect("the end"), 0);
+    assert_eq!((server.told().failed(), server.told().full_1_3), (0, 1));
+}
+
 /// Lets so many in at a time, wherever they come from.
 struct AtMost(usize, Arc<AtomicUsize>);
 
