@@ -1,6 +1,7 @@
 //! What is given away: the binary of profile `dist`, and all that goes with it, in one folder.
 
-use crate::outcome::{Failure, Outcome, passed};
+use crate::musl;
+use crate::outcome::{Outcome, passed, skipped};
 use crate::package::{deb, kubernetes, sbom};
 use crate::process;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,10 @@ use std::process::Command;
 pub const HELP: &str = "\
 Build a release of what is checked out into one folder, and tell how large the binary is.
 
-usage: cargo xtask dist
+usage: cargo xtask dist [--musl]
+
+  --musl  a static binary, which needs no C library (by musl), in a folder named so; no Debian
+          package. Takes Rust's target for it and a C compiler for musl
 
 target/laneway-VERSION-ARCHITECTURE has the stripped binary (profile `dist`), man pages,
 completions, a Debian package, the manifests of Kubernetes with the dashboard and the alert rules as
@@ -39,15 +43,32 @@ const PRINTED: &[(&[&str], &str)] = &[
 ];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    if let Some(argument) = parser.next()? {
-        return Err(Failure::Usage(argument.unexpected().to_string()));
+    let mut is_static = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            lexopt::Arg::Long("musl") => is_static = true,
+            _ => return Err(argument.unexpected().into()),
+        }
     }
     let mut build = process::cargo();
-    process::run(build.args(["build", "--locked", "--profile", "dist", "-p", "laneway"]))?;
-    let binary = process::target_dir().join("dist").join("laneway");
-    let name = format!("laneway-{}-{}", deb::VERSION, std::env::consts::ARCH);
+    build.args(["build", "--locked", "--profile", "dist", "-p", "laneway"]);
+    let mut name = format!("laneway-{}-{}", deb::VERSION, std::env::consts::ARCH);
+    let mut built = process::target_dir();
+    if is_static {
+        if let Some(missing) = musl::missing()? {
+            return skipped(missing);
+        }
+        musl::ask(&mut build);
+        built.push(musl::target());
+        name.push_str("-musl");
+    }
+    process::run(&mut build)?;
+    let binary = built.join("dist").join("laneway");
+    if is_static {
+        musl::check(&binary)?;
+    }
     let folder = process::target_dir().join(name);
-    fill(&binary, &folder)?;
+    fill(&binary, &folder, !is_static)?;
     let bytes = std::fs::metadata(&binary).map_err(|e| e.to_string())?.len();
     passed(format!(
         "{}: the binary has {:.2} MB (goal: below {:.0} MB)",
@@ -57,7 +78,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     ))
 }
 
-fn fill(binary: &Path, folder: &Path) -> Result<(), String> {
+fn fill(binary: &Path, folder: &Path, has_package: bool) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(folder); // of an earlier run
     let program = deb::put(folder, "laneway", &deb::read(binary)?, 0o755)?;
     for (from, to) in COPIED {
@@ -70,13 +91,15 @@ fn fill(binary: &Path, folder: &Path) -> Result<(), String> {
         deb::put(folder, &format!("kubernetes/{name}"), text.as_bytes(), 0o644)?;
     }
     deb::put(folder, "laneway.cdx.json", sbom::text()?.as_bytes(), 0o644)?;
-    if process::find_program("dpkg-deb").is_some() {
+    if has_package && process::find_program("dpkg-deb").is_some() {
         let scratch = process::scratch_dir("dist")?;
         let package = deb::build(binary, &scratch, deb::Packing::Small)?;
         let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
         deb::put(folder, &name, &deb::read(&package)?, 0o644)?;
     } else {
-        println!("no Debian package: there is no dpkg-deb here");
+        let why =
+            if has_package { "there is no dpkg-deb here" } else { "it is Debian's C library's" };
+        println!("no Debian package: {why}");
     }
     sums(folder)
 }

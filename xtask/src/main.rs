@@ -23,6 +23,7 @@ mod kernel;
 mod layers;
 mod loom;
 mod memccapable;
+mod musl;
 mod outcome;
 mod package;
 mod peers;

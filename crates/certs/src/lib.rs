@@ -11,7 +11,7 @@ use rcgen::{
 use rustls::crypto::ring;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use std::fs;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -45,13 +45,33 @@ fn key() -> KeyPair {
     KeyPair::generate_for(&PKCS_ED25519).expect("a key")
 }
 
+/// What stands before the 32 bytes of a key of Ed25519 in PKCS #8 (RFC 8410, section 7).
+const ED25519_HEAD: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+
+/// The key of a number. A certificate's length depends on its key by a byte, since its serial
+/// number is made of that: with keys of numbers all runs are the same, and not only this one.
+fn key_of(number: u8) -> KeyPair {
+    let der = PrivatePkcs8KeyDer::from([&ED25519_HEAD[..], &[number; 32]].concat());
+    KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_ED25519).expect("a key")
+}
+
 impl Authority {
     /// A new one.
     pub fn new(name: &str) -> Authority {
+        Authority::with_key(name, key())
+    }
+
+    /// One that is the same in every run: its key is made of a number.
+    pub fn fixed(name: &str, number: u8) -> Authority {
+        Authority::with_key(name, key_of(number))
+    }
+
+    fn with_key(name: &str, key: KeyPair) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("no name");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
-        let key = key();
         let pem = params.self_signed(&key).expect("a certificate").pem();
         Authority { pem, issuer: Issuer::new(params, key) }
     }
@@ -64,6 +84,11 @@ impl Authority {
     /// The same with a key whose form every library reads; of varying length.
     pub fn pair_p256(&self) -> Pair {
         self.sign(4000, KeyPair::generate().expect("a key"))
+    }
+
+    /// The same, whose key is made of a number.
+    pub fn pair_fixed(&self, number: u8) -> Pair {
+        self.sign(4000, key_of(number))
     }
 
     /// The same, that expires when this year begins.
@@ -206,4 +231,19 @@ impl Stream for ClientEnd {
 /// A client that encrypts, over a connection in memory.
 pub fn client(end: Client, config: &Arc<ClientConfig>) -> TlsStream<ClientEnd> {
     TlsStream::new(ClientEnd(end), Connection::Client(session(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_of_numbers_are_the_same_each_time_and_are_accepted() {
+        let pairs = [1, 1, 2].map(|number| Authority::fixed("fixed", 9).pair_fixed(number));
+        assert_eq!(pairs[0].chain, pairs[1].chain);
+        assert_eq!(pairs[0].key, pairs[1].key);
+        assert_ne!(pairs[0].chain, pairs[2].chain);
+        identity(&pairs[2], &TERMS, Some(&Authority::fixed("fixed", 9).pem));
+        Authority::fixed("fixed", 9).client(VERSIONS[1], Some(&pairs[0]));
+    }
 }

@@ -126,11 +126,19 @@ impl<T: Transport> Streams<T> {
     }
 
     /// Accept again after a pause.
-    pub(crate) fn accept_again(&mut self, core: &mut Core<T>) -> io::Result<()> {
-        if !self.accept_paused || core.plan.role(core.id) == Role::Large {
-            return Ok(());
+    pub(crate) fn accept_again(&mut self, core: &mut Core<T>) {
+        if self.accept_paused && core.plan.role(core.id) != Role::Large {
+            self.listen(core);
         }
+    }
+
+    /// Accept from now on; after a pause where the kernel has no room to watch the listeners.
+    pub(crate) fn listen(&mut self, core: &mut Core<T>) {
         self.accept_paused = false;
-        core.transport.watch_listeners(true)
+        if let Err(error) = core.transport.watch_listeners(true) {
+            log::warn!("accepting pauses for a second: {error}");
+            core.shared.connections.paused.fetch_add(1, Relaxed);
+            self.accept_paused = true;
+        }
     }
 }

@@ -75,6 +75,7 @@ pub mod step;
 pub mod streams;
 mod totals;
 pub mod udp;
+pub mod usher;
 pub mod watch;
 mod watchers;
 mod watching;

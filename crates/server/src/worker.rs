@@ -365,8 +365,10 @@ impl<T: Transport> Worker<T> {
         if role != before {
             let large = role == Role::Large;
             streams.leaving = large.then_some(0);
-            if core.shared.phase() == Phase::Running {
-                core.transport.watch_listeners(!large)?;
+            match core.shared.phase() {
+                Phase::Running if large => core.transport.watch_listeners(false)?,
+                Phase::Running => streams.listen(core),
+                Phase::Draining | Phase::Stopped => {}
             }
         }
         streams.let_leave(core)
@@ -400,7 +402,7 @@ impl<T: Transport> Worker<T> {
         self.housekeeping_nanos = now + SLEEP_MAX.as_nanos() as u64;
         if is_running {
             core.shared.workers[core.id.index()].turns.add_owner(1);
-            streams.accept_again(core)?;
+            streams.accept_again(core);
             streams.begin_kicking(core);
         }
         // While it stops, too: it waits for every reply, be its client one that takes none.

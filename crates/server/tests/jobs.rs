@@ -9,6 +9,7 @@ use laneway_transport::memory::Client;
 use laneway_transport::memory_datagram::DatagramFaults;
 use rig::peer::{Peer, orphan};
 use rig::{Plan, Rig, hit, value};
+use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
 fn the_reply_to_a_datagram_is_sent_by_whoever_executes_it() {
@@ -140,6 +141,27 @@ fn a_connection_that_cannot_be_watched_while_its_reply_is_under_way_is_closed_al
     client.receive(usize::MAX);
     assert!(client.ended());
     assert_eq!(rig.ask(&other, b"mn\r\n", b"MN\r\n"), b"MN\r\n");
+}
+
+#[test]
+fn a_worker_that_cannot_watch_its_listeners_when_it_turns_small_tries_again() {
+    let mut rig = Rig::new(&Plan::of(2, Form::Roles));
+    rig.publish_large(1);
+    rig.turns(3);
+    rig.net.refuse_watching(true);
+    rig.publish_large(0);
+    rig.turns(3);
+    let open = |rig: &Rig| rig.shared.connections.open.load(Relaxed);
+    let _client = rig.net.connect();
+    let step = |rig: &mut Rig| {
+        rig.workers[1].step().expect("it goes on");
+    };
+    (0..3).for_each(|_| step(&mut rig));
+    assert_eq!(open(&rig), 0, "nobody tells it who comes");
+    rig.net.refuse_watching(false);
+    rig.clock.advance(2_000_000_000);
+    (0..3).for_each(|_| step(&mut rig));
+    assert_eq!(open(&rig), 1);
 }
 
 #[test]

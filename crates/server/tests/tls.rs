@@ -5,8 +5,8 @@
 use laneway_certs::{self as certs, Authority, ClientEnd, TERMS, VERSIONS};
 use laneway_policy::{Design, Form, WorkerId};
 use laneway_server::clock::{Clock, ManualClock};
-use laneway_server::per_address::Counted;
 use laneway_server::shared::{Company, Shared};
+use laneway_server::usher::{ByAddress, Guest as Arrival, Usher};
 use laneway_server::worker::Worker;
 use laneway_tls::{
     Acceptor, Bounds, EitherStream, EitherTransport, Handshakes, Progress, TlsStream,
@@ -31,6 +31,7 @@ static WORLD: LazyLock<(Authority, Arc<Acceptor>)> = LazyLock::new(|| {
 struct Rig {
     net: Net,
     handshakes: Handshakes<MemoryTransport>,
+    usher: Usher<MemoryStream>,
     shared: Arc<Shared<ServerStream>>,
     workers: Vec<Worker<EitherTransport<MemoryTransport>>>,
     clock: ManualClock,
@@ -49,8 +50,13 @@ impl Rig {
         });
         let workers = workers.collect();
         let bounds = Bounds { most: 64, nanos: u64::MAX / 2 };
-        let handshakes = Handshakes::new(net.transport(), WORLD.1.clone(), bounds);
-        Rig { net, handshakes, shared, workers, clock }
+        let mut handshakes = Handshakes::new(net.transport(), WORLD.1.clone(), bounds);
+        if plan.connections_per_address > 0 {
+            let census = ByAddress::new(shared.connections.clone(), plan.connections_per_address);
+            handshakes = handshakes.counted_by(Box::new(census));
+        }
+        let usher = Usher::new(vec![shared.clone()], usize::MAX, vec![false]);
+        Rig { net, handshakes, usher, shared, workers, clock }
     }
 
     fn connect(&self, version: usize) -> Guest {
@@ -61,26 +67,23 @@ impl Rig {
 
     /// Handshakes go first: of connections in memory there is one queue, which workers look at too.
     fn turn(&mut self) {
-        let now = self.clock.nanos();
-        let mut finished = Vec::new();
-        let refused = self.handshakes.step(&|| now, &mut finished).expect("memory");
-        assert!(refused.is_none(), "{refused:?}");
-        for guest in finished {
-            let plan = self.shared.plan.get();
-            let dialect = self.shared.dialect_of(false);
-            let stream = EitherStream::Tls(guest.stream);
-            let seconds = self.clock.unix_seconds(now);
-            let guest =
-                self.shared.take_in(&plan, WorkerId(0), stream, dialect, Counted::Now, seconds);
-            if let Some(connection) = guest {
-                let home = connection.home.index();
-                assert!(self.shared.workers[home].mailbox.push(connection).is_ok());
-            }
+        for guest in self.arrivals() {
+            assert!(guest.enter().is_ok(), "the mailbox is full");
         }
         for worker in &mut self.workers {
             worker.step().expect("memory transports do not fail");
         }
         self.clock.advance(STEP_NANOS);
+    }
+
+    /// A step of those who make handshakes; who is through, and has no worker yet.
+    fn arrivals(&mut self) -> Vec<Arrival<MemoryStream>> {
+        let now = self.clock.nanos();
+        let mut finished = Vec::new();
+        let refused = self.handshakes.step(&|| now, &mut finished).expect("memory");
+        assert!(refused.is_none(), "{refused:?}");
+        let seconds = self.clock.unix_seconds(now);
+        finished.into_iter().filter_map(|guest| self.usher.welcome(guest, seconds)).collect()
     }
 
     /// Turn until the guest has got this much; how many turns that took.
@@ -271,6 +274,27 @@ fn who_vanishes_or_says_that_it_ends_is_forgotten() {
 }
 
 #[test]
+fn what_comes_together_with_the_end_of_a_handshake_and_of_the_connection_is_served() {
+    for plan in plans() {
+        let mut rig = Rig::new(&plan);
+        let mut brief = rig.connect(1);
+        while !brief.is_through {
+            rig.turn();
+            brief.exchange(usize::MAX);
+        }
+        brief.out.extend_from_slice(b"set k 0 0 1 noreply\r\nx\r\n");
+        brief.exchange(0);
+        assert!(brief.out.is_empty());
+        drop(brief); // it says that it ends, and leaves its socket open
+        (0..100).for_each(|_| rig.turn());
+        let mut other = rig.connect(1);
+        rig.ask(&mut other, b"get k\r\n", &[&hit("k", b"x")[..], b"END\r\n"].concat());
+        let open = rig.shared.connections.open.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(open, 1, "{}", plan.what());
+    }
+}
+
+#[test]
 fn one_too_many_is_told_so_by_tls() {
     let mut rig = Rig::new(&Plan { connections_max: 1, ..Plan::of(1, Form::TimeShare) });
     let mut first = rig.connect(1);
@@ -304,4 +328,36 @@ fn who_watches_is_told_encrypted() {
         assert_eq!(told(&watcher.got), 600, "{}: {:?}", plan.what(), tail(&watcher.got));
         assert!(watcher.got.starts_with(b"ts=") && watcher.got.ends_with(b"\n"));
     }
+}
+
+#[test]
+fn who_finds_no_place_at_a_worker_is_given_back_and_turned_away_counts_no_more() {
+    let plan = Plan {
+        connections_max: 10_000,
+        connections_per_address: 10_000,
+        ..Plan::of(1, Form::TimeShare)
+    };
+    let mut rig = Rig::new(&plan);
+    let mut entered = 0;
+    let full = 'full: loop {
+        let mut guest = rig.connect(1);
+        loop {
+            guest.exchange(usize::MAX);
+            match rig.arrivals().pop().map(Arrival::enter) {
+                None => {}
+                Some(Ok(())) => break,
+                Some(Err(back)) => break 'full back,
+            }
+        }
+        entered += 1; // no worker has a step, so that nobody takes it out
+    };
+    let connections = rig.shared.connections.clone();
+    let told = || {
+        let open = connections.open.load(std::sync::atomic::Ordering::Relaxed);
+        let cards = connections.cards.lock().expect("nobody panics").len();
+        (open, cards, connections.per_address.open())
+    };
+    assert_eq!(told(), (entered + 1, entered + 1, entered + 1));
+    full.turn_away();
+    assert_eq!(told(), (entered, entered, entered));
 }

@@ -3,8 +3,8 @@
 //! and nothing of this is left in the program.
 //!
 //! Each stands for a kind of mistake that was made, or nearly made, where two parts meet. The line
-//! where it is asked about says what goes wrong. It lies in this crate because store, tier and
-//! server know it.
+//! where it is asked about says what goes wrong. It lies in this crate because store, tier, tls
+//! and server know it.
 
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
@@ -92,6 +92,11 @@ bugs! {
     SplitAssumed => "a start leaves out what the log has beyond the usual boundary",
     LimitUncharged => "what a client asks for is not taken out of what its limit leaves it",
     HeldForgotten => "a connection that waits because of its client's limit is not let go",
+    DecryptedUntold => "what lies decrypted is not told of where a connection comes to a worker",
+    GoodbyeUnheard => "a client that ends by TLS and leaves its socket open is not heard",
+    SealedTwice => "the byte that was encrypted and not told as written is encrypted again",
+    HandshakeLeaked => "who fails in his handshake stays counted at his address",
+    StrangerLetIn => "clients are not asked for the certificates that they must show",
 }
 
 #[cfg(feature = "planted")]

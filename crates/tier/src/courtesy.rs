@@ -1,19 +1,35 @@
 //! Threads that do the work of large values and of nobody in particular give way to those that
 //! answer: where the process runs in real time (SCHED_FIFO, as people pin servers), a thread that
 //! got the CPU keeps it, and copies and checks 64 KiB while small requests wait.
+//!
+//! The kernel is asked, and not the C library: musl's functions of these names refuse.
 
 #![allow(unsafe_code)]
+
+use libc::{SYS_sched_getscheduler, SYS_sched_setscheduler, c_int, c_long, syscall};
+
+/// The whole `struct sched_param` of the kernel.
+type Priority = c_int;
+
+/// How the calling thread is scheduled.
+fn policy() -> c_long {
+    // SAFETY: asks for a number; 0 is the calling thread.
+    unsafe { syscall(SYS_sched_getscheduler, 0) }
+}
+
+/// Have the calling thread scheduled so. Whether that was allowed.
+fn schedule(policy: c_int, priority: Priority) -> bool {
+    // SAFETY: the parameters are whole and outlive the call, which keeps nothing.
+    unsafe { syscall(SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
+}
 
 /// From now on the calling thread runs when no thread in real time wants the CPU. Elsewhere, where
 /// the kernel is fair to all, nothing changes.
 pub fn give_way() {
-    // SAFETY: asks for a number; 0 is the calling thread.
-    let policy = unsafe { libc::sched_getscheduler(0) };
-    if matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR) {
-        let ordinary = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the parameters are whole and outlive the call, which keeps nothing. It needs no
-        // privilege; should it be refused all the same, the thread stays what it was.
-        let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
+    let policy = policy() as c_int & !libc::SCHED_RESET_ON_FORK;
+    if matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR) {
+        // It needs no privilege; should it be refused all the same, the thread stays what it was.
+        schedule(libc::SCHED_OTHER, 0);
     }
 }
 
@@ -24,16 +40,11 @@ mod tests {
 
     #[test]
     fn a_thread_in_real_time_is_an_ordinary_one_afterwards() {
-        let real_time = libc::sched_param { sched_priority: 1 };
-        // SAFETY: as in `give_way`.
-        let changed =
-            unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const real_time) };
-        if changed != 0 {
+        if !schedule(libc::SCHED_FIFO, 1) {
             // Not `println`: the runner of tests keeps what a test that passes prints.
             let _ = writeln!(std::io::stderr(), "SKIPPED: courtesy: no right to SCHED_FIFO");
         }
         give_way();
-        // SAFETY: asks for a number.
-        assert_eq!(unsafe { libc::sched_getscheduler(0) }, libc::SCHED_OTHER);
+        assert_eq!(policy(), c_long::from(libc::SCHED_OTHER));
     }
 }

@@ -1,6 +1,7 @@
 //! The certificate, its key and the authorities of clients, read from files in PEM. What is wrong
 //! with one is told in a sentence that begins with what asked for the file.
 
+use laneway_sync::planted::{Bug, is_planted};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
@@ -185,6 +186,7 @@ fn client_verifier(
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     let builder = match terms.verify {
+        _ if is_planted(Bug::StrangerLetIn) => return Ok(None),
         Verify::No => return Ok(None),
         Verify::IfGiven => builder.allow_unauthenticated(),
         Verify::Always => builder,

@@ -231,6 +231,7 @@ fn another_certificate_is_shown_to_who_comes_next_and_tickets_of_the_old_one_are
 fn where_nothing_can_be_watched_accepting_pauses_and_goes_on_later() {
     let authority = Authority::new("full");
     let mut server = Server::plain(&authority);
+    server.step();
     server.net.refuse_watching(true);
     let lost = server.net.connect();
     let now = server.now;
@@ -245,6 +246,44 @@ fn where_nothing_can_be_watched_accepting_pauses_and_goes_on_later() {
     server.now += 1_000_000_000;
     server.shake(&mut client).expect("the pause is over");
     assert_eq!(server.told().underway, 0);
+}
+
+#[test]
+fn where_listeners_cannot_be_watched_accepting_pauses_and_goes_on_later() {
+    let authority = Authority::new("deaf");
+    let mut server = Server::plain(&authority);
+    server.net.refuse_watching(true);
+    let mut client = certs::client(server.net.connect(), &authority.client(VERSIONS[1], None));
+    let _ = client.handshake(); // it greets
+    let now = server.now;
+    let refused = server.handshakes.step(&|| now, &mut server.finished);
+    assert!(refused.expect("it goes on").is_some());
+    server.net.refuse_watching(false);
+    server.step();
+    assert_eq!(server.handshakes.underway(), 0, "it pauses");
+    server.now += 1_000_000_000;
+    server.shake(&mut client).expect("the pause is over");
+}
+
+#[test]
+fn who_asks_and_ends_together_with_its_handshake_is_through() {
+    const LAST: &[u8] = b"set k 0 0 1 noreply\r\nx\r\n";
+    let authority = Authority::new("brief");
+    let mut server = Server::plain(&authority);
+    let mut client = certs::client(server.net.connect(), &authority.client(VERSIONS[1], None));
+    while client.handshake().expect("a good server") != Progress::Done {
+        server.step();
+    }
+    assert!(server.finished.is_empty(), "the end of the handshake is on its way");
+    assert_eq!(client.write(&[std::io::IoSlice::new(LAST)]).expect("room"), LAST.len());
+    drop(client); // says that it ends
+    server.step();
+    let mut stream = server.finished.pop().expect("it is through").stream;
+    let mut room = [0; 64];
+    assert_eq!(stream.read(&mut room).expect("what it asks"), LAST.len());
+    assert_eq!(&room[..LAST.len()], LAST);
+    assert_eq!(stream.read(&mut room).expect("the end"), 0);
+    assert_eq!((server.told().failed(), server.told().full_1_3), (0, 1));
 }
 
 /// Lets so many in at a time, wherever they come from.

@@ -263,6 +263,48 @@ fn a_stream_is_told_of_once_though_both_the_session_and_the_socket_have_somethin
 }
 
 #[test]
+fn what_lies_decrypted_in_many_streams_keeps_nothing_from_being_told_of_sockets() {
+    const ENCRYPTED: u32 = 40;
+    let net = Net::new(Faults::NONE);
+    let config = WORLD.authority.client(VERSIONS[1], None);
+    let mut transport = EitherTransport::new(net.transport());
+    let accepted = || {
+        let stream = net.transport().accept(0).expect("memory");
+        stream.expect("a client has come")
+    };
+    let mut all = Vec::new();
+    for slot in 0..ENCRYPTED {
+        let mut client = certs::client(net.connect(), &config);
+        let mut server = WORLD.acceptor.stream(accepted()).expect("a session");
+        let mut is_done = false;
+        while !is_done {
+            let theirs = client.handshake().expect("good");
+            let ours = server.handshake().expect("good");
+            is_done = (ours, theirs) == (Progress::Done, Progress::Done);
+        }
+        assert_eq!(client.write(&[IoSlice::new(&[1; 100])]).expect("room"), 100);
+        assert_eq!(server.read(&mut [0; 10]).expect("they have come"), 10);
+        let stream = EitherStream::Tls(Box::new(server));
+        let token = Token { slot, generation: 0 };
+        transport.attach(&stream, token, Interest::Read).expect("memory");
+        all.push((stream, client));
+    }
+    let client = net.connect();
+    client.send(b"get k\r\n");
+    let stream = EitherStream::Plain(accepted());
+    let token = Token { slot: ENCRYPTED, generation: 0 };
+    transport.attach(&stream, token, Interest::Read).expect("memory");
+    let mut ready = Vec::new();
+    transport.poll(&mut ready, 32, Wait::No).expect("memory");
+    assert!(ready.contains(&Ready::Stream(token)), "{ready:?}");
+    // And nobody is forgotten for it.
+    while transport.has_to_tell() {
+        transport.poll(&mut ready, 32, Wait::No).expect("memory");
+    }
+    assert_eq!(ready.len(), ENCRYPTED as usize + 1, "{ready:?}");
+}
+
+#[test]
 fn records_that_bring_little_hold_nobody_for_long() {
     // As many bytes as would fit the room, in so many records that they take many reads: the stream
     // gives the turn back before all of them are read, and says that there is more.

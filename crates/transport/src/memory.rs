@@ -11,6 +11,7 @@ use crate::memory_datagram::DatagramNet;
 use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -77,6 +78,11 @@ impl State {
 
     fn happens(&mut self, parts_of_256: u8) -> bool {
         parts_of_256 > 0 && self.draws.next() & 0xFF < u32::from(parts_of_256)
+    }
+
+    /// The first of these listeners that somebody waits at.
+    fn waited_at(&self, listeners: &Range<usize>) -> Option<usize> {
+        self.backlog.iter().map(|(listener, _)| *listener).find(|at| listeners.contains(at))
     }
 
     /// How many of `possible` bytes one call moves, or why it moves none.
@@ -157,7 +163,7 @@ impl Net {
         client
     }
 
-    /// From now on no stream can be watched for anything new, or can again.
+    /// From now on no stream can be watched for anything new, and no listener, or can again.
     pub fn refuse_watching(&self, refuse: bool) {
         self.lock().unwatchable = refuse;
     }
@@ -172,6 +178,7 @@ impl Net {
         MemoryTransport {
             net: self.clone(),
             attached: BTreeMap::new(),
+            listeners: 0..usize::MAX,
             watching: false,
             datagrams: None,
             queues_watched: BTreeMap::new(),
@@ -341,6 +348,8 @@ impl Attached {
 pub struct MemoryTransport {
     net: Net,
     attached: BTreeMap<usize, Attached>,
+    /// Those that it looks at.
+    listeners: Range<usize>,
     watching: bool,
     datagrams: Option<DatagramNet>,
     /// Watched queues, and of how many arrivals of each was told.
@@ -356,6 +365,12 @@ pub struct MemoryTransport {
 }
 
 impl MemoryTransport {
+    /// The same, that is told of who comes by these listeners alone.
+    pub fn at_listeners(mut self, listeners: Range<usize>) -> MemoryTransport {
+        self.listeners = listeners;
+        self
+    }
+
     /// The same with queues of datagrams to watch.
     pub fn with_datagrams(mut self, net: &DatagramNet) -> MemoryTransport {
         self.datagrams = Some(net.clone());
@@ -374,7 +389,7 @@ impl MemoryTransport {
     pub fn asleep(&self) -> Option<Duration> {
         let asleep = self.asleep?;
         let state = self.net.lock();
-        let listener = self.watching && !state.backlog.is_empty();
+        let listener = self.watching && state.waited_at(&self.listeners).is_some();
         let ready = |(&number, attached): (&usize, &Attached)| {
             attached.is_ready(&state.links[number], state.room(number))
         };
@@ -426,11 +441,11 @@ impl Transport for MemoryTransport {
             ready.push(Ready::Woken);
         }
         let state = self.net.lock();
-        if let Some((listener, _)) = state.backlog.front()
+        if let Some(listener) = state.waited_at(&self.listeners)
             && self.watching
             && ready.len() < room_end
         {
-            ready.push(Ready::Listener(*listener));
+            ready.push(Ready::Listener(listener));
         }
         // Where all had their turn, the next poll begins at the first.
         let (next, mut cut_at) = (self.next, 0);
@@ -489,6 +504,9 @@ impl Transport for MemoryTransport {
     }
 
     fn watch_listeners(&mut self, watch: bool) -> io::Result<()> {
+        if watch && !self.watching {
+            self.net.may_watch()?;
+        }
         self.watching = watch;
         Ok(())
     }

@@ -509,16 +509,22 @@ impl Transport for SocketTransport {
         if watch == self.watching {
             return Ok(());
         }
-        self.watching = watch;
         for (number, listener) in self.listeners.iter().enumerate() {
-            if watch {
-                let data = epoll::EventData::new_u64(WORD_LISTENERS + number as u64);
-                let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-                epoll::add(&self.epoll, &listener.socket, data, flags)?;
-            } else {
+            if !watch {
                 epoll::delete(&self.epoll, &listener.socket)?;
+                continue;
+            }
+            let data = epoll::EventData::new_u64(WORD_LISTENERS + number as u64);
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+            if let Err(error) = epoll::add(&self.epoll, &listener.socket, data, flags) {
+                // All or none: whoever asked tries again.
+                for added in &self.listeners[..number] {
+                    let _ = epoll::delete(&self.epoll, &added.socket); // it is there
+                }
+                return Err(error.into());
             }
         }
+        self.watching = watch;
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use crate::request::{Request, key_name};
 use crate::swarm::{Kept, Swarm};
 use laneway_server::clock::ManualClock;
 use laneway_store::meter::Work;
+use laneway_tls::{Cause, Told as ToldOfTls};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
@@ -86,6 +87,17 @@ pub struct Counts {
     pub events_told: u64,
     /// See above.
     pub events_skipped: u64,
+    /// TLS handshakes with certificates, sessions taken up again, handshakes that failed, and of
+    /// them those for the client's certificate.
+    pub handshakes: u64,
+    /// See above.
+    pub resumed: u64,
+    /// See above.
+    pub handshakes_failed: u64,
+    /// See above.
+    pub strangers: u64,
+    /// Replacements of certificate and key.
+    pub reloads: u64,
     /// Steps of workers, of the durable executor and of devices.
     pub steps: u64,
     /// The most that one step of a worker did, of each kind.
@@ -94,7 +106,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 31] {
+    pub fn each(&self) -> [(&'static str, u64); 37] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -127,8 +139,21 @@ impl Counts {
             ("starts on larger disks", self.enlarged),
             ("events watched", self.events_told),
             ("of them missed", self.events_skipped),
+            ("TLS handshakes", self.handshakes),
+            ("sessions taken up again", self.resumed),
+            ("handshakes failed", self.handshakes_failed),
+            ("of them for a certificate", self.strangers),
+            ("certificates replaced", self.reloads),
             ("steps", self.steps),
         ]
+    }
+
+    /// What a server tells of its handshakes when it ends.
+    pub fn shaken(&mut self, told: &ToldOfTls) {
+        self.handshakes += told.full_1_2 + told.full_1_3;
+        self.resumed += told.resumed;
+        self.handshakes_failed += told.failed();
+        self.strangers += told.failed[Cause::ClientCertificate as usize];
     }
 
     /// Keeps the most of each kind.
@@ -173,6 +198,11 @@ impl Counts {
         self.enlarged += other.enlarged;
         self.events_told += other.events_told;
         self.events_skipped += other.events_skipped;
+        self.handshakes += other.handshakes;
+        self.resumed += other.resumed;
+        self.handshakes_failed += other.handshakes_failed;
+        self.strangers += other.strangers;
+        self.reloads += other.reloads;
         self.steps += other.steps;
         self.work_max(&other.work);
     }
@@ -282,6 +312,11 @@ impl Books {
     /// The trace so far.
     pub fn trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()
+    }
+
+    /// Bytes came out of encrypted ones, in one go.
+    pub fn carried(&mut self, bytes: usize) {
+        self.digest(bytes as u64);
     }
 
     fn digest(&mut self, word: u64) {

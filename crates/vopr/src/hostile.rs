@@ -1,9 +1,11 @@
 //! Clients that misbehave: none of them may hurt anybody else, and none may keep what it took.
 
 use crate::ask::key_name;
+use crate::rig::tls::ENCRYPTED;
 use crate::rig::value;
 use crate::scene::Scene;
-use laneway_transport::memory::{Client, Net};
+use crate::wire::Wire;
+use laneway_transport::memory::Net;
 
 /// What one of them does.
 #[derive(Debug, Clone, Copy)]
@@ -39,10 +41,27 @@ const LINE_BYTES: usize = 40_000;
 
 /// A client that misbehaves.
 pub struct Hostile {
-    client: Client,
+    wire: Wire,
     out: Vec<u8>,
     sent: usize,
     misdeed: Misdeed,
+    /// It shows a certificate that is no good: nothing that it asks may be answered.
+    is_stranger: bool,
+}
+
+/// A connection of its own, plain or encrypted, and whether it must not be let in.
+fn connect(scene: &mut Scene<'_>, net: &Net) -> (Wire, bool) {
+    let Some(encryption) = scene.encryption else {
+        return (Wire::connect(net, false, None), false);
+    };
+    let number = scene.random.number();
+    match (scene.random.below(4), encryption.stranger(number)) {
+        (0, _) => (Wire::connect(net, false, None), false),
+        // It speaks in plain text where nobody does.
+        (1, _) => (Wire::Plain(net.connect_at(ENCRYPTED)), false),
+        (2, Some(stranger)) => (Wire::connect(net, false, Some(&stranger)), true),
+        _ => (Wire::connect(net, false, Some(&encryption.client(number))), false),
+    }
 }
 
 impl Hostile {
@@ -51,31 +70,48 @@ impl Hostile {
         let misdeed = MISDEEDS[scene.random.below(MISDEEDS.len() as u64) as usize];
         scene.books.counts.hostile += 1;
         scene.books.say(|| format!("a hostile client comes: {misdeed:?}"));
-        Hostile { client: net.connect(), out: bytes(misdeed, scene), sent: 0, misdeed }
+        let (wire, is_stranger) = connect(scene, net);
+        Hostile { wire, out: bytes(misdeed, scene), sent: 0, misdeed, is_stranger }
     }
 
     /// Goes on; some vanish or close at any time. Returns whether it stays.
-    pub fn go_on(&mut self, scene: &mut Scene<'_>) -> bool {
-        if self.client.ended() {
-            return false;
+    pub fn go_on(&mut self, scene: &mut Scene<'_>) -> Result<bool, String> {
+        if self.wire.ended() {
+            self.receive(usize::MAX)?;
+            return Ok(false);
         }
-        self.sent += self.client.send(&self.out[self.sent..]);
-        if !matches!(self.misdeed, Misdeed::ReadsNothing) {
-            self.client.receive(1000);
+        // Who says nothing at all does not begin a handshake either.
+        if !matches!(self.misdeed, Misdeed::Silent) {
+            self.sent += self.wire.send(&self.out[self.sent..], usize::MAX);
         }
-        if matches!(self.misdeed, Misdeed::HalfClose) && self.sent == self.out.len() {
-            self.client.finish();
+        if !matches!(self.misdeed, Misdeed::ReadsNothing) || self.wire.is_handshaking() {
+            self.receive(1000)?;
+        }
+        let has_sent = self.sent == self.out.len() && !self.wire.has_to_send();
+        if matches!(self.misdeed, Misdeed::HalfClose) && has_sent {
+            self.wire.finish();
         }
         let leaves = scene.random.one_in(40);
         if leaves {
             self.vanish();
         }
-        !leaves
+        Ok(!leaves)
+    }
+
+    /// A stranger is told by TLS that he is one, and nothing else.
+    fn receive(&mut self, most: usize) -> Result<(), String> {
+        match (self.wire.receive(most), self.is_stranger) {
+            (Ok(told), true) if !told.is_empty() => {
+                Err("who showed a stranger's certificate was answered".into())
+            }
+            (Ok(_), _) | (Err(_), true) => Ok(()),
+            (Err(what), false) => Err(format!("a hostile client was sent {what}")),
+        }
     }
 
     /// Vanishes: who closes politely and reads no more would have to be waited for.
     pub fn vanish(&self) {
-        self.client.reset();
+        self.wire.reset();
     }
 }
 

@@ -53,7 +53,7 @@ pub fn rest(life: &Life, swarm: &Swarm) -> Result<(), String> {
         shared.workers.iter().try_for_each(|worker| noted_are_notable(shared, worker))
     })?;
     clients_add_up(&life.rig.shared)?;
-    addresses_add_up(&life.rig.shared)?;
+    addresses_add_up(&life.rig.shared, life.rig.knocking())?;
     limits_hold(life, swarm)?;
     if !life.hostile.is_empty() {
         return Ok(()); // they hold what they began
@@ -123,9 +123,10 @@ fn noted_are_notable<S>(shared: &Shared<S>, worker: &WorkerShared<S>) -> Result<
     }
 }
 
-/// Every open connection counts at its address, where addresses are counted.
-fn addresses_add_up<S>(shared: &Shared<S>) -> Result<(), String> {
-    let open = shared.watch(0).connections.open;
+/// Every open connection counts at its address, where addresses are counted, and so does who is not
+/// through his handshake.
+fn addresses_add_up<S>(shared: &Shared<S>, knocking: usize) -> Result<(), String> {
+    let open = shared.watch(0).connections.open + knocking as u64;
     let wanted = if shared.settings.connections_per_address > 0 { open } else { 0 };
     match shared.connections.per_address.open() as u64 {
         counted if counted == wanted => Ok(()),

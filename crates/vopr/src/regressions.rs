@@ -31,6 +31,7 @@ impl Regression {
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             (swarm.backups, swarm.scrubs, swarm.operates) = (false, false, false);
             (swarm.read_only, swarm.watch, swarm.splits) = (false, false, false);
+            swarm.tls = 0;
             (swarm.client_rate, swarm.client_bytes) = (0, 0);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
@@ -302,6 +303,36 @@ pub const ALL: &[Regression] = &[
         seed: 1,
         sets: &[("watch", 1), ("users", 0), ("commands", 3000), ("reset", 0)],
         bug: "WatcherLosesLines",
+    },
+    Regression {
+        name: "a connection stands still with requests that lie decrypted",
+        seed: 1,
+        sets: &[("tls", 1), ("clients", 6), ("pipeline", 16)],
+        bug: "DecryptedUntold",
+    },
+    Regression {
+        name: "a client that ends by TLS stays open for ever",
+        seed: 1,
+        sets: &[("tls", 1), ("clients", 6), ("reset", 0)],
+        bug: "GoodbyeUnheard",
+    },
+    Regression {
+        name: "a reply to a slow reader has a byte twice",
+        seed: 1,
+        sets: &[("tls", 1), ("clients", 6), ("large", 80), ("reset", 0)],
+        bug: "SealedTwice",
+    },
+    Regression {
+        name: "who fails in his handshake stays counted at his address",
+        seed: 1,
+        sets: &[("tls", 1), ("hostile", 4), ("per-address", 1)],
+        bug: "HandshakeLeaked",
+    },
+    Regression {
+        name: "a client without a good certificate is served",
+        seed: 1,
+        sets: &[("tls", 3), ("hostile", 4)],
+        bug: "StrangerLetIn",
     },
     Regression {
         name: "a `flush_all` to come is forgotten at a restart",

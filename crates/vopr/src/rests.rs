@@ -65,6 +65,9 @@ impl World {
             busy |= self.step_worker(life, worker)?;
         }
         busy |= self.step_keeper(life)? | self.step_devices(life);
+        if let Some(pool) = &mut life.rig.pool {
+            busy |= pool.shake(&self.clock) | pool.bring(&self.clock);
+        }
         self.note_drops(life);
         self.books.counts.steps += 1;
         Ok(busy)
@@ -139,6 +142,11 @@ impl World {
         let cards = laneway_server::shared::lock(&life.rig.shared.connections.cards).len();
         if open + cards > 0 {
             return Err(format!("{open} connections are open, and {cards} told, of no client"));
+        }
+        let told = self.encryption.as_ref().map(|encryption| encryption.acceptor().told());
+        let (left, knocking) = (told.map_or(0, |told| told.underway), life.rig.knocking());
+        if left + knocking as u64 > 0 {
+            return Err(format!("{left} handshakes are under way, {knocking} of no client"));
         }
         judge::rest(life, &self.swarm)
     }

@@ -1,6 +1,7 @@
 //! What the clients of a run share, and what they draw from it: keys, values, requests.
 
 use crate::books::Books;
+use crate::encryption::Encryption;
 use crate::meta::Style;
 use crate::model::{Asked, Count, Fetch, New, Ttl};
 use crate::rig::value;
@@ -22,6 +23,8 @@ pub struct Scene<'a> {
     pub random: &'a mut Random,
     /// Its books.
     pub books: &'a mut Books,
+    /// What those show to each other who encrypt, where any do.
+    pub encryption: Option<&'a Encryption>,
     /// The server's unix millisecond.
     pub now_ms: u64,
     /// A miss needs no reason.

@@ -3,14 +3,25 @@
 use crate::hostile::Hostile;
 use crate::judge;
 use crate::life::Life;
+use crate::rig::RigTransport;
 use crate::world::{Outcome, World};
 use laneway_policy::{Design, Form};
 use laneway_server::clock::Clock;
-use laneway_server::worker::Progress;
+use laneway_server::worker::{Progress, Worker};
 use laneway_store::meter;
+use std::time::Duration;
 
 /// The longest that anything sleeps: a worker's own bound, and its alarm.
 const SLEEP_MAX_NANOS: u64 = 1_000_000_000;
+
+/// Steps between two replacements of certificate and key, about.
+const RELOADS_EVERY: u64 = 2_000;
+
+/// How long a worker sleeps, if it does: what lies decrypted keeps it awake.
+fn asleep(worker: &Worker<RigTransport>) -> Option<Duration> {
+    let transport = worker.transport();
+    if transport.has_to_tell() { None } else { transport.inner().asleep() }
+}
 
 impl World {
     /// What was asked for a time to come may be under way.
@@ -28,6 +39,7 @@ impl World {
         self.step_scrub(life)?;
         self.step_operator(life)?;
         self.step_watcher(life)?;
+        self.step_pool(life);
         match self.random.below(100) {
             0..50 => {
                 let worker = self.random.below(life.rig.workers.len() as u64) as usize;
@@ -39,7 +51,7 @@ impl World {
             }
             72..94 => self.step_stream(life)?,
             94..97 => self.step_datagrams(life)?,
-            97 => self.step_hostile(life),
+            97 => self.step_hostile(life)?,
             98 if self.random.one_in(4) => self.change_roles(life),
             98 => {
                 if let Some(tier) = &life.tier {
@@ -58,18 +70,36 @@ impl World {
         Ok(())
     }
 
+    /// Those who make TLS handshakes have a step each, or none; certificate and key are replaced.
+    fn step_pool(&mut self, life: &mut Life) {
+        let Some(encryption) = &mut self.encryption else { return };
+        if let Some(pool) = &mut life.rig.pool {
+            if self.random.one_in(3) {
+                pool.shake(&self.clock);
+            }
+            if self.random.one_in(3) {
+                pool.bring(&self.clock);
+            }
+        }
+        if self.random.one_in(RELOADS_EVERY) {
+            self.books.counts.reloads += 1;
+            self.books.say(|| "certificate and key are replaced".into());
+            encryption.reload();
+        }
+    }
+
     /// A step of a worker, unless it sleeps: who has something for it must wake it.
     pub(crate) fn step_worker(&mut self, life: &mut Life, number: usize) -> Outcome<bool> {
         let now = self.clock.nanos();
         let worker = &mut life.rig.workers[number];
         let until = &mut life.asleep_until_nanos[number];
-        if now < *until && worker.transport().inner().asleep().is_some() {
+        if now < *until && asleep(worker).is_some() {
             return Ok(false);
         }
         meter::take();
         let progress = worker.step();
         let work = meter::take();
-        let asleep = worker.transport().inner().asleep();
+        let asleep = asleep(worker);
         let shared = life.rig.place(number);
         *until = match asleep {
             // It is about to sleep: it says so and looks once more, as it does before a real poll,
@@ -154,13 +184,22 @@ impl World {
         client.exchange(&mut scene, now_nanos)
     }
 
-    pub(crate) fn step_hostile(&mut self, life: &mut Life) {
+    pub(crate) fn step_hostile(&mut self, life: &mut Life) -> Outcome {
         let (mut scene, _) = self.scene(&life.rig);
-        life.hostile.retain_mut(|hostile| hostile.go_on(&mut scene));
+        let mut gone_on = Ok(());
+        life.hostile.retain_mut(|hostile| match hostile.go_on(&mut scene) {
+            Ok(stays) => stays,
+            Err(what) => {
+                gone_on = Err(what);
+                false
+            }
+        });
+        gone_on?;
         if life.hostile.len() < scene.swarm.hostile && scene.random.one_in(4) {
             let hostile = Hostile::new(&mut scene, &life.rig.net);
             life.hostile.push(hostile);
         }
+        Ok(())
     }
 
     /// Workers change roles, as the control loop could have them do.

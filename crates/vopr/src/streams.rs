@@ -12,8 +12,11 @@ use crate::rig::value;
 use crate::scene::{MALICE, PENDING_MAX, Scene};
 use crate::swarm::Kept;
 use crate::users;
-use laneway_transport::memory::{Client, Net};
+use crate::wire::Wire;
+use laneway_transport::memory::Net;
+use rustls::ClientConfig;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Operations about every key that may be pending on a key before clients ask another.
 const FLUSHES_MAX: usize = 6;
@@ -33,7 +36,9 @@ struct Flight {
 /// One connection.
 pub struct StreamClient {
     name: String,
-    client: Option<Client>,
+    wire: Option<Wire>,
+    /// It encrypts, and this is how.
+    config: Option<Arc<ClientConfig>>,
     out: VecDeque<u8>,
     flights: VecDeque<Flight>,
     got: Vec<u8>,
@@ -48,12 +53,18 @@ pub struct StreamClient {
 
 impl StreamClient {
     /// Not connected yet.
-    pub fn new(number: usize, voice: Voice, read_only: bool) -> StreamClient {
+    pub fn new(
+        number: usize,
+        voice: Voice,
+        read_only: bool,
+        config: Option<Arc<ClientConfig>>,
+    ) -> StreamClient {
         StreamClient {
             voice,
             read_only,
+            config,
             name: format!("client {number}"),
-            client: None,
+            wire: None,
             out: VecDeque::new(),
             flights: VecDeque::new(),
             got: Vec::new(),
@@ -82,7 +93,7 @@ impl StreamClient {
             }
         }
         books.forget_order(&self.name);
-        self.client = None;
+        self.wire = None;
         self.out.clear();
         self.got.clear();
         self.id = None;
@@ -233,12 +244,12 @@ impl StreamClient {
 
     /// Sends and receives a little, and judges what came.
     pub fn exchange(&mut self, scene: &mut Scene<'_>, net: &Net) -> Result<(), String> {
-        if self.client.is_none() {
-            self.client = Some(net.connect_at(self.read_only.into()));
+        if self.wire.is_none() {
+            self.wire = Some(Wire::connect(net, self.read_only, self.config.as_ref()));
             self.introduce(scene);
         }
-        let Some(client) = &self.client else { return Ok(()) };
-        if client.ended() {
+        let Some(wire) = &mut self.wire else { return Ok(()) };
+        if wire.ended() {
             // Who has no memory for a line closes, as memcached does.
             let may_close = scene.may_close || scene.swarm.refuse_memory > 0;
             if scene.swarm.reset == 0 && !may_close {
@@ -250,15 +261,27 @@ impl StreamClient {
             self.disconnect(scene.books);
             return Ok(());
         }
-        if !self.out.is_empty() {
+        if !self.out.is_empty() || wire.has_to_send() {
             let most = 1 + scene.random.below(2 * scene.swarm.pipe_bytes as u64) as usize;
             let (front, _) = self.out.as_slices();
-            let sent = client.send(&front[..front.len().min(most)]);
+            let sent = wire.send(front, most);
             self.out.drain(..sent);
         }
         let most = 1 + scene.random.below(RECEIVED_MAX) as usize;
-        self.got.extend(client.receive(most));
+        self.receive(scene, most)?;
         self.hear(scene)
+    }
+
+    /// Takes what has come, at most so many bytes of the network; how many they are to the client.
+    fn receive(&mut self, scene: &mut Scene<'_>, most: usize) -> Result<usize, String> {
+        let Some(wire) = &mut self.wire else { return Ok(0) };
+        let came = wire.receive(most).map_err(|what| format!("{} was sent {what}", self.name))?;
+        if self.config.is_some() {
+            // Where a run differs in its records it differs.
+            scene.books.carried(came.len());
+        }
+        self.got.extend(&came);
+        Ok(came.len())
     }
 
     /// Says who it is, before what it has asked already.
@@ -274,17 +297,15 @@ impl StreamClient {
 
     /// Takes what was sent before the server ended; whether there was anything.
     pub fn receive_rest(&mut self, scene: &mut Scene<'_>) -> Result<bool, String> {
-        let Some(client) = &self.client else { return Ok(false) };
-        let more = client.receive(RECEIVED_MAX as usize);
-        self.got.extend(&more);
+        let more = self.receive(scene, RECEIVED_MAX as usize)?;
         self.hear(scene)?;
-        Ok(!more.is_empty())
+        Ok(more > 0)
     }
 
     /// Closes.
     pub fn leave(&mut self, books: &mut Books) {
-        if let Some(client) = &self.client {
-            client.finish();
+        if let Some(wire) = &mut self.wire {
+            wire.close();
         }
         self.disconnect(books);
     }

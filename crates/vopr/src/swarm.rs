@@ -142,6 +142,9 @@ pub struct Swarm {
     pub client_rate: u32,
     /// Bytes a second, in and out.
     pub client_bytes: u32,
+    /// Some connections are encrypted; 0: none. 1: no client is asked for a certificate, 2: a bad
+    /// one is refused, 3: so is who has none.
+    pub tls: u8,
 }
 
 /// Who serves what, as one draw: not everything goes with everything.
@@ -252,6 +255,7 @@ impl Swarm {
             per_address: false,
             client_rate: 0,
             client_bytes: 0,
+            tls: 0,
         };
         swarm.draw_later(random)
     }
@@ -296,6 +300,9 @@ impl Swarm {
         if random.one_in(4) {
             self.client_bytes = [4 << 20, 32 << 20][random.below(2) as usize];
         }
+        if random.one_in(3) {
+            self.tls = 1 + random.below(3) as u8;
+        }
         self
     }
 
@@ -312,6 +319,11 @@ impl Swarm {
     /// Whether the connection of this number came by a read-only port; the first one never.
     pub fn reads_only(&self, number: usize) -> bool {
         self.read_only && number as u64 == 1 + self.seed % 3
+    }
+
+    /// Whether the connection of this number is encrypted, where any is: two of three are.
+    pub fn encrypts(&self, number: usize) -> bool {
+        self.tls > 0 && !(number as u64 + self.seed % 3).is_multiple_of(3)
     }
 
     /// Whether only users may ask: nobody can say over UDP who he is.
@@ -394,6 +406,7 @@ impl Swarm {
         add(&|swarm| swarm.client_rate = 0);
         add(&|swarm| swarm.client_bytes = 0);
         add(&|swarm| swarm.watch = false);
+        add(&|swarm| swarm.tls = 0);
         add(&|swarm| swarm.pipeline = 1);
         add(&|swarm| swarm.burst = 1);
         add(&|swarm| swarm.helps = false);
@@ -451,6 +464,7 @@ impl Swarm {
             ("client-rate", self.client_rate.into()),
             ("client-bytes", self.client_bytes.into()),
             ("watch", self.watch.into()),
+            ("tls", self.tls.into()),
             ("pipeline", self.pipeline as u64),
             ("burst", self.burst as u64),
             ("helps", self.helps.into()),
@@ -502,6 +516,7 @@ impl Swarm {
             "client-rate" => self.client_rate = value as u32,
             "client-bytes" => self.client_bytes = value as u32,
             "watch" => self.watch = value != 0,
+            "tls" => self.tls = value.min(3) as u8,
             "pipeline" => self.pipeline = value as usize,
             "burst" => self.burst = value.max(1) as usize,
             "helps" => self.helps = value != 0,

@@ -10,6 +10,7 @@ use crate::books::Books;
 use crate::datagrams::DatagramClient;
 use crate::devices::Devices;
 use crate::drops::Drops;
+use crate::encryption::Encryption;
 use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
 use crate::media::{self, Images, LOG_BYTES};
@@ -61,6 +62,8 @@ pub struct World {
     pub(crate) machine: Option<Machine>,
     pub(crate) clock: ManualClock,
     pub(crate) streams: Vec<StreamClient>,
+    /// What those show to each other who encrypt, where any do.
+    pub(crate) encryption: Option<Encryption>,
     pub(crate) steps_until_rest: u64,
     /// What its disks held at an earlier end.
     older: Option<Images>,
@@ -84,17 +87,21 @@ impl World {
         let machine = (swarm.kept != Kept::No).then(|| Machine::new(LOG_BYTES, swarm.ssd_bytes));
         let clock = ManualClock::default();
         clock.run(swarm.clock_nanos);
+        let encryption = Encryption::of(swarm);
+        let streams = (0..swarm.clients).map(|number| {
+            let encryption = encryption.as_ref().filter(|_| swarm.encrypts(number));
+            let config = encryption.map(|encryption| encryption.client(number as u64));
+            StreamClient::new(number, swarm.voice(number), swarm.reads_only(number), config)
+        });
+        let streams = streams.collect();
         World {
             swarm: swarm.clone(),
             random: Random::new(swarm.seed),
             books: Books::new(swarm, traced),
             machine,
             clock,
-            streams: (0..swarm.clients)
-                .map(|number| {
-                    StreamClient::new(number, swarm.voice(number), swarm.reads_only(number))
-                })
-                .collect(),
+            streams,
+            encryption,
             steps_until_rest: REST_EVERY,
             older: None,
             sound: None,
@@ -167,6 +174,7 @@ impl World {
             slow: (swarm.slow_micros > 0).then(|| Duration::from_micros(swarm.slow_micros.into())),
             log_keys: swarm.log_keys,
             connections_per_address: if swarm.per_address { 1024 } else { 0 },
+            tls: self.encryption.as_ref().map(|encryption| encryption.acceptor().clone()),
             ..base
         }
     }
@@ -256,6 +264,7 @@ impl World {
             tier.lend_clock(Box::new(move || clock.nanos()));
         }
         let tier_drops = tier.as_ref().filter(|tier| tier.evicts()).map(Drops::of);
+        self.encryption.iter_mut().for_each(Encryption::start);
         let plan = self.plan(tier.as_ref());
         let mut rig = Rig::new(&plan);
         let (requests, bytes) = (self.swarm.client_rate.into(), self.swarm.client_bytes.into());
@@ -311,6 +320,7 @@ impl World {
             swarm: &self.swarm,
             random: &mut self.random,
             books: &mut self.books,
+            encryption: self.encryption.as_ref(),
             now_ms: self.clock.moment(now_nanos).unix_millis(),
             may_miss,
             may_doubt,
@@ -393,6 +403,9 @@ impl World {
                 fates.dropped + fates.duplicated + fates.reordered + fates.overflowed;
         }
         let is_settled = end == End::Restart && !off && self.stop(&mut life)?;
+        if let Some(encryption) = &self.encryption {
+            self.books.counts.shaken(&encryption.acceptor().told());
+        }
         self.note_drops(&mut life);
         let (now, may_miss) = self.now(&life);
         {
@@ -483,6 +496,10 @@ impl World {
         life.hostile.clear();
         life.backups.iter_mut().for_each(Backups::leave);
         life.operator.iter_mut().for_each(Operator::leave);
+        // Nobody comes any more when the workers begin to leave.
+        if let Some(pool) = life.rig.pool.take() {
+            pool.close(&life.rig.clock);
+        }
         life.rig.domains.iter().for_each(|shared| shared.enter_phase(Phase::Draining));
         for _ in 0..2_000 {
             if life.rig.shared.is_drained() {

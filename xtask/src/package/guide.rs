@@ -7,7 +7,7 @@ const GUIDE: &str = "docs/install.md";
 /// What stands behind the fence of a block that is run, and of blocks that are not: they build for
 /// minutes, or need a service manager, a container engine or a cluster.
 const RUN: &str = "sh deb";
-const NOT_RUN: &[&str] = &["sh source", "sh service", "sh image", "sh kubernetes"];
+const NOT_RUN: &[&str] = &["sh source", "sh static", "sh service", "sh image", "sh kubernetes"];
 
 /// Each line of each block that is run.
 pub fn commands() -> Result<Vec<String>, String> {

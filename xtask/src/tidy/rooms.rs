@@ -12,7 +12,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("rdma", &["sync"]),
     ("xdp", &["sync"]),
     ("transport", &["sync", "rdma", "xdp"]),
-    ("tls", &["transport"]),
+    ("tls", &["sync", "transport"]),
     ("certs", &["transport", "tls"]),
     ("kernel", &["sync", "store"]),
     (
@@ -33,6 +33,7 @@ const KNOWS: &[(&str, &[&str])] = &[
             "rdma",
             "transport",
             "tls",
+            "certs",
             "server",
             "client",
         ],

@@ -5,12 +5,11 @@
 use super::listeners::Listeners;
 use super::{Gate, ServerStream, once_open};
 use crate::clock::{Clock, SystemClock};
-use crate::per_address::Counted;
 use crate::settings::Settings;
 use crate::shared::{Connections, Shared};
-use laneway_policy::WorkerId;
+use crate::usher::{ByAddress, Usher};
 use laneway_tier::give_way;
-use laneway_tls::{Acceptor, Bounds, Census, EitherStream, Finished, Handshakes};
+use laneway_tls::{Acceptor, Bounds, Finished, Handshakes};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::{Stream, Transport, Wake};
 use std::io;
@@ -84,7 +83,8 @@ impl Closed {
             let mut handshakes = Handshakes::new(transport, acceptor.clone(), bounds);
             if per_address > 0 {
                 let connections = domains[0].connections.clone();
-                handshakes = handshakes.counted_by(Box::new(ByAddress(connections, per_address)));
+                handshakes =
+                    handshakes.counted_by(Box::new(ByAddress::new(connections, per_address)));
             }
             let pool = Pool {
                 guests: sender.clone(),
@@ -98,11 +98,12 @@ impl Closed {
             let thread = builder.spawn(move || once_open(&gate, || pool.run(handshakes)))?;
             running.threads.push((waker, thread));
         }
-        let (domains, stop) = (domains.to_vec(), running.stop.clone());
-        let read_only = running.read_only.clone();
-        let usher = Usher { domains, resp_from, read_only, stop, clock };
+        let usher = Usher::new(domains.to_vec(), resp_from, running.read_only.clone());
+        let stop = running.stop.clone();
         let builder = thread::Builder::new().name("tls-usher".to_owned());
-        let thread = builder.spawn(move || guests.into_iter().for_each(|guest| usher.bring(guest)));
+        let thread = builder.spawn(move || {
+            guests.into_iter().for_each(|guest| bring(&usher, guest, &stop, clock));
+        });
         running.usher = Some(thread?);
         Ok(running)
     }
@@ -177,63 +178,23 @@ impl Pool {
     }
 }
 
-/// Counts who comes by where he comes from, from before his handshake on: one client that begins
-/// handshakes and ends none keeps nobody else out. (Who is refused so is told nothing, since what
-/// he could read would take the handshake.)
-struct ByAddress(Arc<Connections>, usize);
-
-impl Census for ByAddress {
-    fn enter(&self, peer: &str) -> bool {
-        let ByAddress(connections, most) = self;
-        let fits = connections.per_address.enter(peer, *most);
-        if !fits {
-            connections.rejected_by_address.fetch_add(1, Ordering::Relaxed);
-            log::trace!(peer; "connection refused: --connections-per-address {most} are open");
-        }
-        fits
-    }
-
-    fn leave(&self, peer: &str) {
-        self.0.per_address.leave(peer);
-    }
-}
-
-/// Who brings connections to workers.
-struct Usher {
-    domains: Vec<Arc<Shared<ServerStream>>>,
-    resp_from: usize,
-    read_only: Vec<bool>,
-    stop: Arc<AtomicBool>,
+/// Brings guests to workers until `stop` is told; then to those alone whose mailbox has room.
+fn bring(
+    usher: &Usher<SocketStream>,
+    guest: Finished<SocketStream>,
+    stop: &AtomicBool,
     clock: SystemClock,
-}
-
-impl Usher {
-    /// To the worker with the fewest connections, in the NUMA domain that has the fewest.
-    fn bring(&self, guest: Finished<SocketStream>) {
-        let count = |shared: &&Arc<Shared<ServerStream>>| {
-            let workers = shared.workers.iter();
-            workers.map(|worker| worker.connections.load(Ordering::Relaxed)).sum::<usize>()
-        };
-        let Some(shared) = self.domains.iter().min_by_key(count) else { return };
-        let (plan, dialect) = (shared.plan.get(), guest.listener >= self.resp_from);
-        let read_only = self.read_only[guest.listener];
-        let dialect = shared.dialect_of(dialect);
-        let stream = EitherStream::Tls(guest.stream);
-        let now_seconds = self.clock.unix_seconds(self.clock.nanos());
-        let counted = Counted::Before;
-        let guest = shared.take_in(&plan, WorkerId(0), stream, dialect, counted, now_seconds);
-        let Some(mut connection) = guest else { return };
-        connection.read_only = read_only;
-        let home = &shared.workers[connection.home.index()];
-        loop {
-            match home.mailbox.push(connection) {
-                Ok(()) => return home.wake(),
-                Err(back) => connection = back,
-            }
-            if self.stop.load(Ordering::Acquire) {
-                return shared.turn_away(&connection);
-            }
-            thread::sleep(MAILBOX_TICK);
+) {
+    let now_seconds = clock.unix_seconds(clock.nanos());
+    let Some(mut guest) = usher.welcome(guest, now_seconds) else { return };
+    loop {
+        match guest.enter() {
+            Ok(()) => return,
+            Err(back) => guest = back,
         }
+        if stop.load(Ordering::Acquire) {
+            return guest.turn_away();
+        }
+        thread::sleep(MAILBOX_TICK);
     }
 }

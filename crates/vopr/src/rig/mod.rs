@@ -5,8 +5,10 @@ pub mod afar;
 pub mod binary;
 mod bytes;
 pub mod durable;
+mod flags;
 pub mod peer;
 pub mod resp;
+pub mod tls;
 
 pub use bytes::{hit, tail, value};
 
@@ -27,16 +29,15 @@ use laneway_server::durable::executor::Executor;
 use laneway_server::durable::hands::Hands;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::durable::state::Keeper;
-use laneway_server::settings::{Auth, Binding, Idle, RespSettings, Settings, UdpSettings, Users};
+use laneway_server::settings::Binding;
 use laneway_server::shared::{Company, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, HugePages, Mode, Store};
-use laneway_tls::{EitherStream, EitherTransport};
+use laneway_tls::{Acceptor, EitherStream, EitherTransport};
 use laneway_transport::datagram::Datagrams;
 use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
 use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet};
 use laneway_transport::rdma::{RdmaDatagrams, Whence};
-use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,8 @@ pub struct Rig {
     pub clock: ManualClock,
     pub workers: Vec<Worker<RigTransport>>,
     pub keeper: Option<Executor<RigStream>>,
+    /// Those who make TLS handshakes, until the server stops.
+    pub pool: Option<tls::Pool>,
     pub steps: u64,
 }
 
@@ -120,6 +123,8 @@ pub struct Plan {
     pub log_keys: bool,
     /// Most connections of an address; all of memory's clients have one. 0 for any number.
     pub connections_per_address: usize,
+    /// Clients may come encrypted, too, and are shown this.
+    pub tls: Option<Arc<Acceptor>>,
 }
 
 impl Plan {
@@ -157,6 +162,7 @@ impl Plan {
             idle_timeout: Duration::ZERO,
             log_keys: false,
             connections_per_address: 0,
+            tls: None,
         }
     }
 
@@ -268,8 +274,10 @@ impl Rig {
             clock,
             workers: Vec::new(),
             keeper: None,
+            pool: None,
             steps: 0,
         };
+        rig.pool = plan.tls.as_ref().map(|shown| tls::Pool::new(&rig.net, &rig.domains, shown));
         if let Some(registry) = &rig.registry {
             rig.shared.rdma.get_or_init(|| registry.clone());
         }
@@ -298,6 +306,11 @@ impl Rig {
         }
     }
 
+    /// Who has come and is not through his handshake.
+    pub fn knocking(&self) -> usize {
+        self.pool.as_ref().map_or(0, tls::Pool::knocking)
+    }
+
     /// Whether the durable executor has nothing under way.
     pub fn keeps_nothing(&self) -> bool {
         self.keeper.as_ref().is_none_or(|keeper| keeper.lock().is_idle())
@@ -313,7 +326,7 @@ impl Rig {
     ) -> Worker<RigTransport> {
         let workers = shared.workers.len();
         let datagrams = self.datagrams.as_ref().map(|net| net.part(first..first + workers));
-        let mut transport = self.net.transport();
+        let mut transport = self.net.transport().at_listeners(0..tls::ENCRYPTED);
         if let Some(datagrams) = &datagrams {
             transport = transport.with_datagrams(datagrams);
         }
@@ -382,6 +395,10 @@ impl Rig {
         if let Some(keeper) = &self.keeper {
             let now = self.clock.nanos();
             keeper.lock().step(now, self.clock.moment(now));
+        }
+        if let Some(pool) = &mut self.pool {
+            pool.shake(&self.clock);
+            pool.bring(&self.clock);
         }
         self.clock.advance(STEP_NANOS);
         self.steps += 1;
@@ -495,7 +512,7 @@ pub fn domain_of<S>(
         samples_min: 50,
         ..laneway_policy::Settings::default()
     };
-    let settings = settings(plan, policy_settings.clone());
+    let settings = flags::of(plan, policy_settings.clone());
     let policy = build(policy_settings).expect("the settings fit");
     let started_seconds = clock.unix_seconds(clock.nanos());
     let store = store(plan);
@@ -548,53 +565,5 @@ fn in_memory(
     match others {
         Some(others) => Box::new(queues.behind(others)),
         None => Box::new(queues),
-    }
-}
-
-fn settings(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
-    Settings {
-        workers: plan.workers,
-        addresses: Vec::new(),
-        unix: None,
-        udp: plan.public.then_some(UdpSettings {
-            address: Ipv4Addr::LOCALHOST.into(),
-            port_base: None,
-            port: None,
-            public: plan.public,
-        }),
-        shm: None,
-        rdma: None,
-        tls: None,
-        auth: plan.users.map(|text| {
-            let users = Users::read(text).expect("the users are sound");
-            Arc::new(Auth::new(users, 0x5eed))
-        }),
-        resp: RespSettings { shared: plan.resp, addresses: Vec::new() },
-        binding: plan.binding,
-        backlog: 16,
-        connections_max: plan.connections_max,
-        item_bytes_max: plan.item_bytes_max,
-        memory_bytes: plan.memory_bytes,
-        store_mode: plan.store_mode,
-        huge_pages: false,
-        cas: plan.cas,
-        flush: plan.flush,
-        dump: plan.dump,
-        watch: plan.dump,
-        shutdown: plan.shutdown,
-        verbosity: 0,
-        idle_timeout: plan.idle_timeout,
-        idle: Idle::Block,
-        epoch: Duration::from_secs(1),
-        drain: Duration::ZERO,
-        domains: Vec::new(),
-        kernel: Default::default(),
-        secret_seed: 0x5eed,
-        slow: plan.slow,
-        log_keys: plan.log_keys,
-        connections_per_address: plan.connections_per_address,
-        client_rates: Default::default(),
-        sandbox: Default::default(),
-        policy,
     }
 }
