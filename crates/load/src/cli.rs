@@ -5,7 +5,6 @@ use crate::arguments::{self, number, text};
 use crate::arrivals;
 use crate::beside::Beside;
 use crate::cpu;
-use crate::crowds::Crowds;
 use crate::dialect::Dialect;
 use crate::output;
 use crate::report::json::Mode;
@@ -27,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use udp::UdpTyped;
 
-mod crowds;
 mod tls;
 mod udp;
 
@@ -307,9 +305,7 @@ fn other_flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), 
         typed.service_times = Some(text(name, parser)?.into());
         return Ok(());
     }
-    let is_taken = typed.beside.flag(name, parser)?
-        || crowds::flag(&mut typed.workload.crowds, name, parser)?
-        || tls::flag(&mut typed.tls, name, parser)?;
+    let is_taken = typed.beside.flag(name, parser)? || tls::flag(&mut typed.tls, name, parser)?;
     if is_taken { Ok(()) } else { typed.udp.flag(name, parser) }
 }
 
@@ -479,12 +475,11 @@ fn with_trace(plan: Plan, path: &Path, typed: &Typed) -> Result<Plan, String> {
         || typed.closed
         || plan.threads > 1
         || !plan.steps.is_empty()
-        || typed.workload.crowds != Crowds::default()
         || typed.rates.is_some()
     {
         return Err("--trace: has a schedule and items of its own; leave out --udp, --floor, \
                     --closed, --threads, --rate (--speed N is N times as fast), \
-                    --p-large-steps, --hot-shift and the like"
+                    --p-large-steps and the like"
             .into());
     }
     if !(1e-3..=1e6).contains(&typed.speed) {
@@ -527,9 +522,6 @@ fn sizes(typed: &Typed) -> Result<Sizes, String> {
 }
 
 fn check_floor(typed: &Typed) -> Result<(), String> {
-    if typed.floor && typed.workload.crowds.write_keys > 0 {
-        return Err("--floor: it answers GETs only; leave out --write-keys".into());
-    }
     if typed.floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
         return Err(
             "--floor: a floor has values of one size and speaks memcached's protocol; give \
@@ -624,7 +616,6 @@ mod tests {
             ("--timeout-ms 5", "--timeout-ms: means something with --udp only"),
             ("--udp --socket /s", "--udp: needs a --server"),
             ("--udp-port 1 --udp-base 2 --udp-queues 1", "--udp-port 1: one port or many"),
-            ("--floor --write-keys 1 --write-share 1", "--floor: it answers GETs only"),
             ("--floor", "--floor: a floor has values of one size"),
             ("--p-large-steps some", "--p-large-steps some: percentages"),
             ("--p-large-steps 1,200", "--p-large 200: a percentage"),
@@ -636,7 +627,6 @@ mod tests {
             ("--trace x --closed", "--trace: has a schedule"),
             ("--trace x --rate 40000", "leave out --udp, --floor, --closed, --threads, --rate ("),
             ("--trace x --speed 0", "--speed 0: must be"),
-            ("--trace x --hot-shift 1", "--trace: has a schedule"),
             ("--workload fb-all", "--workload fb-all: there are etc fb-usr"),
             ("--workload twitter-5", "twitter-5: its"),
             ("--workload fb-usr --s-large 5000", "--s-large 5000: this workload has no"),
@@ -653,8 +643,6 @@ mod tests {
             ("--service-times f --closed", "--service-times: has a closed loop of its own"),
             ("--service-times f --keys-per-get 2", "--service-times: measures single requests"),
             ("--service-times f --no-prefill", "--service-times: measures single requests"),
-            ("--flash-share 0.5", "give --flash-for too"),
-            ("--write-share 0.5", "give --write-keys too"),
         ] {
             let message = parsed(line).map(|_| ()).expect_err(line);
             assert!(message.contains(words), "{line}: {message}");
@@ -703,8 +691,7 @@ mod tests {
     fn the_help_names_every_flag() {
         const NAMES_OF_FLAGS: &str = "\
             server socket dialect keys keys-large p-large s-large value-bytes get-share zipf \
-            hot-shift flash-share flash-at flash-for write-keys write-share seed rate closed \
-            depth runs first-run connections threads duration warmup drain p-large-steps \
+            seed rate closed depth runs first-run connections threads duration warmup drain p-large-steps \
             late-max timeline distribution count-idle workload trace speed delete-share \
             keys-per-get key-bytes first-key no-prefill floor server-pid cpu json quiet udp \
             service-times tls-ca tls-cert tls-key tls-name handshakes \

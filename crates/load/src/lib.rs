@@ -18,7 +18,6 @@ pub mod command;
 pub mod compare;
 pub mod connection;
 pub mod cpu;
-pub mod crowds;
 pub mod datagram;
 pub mod dialect;
 pub mod experiment;

@@ -204,7 +204,7 @@ impl Loop<'_, '_, '_> {
 
     fn ask_another(&mut self, flow: usize, now_ns: u64) -> io::Result<()> {
         let Pace::Closed { asks, draws, .. } = &mut self.pace else { return Ok(()) };
-        let ask = self.lines.context.workload.draw_at(asks, draws, now_ns);
+        let ask = self.lines.context.workload.draw(asks, draws);
         let request = self.lines.request(ask, now_ns, self.versions.word() as u32);
         if self.lines.push(flow, request, now_ns)? {
             self.recorder.sent(now_ns, now_ns, false);
