@@ -1,6 +1,6 @@
 //! `laneway bench`: which of its commands a line means.
 
-use crate::{cli, compare, experiment, floor, trace, verbs};
+use crate::{cli, compare, experiment, floor, verbs};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -11,9 +11,6 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let first = first.unwrap_or_default();
     if let Some(experiment) = experiment::Experiment::named(&first) {
         return experiment::main(experiment, arguments[1..].to_vec());
-    }
-    if first == "trace" {
-        return trace::make::main(arguments[1..].to_vec());
     }
     if first == "adapt" {
         return experiment::adapt::main(arguments[1..].to_vec());

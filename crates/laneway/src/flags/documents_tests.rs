@@ -15,7 +15,7 @@ use std::path::Path;
 /// Flags that are answered at once, and so have no row in the table.
 const ANSWERED: [&str; 6] = ["-h", "-V", "-i", "--help", "--version", "--license"];
 /// What may stand behind `laneway bench` besides flags and the names of experiments.
-const BENCHES: [&str; 5] = ["floor", "compare", "adapt", "trace", "verbs"];
+const BENCHES: [&str; 4] = ["floor", "compare", "adapt", "verbs"];
 
 /// README and the pages of docs/, each with its name.
 fn documents() -> Vec<(String, String)> {
