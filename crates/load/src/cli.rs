@@ -695,7 +695,7 @@ mod tests {
             late-max timeline distribution count-idle workload trace speed delete-share \
             keys-per-get key-bytes first-key no-prefill floor server-pid cpu json quiet udp \
             service-times tls-ca tls-cert tls-key tls-name handshakes \
-            transport udp-port udp-base udp-queues udp-choice large-sets timeout-ms help";
+            transport udp-port udp-base udp-queues large-sets timeout-ms help";
         for name in NAMES_OF_FLAGS.split_whitespace() {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");
         }
