@@ -9,13 +9,13 @@
 pub mod adapt;
 pub mod designs;
 
-use crate::arguments::{self, number, text};
-use crate::output;
-use crate::pairs::definition::{self, Definition};
-use crate::pairs::{self, Options, Round, builtin};
-use crate::plot::{self, Chart, Line, Log};
-use crate::report::table::spread;
 use designs::Sweep;
+use laneway_load::arguments::{self, number, text};
+use laneway_load::output;
+use laneway_load::pairs::definition::{self, Definition};
+use laneway_load::pairs::{self, Options, Round, builtin};
+use laneway_load::plot::{self, Chart, Line, Log};
+use laneway_load::report::table::spread;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -221,7 +221,7 @@ fn values(run: &str, value: &str, rounds: &[Round]) -> Vec<f64> {
 /// What a run measured, in the median of its rounds.
 fn median(run: &str, value: &str, rounds: &[Round]) -> Option<f64> {
     let values = values(run, value, rounds);
-    (!values.is_empty()).then(|| crate::report::table::median(&values))
+    (!values.is_empty()).then(|| laneway_load::report::table::median(&values))
 }
 
 /// The lines of a picture: medians over the rounds, in the order of the runs.
