@@ -10,7 +10,7 @@ mod file;
 mod journal;
 mod spec;
 
-pub use axes::{help, whole};
+pub use axes::{help, number, whole};
 
 use crate::inputs::Inputs;
 use crate::machine::{Central, Outcome};
