@@ -235,9 +235,7 @@ fn shares(servers: &[SocketAddr]) -> Result<Vec<u64>, String> {
 }
 
 fn items(server: SocketAddr) -> Result<u64, String> {
-    let stats = Client::connect(server)?.stats("")?;
-    let count = stats.iter().find(|(name, _)| name == "curr_items");
-    count.and_then(|(_, count)| count.parse().ok()).ok_or_else(|| "no curr_items".into())
+    Client::connect(server)?.number("", "curr_items")
 }
 
 /// One server is dead: the others keep what they have, and take what it had once it is stored anew.
