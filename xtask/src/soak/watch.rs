@@ -1,4 +1,4 @@
-//! What is seen from outside while the soak runs: resident memory, and what a server counts.
+//! What is seen from outside while the soak runs: resident memory.
 
 use crate::place;
 use std::time::Duration;
