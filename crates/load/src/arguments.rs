@@ -1,5 +1,5 @@
-//! What the command lines of `laneway bench` share: a flag's value, and the end of one that makes no
-//! sense.
+//! What the command lines of `laneway bench` share: a flag's value, and the end of one that makes
+//! no sense.
 
 use lexopt::{Parser, ValueExt};
 use std::io::Write;
