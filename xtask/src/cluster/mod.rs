@@ -13,7 +13,7 @@ use crate::process::{self, Guarded};
 use crate::random::Value;
 use crate::server::{self, Executable, Server, free_address};
 use rustix::process::Signal;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -159,12 +159,9 @@ fn proxy(
     command.args(["-p", &folder.file("pid")]);
     let log = process::scratch_dir("logs")?.join("cluster-nutcracker.log");
     let mut proxy = Guarded::start(command.args(["-o", "/dev/stderr"]), &log)?;
-    wait_until("the proxy answers", || match proxy.ended() {
-        Some(status) => {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            Err(format!("nutcracker ended with {}\n{said}", process::told(status)))
-        }
-        None => Ok(TcpStream::connect(door).is_ok()),
+    server::wait_for_port(door, &mut proxy).map_err(|why| {
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        format!("nutcracker {why}\n{said}")
     })?;
     Ok((proxy, door))
 }
