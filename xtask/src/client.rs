@@ -131,6 +131,11 @@ impl Client {
         }
     }
 
+    /// The number of this name in `stats FAMILY`.
+    pub fn number(&mut self, family: &str, name: &str) -> Result<u64, String> {
+        number(&self.stats(family)?, name)
+    }
+
     fn fill(&mut self) -> Result<(), String> {
         self.input.drain(..self.start);
         self.start = 0;
@@ -147,4 +152,11 @@ impl Client {
             Err(e) => Err(format!("no reply: {e}")),
         }
     }
+}
+
+/// The number of this name among statistics.
+pub fn number(stats: &[(String, String)], name: &str) -> Result<u64, String> {
+    let found = stats.iter().find(|(found, _)| found == name);
+    let number = found.and_then(|(_, value)| value.parse().ok());
+    number.ok_or_else(|| format!("the statistics have no number {name}"))
 }

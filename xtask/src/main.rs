@@ -20,7 +20,6 @@ mod histories;
 mod hot_cost;
 mod instructions;
 mod kernel;
-mod layers;
 mod loom;
 mod memccapable;
 mod musl;
@@ -67,7 +66,6 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "coverage", help: coverage::HELP, main: coverage::main },
     Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
     Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
-    Subcommand { name: "layers", help: layers::HELP, main: layers::main },
     Subcommand { name: "histories", help: histories::HELP, main: histories::main },
     Subcommand { name: "hot-cost", help: hot_cost::HELP, main: hot_cost::main },
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },

@@ -108,27 +108,17 @@ fn numbers(version: &str) -> Vec<u32> {
 }
 
 /// Unpacks all of them; the inner error is why that cannot be done here.
-fn fetch() -> Result<Result<(), String>, Failure> {
-    if let Err(why) = setup::provide_mmdebstrap() {
-        let (Failure::Failed(why) | Failure::Usage(why)) = why else { return Err(why) };
-        return Ok(Err(format!("no mmdebstrap, which unpacks them: {why}")));
-    }
+fn fetch() -> Result<Result<(), String>, String> {
     let (root, bin) = (folder().join("root"), bin());
     // What a run left that did not come to its end, or an older version.
     let _ = fs::remove_dir_all(folder());
     make(&root)?;
     let packages: Vec<&str> = PEERS.iter().map(|peer| peer.package).collect();
     println!("unpacking {} of Debian's {SUITE}", packages.join(", "));
-    let mut command = Command::new("mmdebstrap");
-    command.args(["--quiet", "--mode=root", "--variant=extract"]);
-    // A mirror that is behind serves lists that are out of date by some days; they will do.
-    command.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
-    command.arg(format!("--include={}", packages.join(",")));
-    let (status, said) = process::capture(command.arg(SUITE).arg(&root))?;
-    if !status.success() {
+    let include = format!("--include={}", packages.join(","));
+    if let Err(why) = setup::unpack(SUITE, &root, &["--variant=extract", &include])? {
         let _ = fs::remove_dir_all(folder());
-        let said = said.lines().rfind(|line| line.starts_with("E:")).unwrap_or("no word why");
-        return Ok(Err(format!("Debian's {SUITE} could not be fetched ({said})")));
+        return Ok(Err(why));
     }
     let loader = loader(&root)?;
     make(&bin)?;

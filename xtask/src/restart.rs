@@ -6,7 +6,7 @@
 //! checkpoint, at the rate that is measured here.
 
 use crate::aligned::Aligned;
-use crate::client::Client;
+use crate::client::{Client, number};
 use crate::outcome::{Failure, Outcome, failed, passed};
 use crate::process;
 use crate::random::{self, Value};
@@ -408,11 +408,7 @@ impl Rig<'_> {
         look(&mut client, item, rewritten)?;
         let took = began.elapsed();
         let stats = client.stats("tier")?;
-        let number = |name: &str| {
-            let found = stats.iter().find(|(known, _)| known == name);
-            let number = found.and_then(|(_, value)| value.parse::<u64>().ok());
-            number.ok_or_else(|| format!("`stats tier` has no number {name}"))
-        };
+        let number = |name: &str| number(&stats, name);
         let (items, problems) = (number("recovery_items")?, number("recovery_problems")?);
         if (items, problems) != (self.items, 0) {
             return Err(format!("{when}: {items} of {} items, {problems} problems", self.items));

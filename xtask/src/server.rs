@@ -272,7 +272,8 @@ pub fn free_address() -> Result<SocketAddr, String> {
     listener.local_addr().map_err(|e| format!("no address of a fresh listener: {e}"))
 }
 
-fn wait_for_port(address: SocketAddr, child: &mut Guarded) -> Result<(), String> {
+/// Waits until a program that was started answers at this address.
+pub fn wait_for_port(address: SocketAddr, child: &mut Guarded) -> Result<(), String> {
     let deadline = Instant::now() + START_PATIENCE;
     loop {
         if let Some(status) = child.ended() {

@@ -88,9 +88,26 @@ pub fn provide_rocksdb() -> Result<(), Failure> {
     provide(&[ROCKSDB], false).map(drop)
 }
 
-/// mmdebstrap, for who unpacks packages of another suite.
-pub fn provide_mmdebstrap() -> Result<(), Failure> {
-    provide(&[MMDEBSTRAP], false).map(drop)
+/// Unpacks a suite of Debian's into `root`, as these further flags of mmdebstrap say; the inner
+/// error is why that cannot be done here.
+pub fn unpack(suite: &str, root: &Path, flags: &[&str]) -> Result<Result<(), String>, String> {
+    if let Err(failure) = provide(&[MMDEBSTRAP], false) {
+        let why = match failure {
+            Failure::Failed(why) | Failure::Usage(why) => format!(": {why}"),
+            Failure::Told => String::new(),
+        };
+        return Ok(Err(format!("no mmdebstrap, which unpacks Debian's {suite}{why}")));
+    }
+    let mut command = Command::new("mmdebstrap");
+    command.args(["--quiet", "--mode=root"]).args(flags);
+    // A mirror that is behind serves lists that are out of date by some days; they will do.
+    command.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
+    let (status, said) = process::capture(command.arg(suite).arg(root))?;
+    let why = || said.lines().rfind(|line| line.starts_with("E:")).unwrap_or("no word why");
+    Ok(match status.success() {
+        true => Ok(()),
+        false => Err(format!("Debian's {suite} could not be fetched ({})", why())),
+    })
 }
 
 /// Installs what is missing; the names of these packages, if there were any.

@@ -1,5 +1,5 @@
-//! What the command lines of this crate share: a flag's value, and the end of one that makes no
-//! sense.
+//! What the command lines of `laneway bench` share: a flag's value, and the end of one that makes
+//! no sense.
 
 use lexopt::{Parser, ValueExt};
 use std::io::Write;
@@ -9,13 +9,13 @@ use std::str::FromStr;
 const USAGE_EXIT: u8 = 2;
 
 /// The value of flag `name`, as text.
-pub(crate) fn text(name: &str, parser: &mut Parser) -> Result<String, String> {
+pub fn text(name: &str, parser: &mut Parser) -> Result<String, String> {
     let value = parser.value().map_err(|_| format!("--{name}: needs a value"))?;
     value.string().map_err(|_| format!("--{name}: the value is not text"))
 }
 
 /// The value of flag `name`, as a number.
-pub(crate) fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, String> {
+pub fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, String> {
     let value = text(name, parser)?;
     value.parse().map_err(|_| format!("--{name} {value}: not a number of the kind wanted"))
 }
@@ -23,7 +23,7 @@ pub(crate) fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, S
 /// Carries out `laneway COMMAND`, whose flags are read: prints its help where nothing else is asked
 /// for, and tells a flag that makes no sense, or what went wrong. It may come to its end without
 /// being good.
-pub(crate) fn carry_out<T>(
+pub fn carry_out<T>(
     command: &str,
     help: &str,
     flags: Result<Option<T>, String>,

@@ -63,8 +63,7 @@ pub fn changing(
             return arrivals;
         }
         let part = (due_ns as u64).saturating_sub(window_ns.start) / part_ns;
-        let due = due_ns as u64;
-        let ask = workloads[part as usize].draw_at(&mut asks, &mut draws, due);
+        let ask = workloads[part as usize].draw(&mut asks, &mut draws);
         arrivals.push(Arrival { due_ns: due_ns as u64, ask });
     }
 }

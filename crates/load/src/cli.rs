@@ -5,7 +5,6 @@ use crate::arguments::{self, number, text};
 use crate::arrivals;
 use crate::beside::Beside;
 use crate::cpu;
-use crate::crowds::Crowds;
 use crate::dialect::Dialect;
 use crate::output;
 use crate::report::json::Mode;
@@ -27,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use udp::UdpTyped;
 
-mod crowds;
 mod tls;
 mod udp;
 
@@ -307,9 +305,7 @@ fn other_flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), 
         typed.service_times = Some(text(name, parser)?.into());
         return Ok(());
     }
-    let is_taken = typed.beside.flag(name, parser)?
-        || crowds::flag(&mut typed.workload.crowds, name, parser)?
-        || tls::flag(&mut typed.tls, name, parser)?;
+    let is_taken = typed.beside.flag(name, parser)? || tls::flag(&mut typed.tls, name, parser)?;
     if is_taken { Ok(()) } else { typed.udp.flag(name, parser) }
 }
 
@@ -479,12 +475,11 @@ fn with_trace(plan: Plan, path: &Path, typed: &Typed) -> Result<Plan, String> {
         || typed.closed
         || plan.threads > 1
         || !plan.steps.is_empty()
-        || typed.workload.crowds != Crowds::default()
         || typed.rates.is_some()
     {
         return Err("--trace: has a schedule and items of its own; leave out --udp, --floor, \
                     --closed, --threads, --rate (--speed N is N times as fast), \
-                    --p-large-steps, --hot-shift and the like"
+                    --p-large-steps and the like"
             .into());
     }
     if !(1e-3..=1e6).contains(&typed.speed) {
@@ -527,9 +522,6 @@ fn sizes(typed: &Typed) -> Result<Sizes, String> {
 }
 
 fn check_floor(typed: &Typed) -> Result<(), String> {
-    if typed.floor && typed.workload.crowds.write_keys > 0 {
-        return Err("--floor: it answers GETs only; leave out --write-keys".into());
-    }
     if typed.floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
         return Err(
             "--floor: a floor has values of one size and speaks memcached's protocol; give \
@@ -572,147 +564,4 @@ fn steps(workload: &Workload, percents: &[f64], closed: bool) -> Result<Vec<Work
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::connection::Target;
-    use crate::workload::Key;
-    use crate::workload::named::NAMES;
-
-    fn parsed(line: &str) -> Result<Command, String> {
-        parse(line.split_whitespace().map(OsString::from).collect())
-    }
-
-    #[test]
-    fn what_a_bench_writes_if_nothing_is_said_fits_a_server_that_was_told_nothing() {
-        let typed = Typed::at_the_command_line();
-        let Ok(Command::Bench(invocation)) = parse_from(typed, Vec::new()) else { panic!("a run") };
-        let workload = &invocation.plan.workload;
-        let bytes: u64 =
-            (0..KEYS as u32).map(|key| workload.value_bytes(Key(key)) + PER_ITEM).sum();
-        assert!(bytes < SERVER_BYTES * 4 / 5, "{bytes} bytes, in pools of some sizes");
-    }
-
-    /// Bytes that a server keeps beside a value, at most.
-    const PER_ITEM: u64 = 128;
-    /// memcached's default, and Laneway's.
-    const SERVER_BYTES: u64 = 64 << 20;
-
-    #[test]
-    fn a_wrong_flag_says_which_and_why() {
-        for (line, words) in [
-            ("--rate fast", "--rate fast: requests per second"),
-            ("--rate 0", "--rate [0.0]: each must be"),
-            ("--keys", "--keys: needs a value"),
-            ("--keys many", "--keys many: not a number"),
-            ("--frobnicate", "--frobnicate: no such flag"),
-            ("here", "no such argument"),
-            ("--threads 3 --connections 2", "--threads 3: must be at least 1 and at most"),
-            ("--connections-large 2 --closed", "--connections-large 2: for one thread's open loop"),
-            ("--connections-large 2 --udp", "--connections-large 2: for one thread's open loop"),
-            ("--depth 4", "--depth 4: means something with --closed only"),
-            ("--dialect binary", "--dialect binary: must be text or resp"),
-            ("--late-max 51", "--late-max 51: percent of the requests, 0 to 50"),
-            ("--udp-base 4000", "--udp-base 4000: needs --udp-queues"),
-            ("--transport carrier-pigeon", "must be tcp, udp, shm or rdma"),
-            ("--transport rdma", "needs --rdma-device NAME"),
-            ("--transport rdma --rdma-device a/b", "write DEVICE"),
-            ("--rdma-service rc", "with --transport rdma only"),
-            ("--transport rdma --rdma-device rxe0 --rdma-service ud", "must be uc or rc"),
-            ("--transport shm --udp-port 4", "has no ports"),
-            ("--udp-queues 4", "--udp-queues 4: needs --udp-base"),
-            ("--udp --timeout-ms 0", "--timeout-ms 0: must be"),
-            ("--timeout-ms 5", "--timeout-ms: means something with --udp only"),
-            ("--udp --socket /s", "--udp: needs a --server"),
-            ("--udp-port 1 --udp-base 2 --udp-queues 1", "--udp-port 1: one port or many"),
-            ("--floor --write-keys 1 --write-share 1", "--floor: it answers GETs only"),
-            ("--floor", "--floor: a floor has values of one size"),
-            ("--p-large-steps some", "--p-large-steps some: percentages"),
-            ("--p-large-steps 1,200", "--p-large 200: a percentage"),
-            ("--closed --p-large-steps 1", "--p-large-steps: a closed loop"),
-            ("--duration 0", "--duration 0: seconds"),
-            ("--rate 1e8 --duration 86400", "the schedule is drawn beforehand and would take 1410"),
-            ("--rate 1e8 --warmup 86400", "--rate 100000000 for 86410 s, --warmup and --duration"),
-            ("--trace /no/such/trace.csv", "--trace /no/such/trace.csv: "),
-            ("--trace x --closed", "--trace: has a schedule"),
-            ("--trace x --rate 40000", "leave out --udp, --floor, --closed, --threads, --rate ("),
-            ("--trace x --speed 0", "--speed 0: must be"),
-            ("--trace x --hot-shift 1", "--trace: has a schedule"),
-            ("--workload fb-all", "--workload fb-all: there are etc fb-usr"),
-            ("--workload twitter-5", "twitter-5: its"),
-            ("--workload fb-usr --s-large 5000", "--s-large 5000: this workload has no"),
-            ("--workload ycsb-e --udp", "--udp, --floor: keys are drawn by popularity"),
-            ("--udp --keys-per-get 2", "leave out --keys-per-get"),
-            ("--floor --value-bytes 100 --key-bytes 20", "--floor: GETs only, with keys of 8"),
-            ("--workload ycsb-d --keys-per-get 2", "--keys-per-get 2: the newest"),
-            ("--keys-per-get 0", "--keys-per-get 0: must be"),
-            ("--drain -1", "--drain -1: seconds, 0 to"),
-            ("--key-bytes 4", "--key-bytes 4: must be"),
-            ("--delete-share 0.1", "--delete-share 0.1: must be"),
-            ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
-            ("--cpu 1 --threads 2", "--cpu: 2 threads"),
-            ("--service-times f --closed", "--service-times: has a closed loop of its own"),
-            ("--service-times f --keys-per-get 2", "--service-times: measures single requests"),
-            ("--service-times f --no-prefill", "--service-times: measures single requests"),
-            ("--flash-share 0.5", "give --flash-for too"),
-            ("--write-share 0.5", "give --write-keys too"),
-        ] {
-            let message = parsed(line).map(|_| ()).expect_err(line);
-            assert!(message.contains(words), "{line}: {message}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
-        // Nobody listens there, which would be told else.
-        for flag in ["json", "timeline", "service-times"] {
-            let line = format!("--server 127.0.0.1:1 --{flag} /no/such/folder/file");
-            let Ok(Command::Bench(invocation)) = parsed(&line) else { panic!("{line}") };
-            let words = carry_out(&invocation).expect_err("it cannot be written");
-            assert!(words.starts_with(&format!("--{flag} /no/such/folder/file: ")), "{words}");
-        }
-    }
-
-    #[test]
-    fn flags_become_a_plan() {
-        let line = "--server 127.0.0.1:1 --rate 1000,2000 --p-large 0.75 --s-large 4000000 \
-                    --connections 8 --threads 2 --duration 0.5 --no-prefill --runs 3 --json -";
-        let Ok(Command::Bench(invocation)) = parsed(line) else { panic!("not understood") };
-        let plan = &invocation.plan;
-        assert_eq!(plan.target, Target::Tcp("127.0.0.1:1".into()));
-        let modes = [1_000.0, 2_000.0].map(|rate_per_s| Mode::Open { rate_per_s });
-        assert_eq!(plan.modes, modes);
-        assert_eq!(plan.workload.options().large_percent, 0.75);
-        assert_eq!((plan.connections, plan.threads, plan.runs), (8, 2, 3));
-        assert!(!plan.prefill);
-        let Ok(Command::Bench(invocation)) = parsed("--closed --depth 16 --value-bytes 100") else {
-            panic!("not understood")
-        };
-        assert_eq!(invocation.plan.modes, [Mode::Closed { depth: 16 }]);
-    }
-
-    #[test]
-    fn the_warm_up_is_no_part_of_what_is_measured() {
-        let Ok(Command::Bench(invocation)) = parsed("--warmup 2 --duration 3") else { panic!() };
-        let start = std::time::Instant::now();
-        let window = invocation.plan.window(start);
-        let seconds = [window.start, window.end].map(|at| (at - start).as_secs());
-        assert_eq!(seconds, [2, 5]);
-    }
-
-    #[test]
-    fn the_help_names_every_flag() {
-        const NAMES_OF_FLAGS: &str = "\
-            server socket dialect keys keys-large p-large s-large value-bytes get-share zipf \
-            hot-shift flash-share flash-at flash-for write-keys write-share seed rate closed \
-            depth runs first-run connections threads duration warmup drain p-large-steps \
-            late-max timeline distribution count-idle workload trace speed delete-share \
-            keys-per-get key-bytes first-key no-prefill floor server-pid cpu json quiet udp \
-            service-times tls-ca tls-cert tls-key tls-name handshakes \
-            transport udp-port udp-base udp-queues udp-choice large-sets timeout-ms help";
-        for name in NAMES_OF_FLAGS.split_whitespace() {
-            assert!(HELP.contains(&format!("--{name}")), "--{name}");
-        }
-        assert!(NAMES.iter().all(|(name, _)| HELP.contains(name)));
-        assert!(HELP.lines().all(|line| line.chars().count() <= 100));
-    }
-}
+mod tests;

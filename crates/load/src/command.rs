@@ -1,6 +1,6 @@
-//! `laneway bench`: which of its commands a line means.
+//! `laneway bench`: which of the load generator's commands a line means.
 
-use crate::{cli, compare, experiment, floor, trace, verbs};
+use crate::{cli, compare, floor};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -9,20 +9,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.collect();
     let first = arguments.first().map(|word| word.to_string_lossy().into_owned());
     let first = first.unwrap_or_default();
-    if let Some(experiment) = experiment::Experiment::named(&first) {
-        return experiment::main(experiment, arguments[1..].to_vec());
-    }
-    if first == "trace" {
-        return trace::make::main(arguments[1..].to_vec());
-    }
-    if first == "adapt" {
-        return experiment::adapt::main(arguments[1..].to_vec());
-    }
     if first == "compare" {
         return compare::main(arguments[1..].to_vec());
-    }
-    if first == "verbs" {
-        return verbs::main(arguments[1..].to_vec());
     }
     if first == "floor" {
         return floor::flags::main(arguments[1..].to_vec());

@@ -13,7 +13,7 @@ pub use stream::{Stream, Target};
 
 use crate::dialect::{Dialect, Line};
 use crate::values::{Checker, Value, Values};
-use crate::workload::{Class, Key, Operation, Workload};
+use crate::workload::{Ask, Class, Key, Operation, Workload};
 use many::Many;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -91,6 +91,21 @@ pub struct Context<'a> {
     pub values: &'a Values,
     /// The language.
     pub dialect: Dialect,
+}
+
+impl Context<'_> {
+    /// Makes a request of an ask.
+    pub fn request(&self, ask: Ask, due_ns: u64, version: u32) -> Request {
+        Request {
+            key: ask.key,
+            operation: ask.operation,
+            keys: ask.keys,
+            class: self.workload.class(ask.key),
+            value_bytes: self.workload.value_bytes(ask.key),
+            version,
+            due_ns,
+        }
+    }
 }
 
 /// What a corrupt reply is said to have.

@@ -1,7 +1,7 @@
 //! The load generator: what is asked ([`workload`], [`arrivals`]), how it is sent ([`sender`]),
 //! what is recorded ([`recorder`]), whether it may be believed ([`verdict`]), how it is shown
 //! ([`report`]); the pair runner that compares servers ([`pairs`]), and a server that does nothing,
-//! to compare with ([`floor`]); and what requests in memory cost in verbs ([`verbs`]).
+//! to compare with ([`floor`]).
 //!
 //! After the evaluation of Minos (§5), with two differences: TCP and unix sockets beside UDP
 //! ([`datagram`]), and latency from the time a request was due instead of the time it left. It
@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-mod arguments;
+pub mod arguments;
 pub mod arrivals;
 pub mod beside;
 pub mod cli;
@@ -18,10 +18,8 @@ pub mod command;
 pub mod compare;
 pub mod connection;
 pub mod cpu;
-pub mod crowds;
 pub mod datagram;
 pub mod dialect;
-pub mod experiment;
 pub mod floor;
 pub mod laps;
 pub mod leftover;
@@ -40,7 +38,6 @@ pub mod storm;
 pub mod timeline;
 pub mod trace;
 pub mod values;
-pub mod verbs;
 pub mod verdict;
 pub mod watch;
 pub mod workload;

@@ -31,7 +31,7 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), String> {
 
 /// Shows a table, and writes the same as data to the file that `--json` names. Where that is `-`,
 /// for standard output, the table goes to standard error.
-pub(crate) fn show(table: &str, json: Option<(&Path, &str)>) -> Result<(), String> {
+pub fn show(table: &str, json: Option<(&Path, &str)>) -> Result<(), String> {
     let Some((path, text)) = json else { return print(table) };
     if path.as_os_str() == "-" {
         // The data is what was asked for.

@@ -116,7 +116,7 @@ impl Filler {
             && self.bytes_in_flight[index] < IN_FLIGHT_BYTES_MAX
         {
             let ask = Ask::one(Key(self.next as u32), Operation::Set);
-            let request = lines.request(ask, 0, self.versions.word() as u32);
+            let request = context.request(ask, 0, self.versions.word() as u32);
             self.bytes_in_flight[index] += request.value_bytes;
             lines.push(index, request);
             self.next += 1;

@@ -15,7 +15,6 @@ pub mod named;
 pub mod sizes;
 pub mod twitter;
 
-use crate::crowds::Crowds;
 use crate::random::{Random, mix_pair};
 use crate::zipf::Zipf;
 use items::Items;
@@ -118,9 +117,6 @@ pub struct WorkloadOptions {
     /// Names begin with that of this number: workloads that share a server and no keys.
     #[serde(default)]
     pub first_key: u32,
-    /// What changes while a run goes on.
-    #[serde(default)]
-    pub crowds: Crowds,
     /// Everything random follows from it.
     pub seed: u64,
 }
@@ -141,7 +137,6 @@ impl Default for WorkloadOptions {
             keys_per_get: 1,
             key_sizes: KeySizes::default(),
             first_key: 0,
-            crowds: Crowds::default(),
             seed: 1,
         }
     }
@@ -233,25 +228,13 @@ impl Workload {
         self.options.keys
     }
 
-    /// Draws the next request of a stream that has `draws` behind it, as at the beginning of a run.
+    /// Draws the next request of a stream that has `draws` behind it.
     pub fn draw(&self, random: &mut Random, draws: &mut Draws) -> Ask {
-        self.draw_at(random, draws, 0)
-    }
-
-    /// Draws the next request of a stream that has `draws` behind it, due so long after the run
-    /// began.
-    pub fn draw_at(&self, random: &mut Random, draws: &mut Draws, now_ns: u64) -> Ask {
         if let Some(key) = draws.modified.take() {
             return Ask::one(key, Operation::Set);
         }
-        let (key, rank) = self.draw_key(random, now_ns);
+        let key = self.draw_key(random);
         let draw = random.unit();
-        if let Some(write_share) = rank.and_then(|rank| self.options.crowds.write_share_of(rank)) {
-            return match draw < write_share {
-                true => Ask::one(key, Operation::Set),
-                false => self.get(key, random, draws),
-            };
-        }
         if draw < self.options.get_share {
             return self.get(key, random, draws);
         }
@@ -272,25 +255,12 @@ impl Workload {
         }
     }
 
-    /// A key, and its rank among the small ones at the time.
-    fn draw_key(&self, random: &mut Random, now_ns: u64) -> (Key, Option<u64>) {
-        let crowds = &self.options.crowds;
-        let popularity = match &self.popularity {
-            Some(popularity) if !random.chance(self.large_share) => popularity,
-            _ => {
-                let number = random.below(self.options.keys - self.keys_small);
-                return (Key((self.keys_small + number) as u32), None);
-            }
+    fn draw_key(&self, random: &mut Random) -> Key {
+        let number = match &self.popularity {
+            Some(popularity) if !random.chance(self.large_share) => popularity.rank(random),
+            _ => self.keys_small + random.below(self.options.keys - self.keys_small),
         };
-        let (place, rank) = match crowds.is_flash(random, now_ns) {
-            // The last key by rank, which is now as hot as the first.
-            true => (self.keys_small - 1, 0),
-            false => {
-                let rank = popularity.rank(random);
-                (rank, rank)
-            }
-        };
-        (Key(crowds.key(place, self.keys_small, now_ns) as u32), Some(rank))
+        Key(number as u32)
     }
 
     fn get(&self, key: Key, random: &mut Random, draws: &Draws) -> Ask {
@@ -376,7 +346,6 @@ fn check(options: &WorkloadOptions) -> Result<(), String> {
     check_pattern(options)?;
     options.key_sizes.check()?;
     options.sizes.check()?;
-    check_crowds(options)?;
     match options.sizes {
         Sizes::Etc { .. } | Sizes::Pair { .. } => check_large(options),
         _ => Ok(()),
@@ -407,18 +376,6 @@ fn check_pattern(options: &WorkloadOptions) -> Result<(), String> {
         return Err(format!("--keys {}: leaves no numbers for new ones", options.keys));
     }
     Ok(())
-}
-
-/// What changes in time is who is popular: of keys that are asked for one by one.
-fn check_crowds(options: &WorkloadOptions) -> Result<(), String> {
-    let WorkloadOptions { crowds, pattern, keys_per_get, .. } = options;
-    crowds.check()?;
-    if *crowds == Crowds::default() || (*pattern == Pattern::Popular && *keys_per_get == 1) {
-        return Ok(());
-    }
-    Err("--hot-shift, --flash-share, --write-keys: are for keys asked for one by one, by their \
-         popularity; leave out --keys-per-get and a --workload with an order of its own"
-        .into())
 }
 
 fn check_large(options: &WorkloadOptions) -> Result<(), String> {

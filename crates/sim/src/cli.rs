@@ -1,5 +1,6 @@
 //! `laneway sim`: which figures, how much of them, and where to.
 
+use crate::arguments::{number, text, whole};
 use crate::machine::{Standby, WireOrder};
 use crate::plan_cli;
 use crate::report;
@@ -240,23 +241,6 @@ fn scenario(name: &str) -> Result<&'static Scenario, String> {
         return Err(format!("{name}: is a command of its own; give it first, and no scenario"));
     }
     scenarios::named(name).ok_or_else(|| format!("{name}: no such scenario"))
-}
-
-fn text(parser: &mut lexopt::Parser, flag: &str) -> Result<String, String> {
-    let value = parser.value().map_err(|error| error.to_string())?;
-    value.into_string().map_err(|_| format!("{flag}: its value is not text"))
-}
-
-fn whole(parser: &mut lexopt::Parser, flag: &str, low: u64, high: u64) -> Result<u64, String> {
-    let value = text(parser, flag)?;
-    let number = value.parse().ok().filter(|number| (low..=high).contains(number));
-    number.ok_or_else(|| format!("{flag} {value}: must be a whole number from {low} to {high}"))
-}
-
-fn number(parser: &mut lexopt::Parser, flag: &str, low: f64, high: f64) -> Result<f64, String> {
-    let value = text(parser, flag)?;
-    let number = value.parse().ok().filter(|number| (low..=high).contains(number));
-    number.ok_or_else(|| format!("{flag} {value}: must be a number from {low} to {high}"))
 }
 
 fn run(flags: &Flags, words: &str) -> Result<(), String> {

@@ -10,6 +10,7 @@
 //! counted, never measured: the same seed gives the same run on any machine.
 #![forbid(unsafe_code)]
 
+mod arguments;
 pub mod bounds;
 pub mod bursts;
 pub mod cli;

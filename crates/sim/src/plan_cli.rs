@@ -1,11 +1,12 @@
 //! `laneway sim plan`: the command. What is searched for is [`crate::plan`]; the parameters are
 //! those of [`crate::sweep`].
 
+use crate::arguments::{text, whole};
 use crate::plan::{self, Answer, Question};
 use crate::report;
 use crate::row::{self, Row};
 use crate::study::{Effort, Study};
-use crate::sweep::{self, Case, Sweep};
+use crate::sweep::{Case, Sweep};
 use lexopt::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -179,16 +180,6 @@ fn cases(mut sweep: Sweep, full: bool) -> Result<Vec<Case>, String> {
         sweep.set_default(name, value)?;
     }
     sweep.cases(RATE)
-}
-
-fn text(parser: &mut lexopt::Parser, flag: &str) -> Result<String, String> {
-    let value = parser.value().map_err(|error| error.to_string())?;
-    value.into_string().map_err(|_| format!("{flag}: its value is not text"))
-}
-
-fn whole(parser: &mut lexopt::Parser, flag: &str, low: u64, high: u64) -> Result<u64, String> {
-    let value = text(parser, flag)?;
-    sweep::whole(&value, low, high).map_err(|error| format!("{flag} {value}: {error}"))
 }
 
 /// The lines that say where no number of cores holds; the error likewise.

@@ -1,6 +1,7 @@
 //! `laneway sim run`: the command. What an axis is and what its values may be is
 //! [`crate::sweep`].
 
+use crate::arguments::{text, whole};
 use crate::report;
 use crate::row::{self, Row};
 use crate::study::{Effort, Study};
@@ -94,16 +95,6 @@ fn parse(args: Vec<OsString>) -> Result<Option<Flags>, String> {
     }
     flags.sweep.points()?;
     Ok(Some(flags))
-}
-
-fn text(parser: &mut lexopt::Parser, flag: &str) -> Result<String, String> {
-    let value = parser.value().map_err(|error| error.to_string())?;
-    value.into_string().map_err(|_| format!("{flag}: its value is not text"))
-}
-
-fn whole(parser: &mut lexopt::Parser, flag: &str, low: u64, high: u64) -> Result<u64, String> {
-    let value = text(parser, flag)?;
-    sweep::whole(&value, low, high).map_err(|error| format!("{flag} {value}: {error}"))
 }
 
 fn run(flags: &Flags) -> Result<(), String> {

@@ -13,7 +13,7 @@ use crate::process::{self, Guarded};
 use crate::random::Value;
 use crate::server::{self, Executable, Server, free_address};
 use rustix::process::Signal;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -159,12 +159,9 @@ fn proxy(
     command.args(["-p", &folder.file("pid")]);
     let log = process::scratch_dir("logs")?.join("cluster-nutcracker.log");
     let mut proxy = Guarded::start(command.args(["-o", "/dev/stderr"]), &log)?;
-    wait_until("the proxy answers", || match proxy.ended() {
-        Some(status) => {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            Err(format!("nutcracker ended with {}\n{said}", process::told(status)))
-        }
-        None => Ok(TcpStream::connect(door).is_ok()),
+    server::wait_for_port(door, &mut proxy).map_err(|why| {
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        format!("nutcracker {why}\n{said}")
     })?;
     Ok((proxy, door))
 }
@@ -235,9 +232,7 @@ fn shares(servers: &[SocketAddr]) -> Result<Vec<u64>, String> {
 }
 
 fn items(server: SocketAddr) -> Result<u64, String> {
-    let stats = Client::connect(server)?.stats("")?;
-    let count = stats.iter().find(|(name, _)| name == "curr_items");
-    count.and_then(|(_, count)| count.parse().ok()).ok_or_else(|| "no curr_items".into())
+    Client::connect(server)?.number("", "curr_items")
 }
 
 /// One server is dead: the others keep what they have, and take what it had once it is stored anew.

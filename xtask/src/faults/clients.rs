@@ -70,14 +70,6 @@ impl WellBehaved {
     }
 }
 
-/// A statistic of the general family.
-fn statistic(client: &mut Client, name: &str) -> Result<u64, String> {
-    let stats = client.stats("")?;
-    let found = stats.iter().find(|(known, _)| known == name);
-    let number = found.and_then(|(_, value)| value.parse().ok());
-    number.ok_or_else(|| format!("`stats` does not tell {name}"))
-}
-
 const DRIBBLERS: usize = 800;
 
 fn slowloris(executable: &Executable) -> Done {
@@ -112,7 +104,7 @@ const CHURNED: usize = 10_000;
 fn churn(executable: &Executable) -> Done {
     let server = executable.start("faults-churn", &["-m", "64"])?;
     let mut client = Client::connect(server.address())?;
-    let connections = statistic(&mut client, "curr_connections")?;
+    let connections = client.number("", "curr_connections")?;
     let (opened, before) = (descriptors(server.id()), resident_kib(server.id())?);
     let requests: [&[u8]; 4] = [b"", b"mn\r\n", b"set k 0 0 100000\r\nabc", b"get k\r\nge"];
     for number in 0..CHURNED {
@@ -124,11 +116,11 @@ fn churn(executable: &Executable) -> Done {
         }
     }
     wait_until("the server has let all connections go", || {
-        let now = statistic(&mut client, "curr_connections")?;
+        let now = client.number("", "curr_connections")?;
         // The connection that found the server ready may have been counted before.
         Ok(now <= connections && descriptors(server.id()) <= opened)
     })?;
-    let total = statistic(&mut client, "total_connections")?;
+    let total = client.number("", "total_connections")?;
     if total < CHURNED as u64 {
         return Err(format!("it counts {total} connections of {CHURNED}"));
     }

@@ -30,17 +30,9 @@ pub fn base() -> Result<Result<PathBuf, String>, String> {
     if whole.is_file() {
         return Ok(Ok(root));
     }
-    if setup::provide_mmdebstrap().is_err() {
-        return Ok(Err("there is no mmdebstrap, which makes a clean root".into()));
-    }
     let _ = std::fs::remove_dir_all(&root); // of a run that did not come to its end
-    let mut command = Command::new("mmdebstrap");
-    command.args(["--quiet", "--mode=root", "--variant=apt", "--include=passwd"]);
-    command.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
-    let (status, said) = process::capture(command.arg(suite).arg(&root))?;
-    if !status.success() {
-        let said = said.lines().rfind(|line| line.starts_with("E:")).unwrap_or("no word why");
-        return Ok(Err(format!("a clean {suite} could not be fetched ({said})")));
+    if let Err(why) = setup::unpack(suite, &root, &["--variant=apt", "--include=passwd"])? {
+        return Ok(Err(why));
     }
     std::fs::write(&whole, "").map_err(|e| format!("{}: {e}", whole.display()))?;
     Ok(Ok(root))

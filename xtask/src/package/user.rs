@@ -3,12 +3,13 @@
 use crate::client::Client;
 use crate::process::{self, Guarded};
 use crate::random::Value;
-use std::net::{SocketAddr, TcpStream};
+use crate::server::wait_for_port;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long it may take to serve, and to stop.
+/// How long it may take to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A small value, and a large one.
 const LENGTHS: [usize; 2] = [5, 700_000];
@@ -25,15 +26,11 @@ pub fn serve(
     command.args(words).args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
     let typed = process::typed(&command);
     let mut server = Guarded::start(&mut command, &log)?;
-    let deadline = Instant::now() + PATIENCE;
-    while TcpStream::connect(address).is_err() {
-        if server.ended().is_some() || deadline < Instant::now() {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            return Err(format!("`{typed}` does not serve\n{}", said.trim()));
-        }
-        std::thread::sleep(process::POLL_INTERVAL);
-    }
-    Ok(server)
+    let served = wait_for_port(address, &mut server);
+    served.map(|()| server).map_err(|why| {
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        format!("`{typed}` {why}\n{}", said.trim())
+    })
 }
 
 /// A command in this root as this user, where it can write nothing if that can be had.

@@ -3,8 +3,9 @@
 use super::keeper::Keeper;
 use super::mischief::KINDS;
 use super::stage::{Counts, MISDEEDS, Scene, Stage};
-use super::watch::{Memory, Statistics, growth_over_lives};
+use super::watch::{Memory, growth_over_lives};
 use super::{Options, Server};
+use crate::client::Client;
 use crate::outcome::Failure;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -22,7 +23,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// What is watched of the evicting server.
 pub struct Report {
     memory: Memory,
-    statistics: Statistics,
+    statistics: Client,
     counts_roles: bool,
     role_changes: u64,
     evictions: u64,
@@ -31,7 +32,7 @@ pub struct Report {
 impl Report {
     /// On this server, with its roles or without.
     pub fn new(server: &Server, counts_roles: bool) -> Result<Report, String> {
-        let statistics = Statistics::of(server.address())?;
+        let statistics = Client::connect(server.address())?;
         let memory = Memory::of(server.id());
         Ok(Report { memory, statistics, counts_roles, role_changes: 0, evictions: 0 })
     }

@@ -3,16 +3,13 @@
 
 use super::judge::{STAMP_BYTES, Stamp, View};
 use super::mix;
-use super::sharer::{COUNTER, REFUSAL, TTL_SECONDS, small_length};
+use super::sharer::{COUNTER, REFUSAL, TTL_SECONDS, small_length, take};
 use super::stage::{Stage, name};
 use crate::client::Client;
 use crate::random;
 use fastrand::Rng;
 use std::sync::atomic::Ordering::Relaxed;
 
-const BATCH_MAX: usize = 32;
-/// How often a client drops its connection and comes again, in batches of 10 000.
-const RECONNECT_PARTS: u32 = 20;
 /// How often a batch of small requests is a transaction, in 10 000.
 const TRANSACTION_PARTS: u32 = 1_000;
 /// How a full memory refuses.
@@ -68,32 +65,25 @@ pub fn share(stage: &Stage, seed: u64, writer: usize) {
 
 impl Sharer<'_> {
     fn run(&mut self) -> Result<(), String> {
-        while let Some((mut connection, life)) = self.stage.connect()? {
-            match self.converse(&mut connection) {
-                Err(why) if !(connection.is_lost() && self.stage.may_lose(life)) => {
-                    return Err(why);
-                }
-                _ => {}
-            }
+        let stage = self.stage;
+        stage.each_connection(|connection| {
+            let told = self.converse(connection);
             self.output.clear();
             self.asked.clear();
             self.view.over();
-        }
-        Ok(())
+            told
+        })
     }
 
     /// One connection.
     fn converse(&mut self, connection: &mut Client) -> Result<(), String> {
         self.request(&[b"PING"], Asked::Line("+PONG"));
         while !self.stage.scene.is_over() {
-            if random::chance(&mut self.random, RECONNECT_PARTS) {
+            if self.stage.is_to_reconnect(&mut self.random) {
                 return self.exchange(connection, false);
             }
-            let count = self.random.usize(1..=BATCH_MAX);
-            let parts = self.stage.scene.large_parts.load(Relaxed);
-            // One of the batch is large with the chance that any of its requests is: p_L each.
-            let large = (0..count).any(|_| random::chance(&mut self.random, parts));
-            for _ in 0..count - usize::from(large) {
+            let (small, large) = self.stage.batch(&mut self.random);
+            for _ in 0..small {
                 self.small_request();
             }
             let is_transaction = !large && random::chance(&mut self.random, TRANSACTION_PARTS);
@@ -165,12 +155,7 @@ impl Sharer<'_> {
     }
 
     fn get_many(&mut self) {
-        let count = self.random.usize(2..9);
-        let mut keys: Vec<u32> =
-            (0..count).map(|_| self.stage.small_key(&mut self.random)).collect();
-        // Twice the same key would be judged as of one moment, and it is of two.
-        keys.sort_unstable();
-        keys.dedup();
+        let keys = self.stage.small_keys(&mut self.random);
         keys.iter().for_each(|key| self.view.ask(*key));
         let names: Vec<String> = keys.iter().map(|key| name(*key)).collect();
         let names = names.iter().map(|name| name.as_bytes());
@@ -275,12 +260,7 @@ impl Sharer<'_> {
         }
         let length = line.strip_prefix('$').and_then(|length| length.parse().ok());
         let length = length.ok_or_else(|| format!("key {key} is answered by `{line}`"))?;
-        let mut stamp = None;
-        let told = connection.body(length, |bytes| stamp.insert(Stamp::read(key, bytes)).is_ok());
-        match stamp {
-            Some(stamp) => self.view.found(key, stamp?)?,
-            None => told?,
-        }
+        take(&mut self.view, connection, key, length)?;
         Ok(length)
     }
 

@@ -13,9 +13,6 @@ use crate::random;
 use fastrand::Rng;
 use std::sync::atomic::Ordering::Relaxed;
 
-const BATCH_MAX: usize = 32;
-/// How often a client drops its connection and comes again, in batches of 10 000.
-const RECONNECT_PARTS: u32 = 20;
 /// How often a batch is a cas round instead, in 10 000.
 const CAS_PARTS: u32 = 500;
 /// An hour and more: nothing expires in a run, and yet each item has a time.
@@ -73,30 +70,24 @@ pub fn share(stage: &Stage, seed: u64, writer: usize) {
 
 impl<'a> Sharer<'a> {
     fn run(&mut self) -> Result<(), String> {
-        let mut filled = !self.stage.evicts;
-        while let Some((mut connection, life)) = self.stage.connect()? {
+        let (stage, mut filled) = (self.stage, !self.stage.evicts);
+        stage.each_connection(|connection| {
             let told = match filled {
-                true => self.converse(&mut connection),
-                false => self.fill(&mut connection),
+                true => self.converse(connection),
+                false => self.fill(connection),
             };
             filled = true;
-            match told {
-                Err(why) if !(connection.is_lost() && self.stage.may_lose(life)) => {
-                    return Err(why);
-                }
-                _ => {}
-            }
             self.output.clear();
             self.asked.clear();
             self.view.over();
-        }
-        Ok(())
+            told
+        })
     }
 
     /// One connection.
     fn converse(&mut self, connection: &mut Client) -> Result<(), String> {
         while !self.stage.scene.is_over() {
-            if random::chance(&mut self.random, RECONNECT_PARTS) {
+            if self.stage.is_to_reconnect(&mut self.random) {
                 // A store without a reply may still be on its way here; only an answer behind it
                 // says that it was done before whatever comes by the next connection.
                 self.output.extend_from_slice(b"mn\r\n");
@@ -107,11 +98,8 @@ impl<'a> Sharer<'a> {
                 self.cas_round(connection)?;
                 continue;
             }
-            let count = self.random.usize(1..=BATCH_MAX);
-            let large = self.stage.scene.large_parts.load(Relaxed);
-            // One of the batch is large with the chance that any of its requests is: p_L each.
-            let large = (0..count).any(|_| random::chance(&mut self.random, large));
-            for _ in 0..count - usize::from(large) {
+            let (small, large) = self.stage.batch(&mut self.random);
+            for _ in 0..small {
                 self.small_request();
             }
             if large {
@@ -176,12 +164,7 @@ impl<'a> Sharer<'a> {
     }
 
     fn multiget(&mut self) {
-        let count = self.random.usize(2..9);
-        let mut keys: Vec<u32> =
-            (0..count).map(|_| self.stage.small_key(&mut self.random)).collect();
-        // Of two replies to one key only one may come, and nothing would say which.
-        keys.sort_unstable();
-        keys.dedup();
+        let keys = self.stage.small_keys(&mut self.random);
         self.get(&keys);
     }
 
@@ -248,7 +231,7 @@ impl<'a> Sharer<'a> {
             if found != name(key) || unique.is_none() {
                 return Err(format!("`gets {}` answers `{line}`", name(key)));
             }
-            self.value(connection, key, length)?;
+            take(&mut self.view, connection, key, length)?;
             connection.expect("END")?;
         } else {
             self.view.missing(key)?;
@@ -293,7 +276,7 @@ impl<'a> Sharer<'a> {
             Asked::Meta(key) => {
                 let length = line.strip_prefix("VA ").and_then(|length| length.parse().ok());
                 let Some(length) = length else { return bad(format!("mg {key}")) };
-                self.value(connection, key, length)?;
+                take(&mut self.view, connection, key, length)?;
                 return Ok(length);
             }
             Asked::Count(before) => {
@@ -343,22 +326,12 @@ impl<'a> Sharer<'a> {
                     return Err(format!("`{line}` is no answer to a get of {keys:?}"));
                 };
                 if found == name(*key) {
-                    self.value(connection, *key, length)?;
+                    take(&mut self.view, connection, *key, length)?;
                     break;
                 }
                 self.view.missing(*key)?;
             }
             bytes += length;
-        }
-    }
-
-    /// The bytes of a value of `key`.
-    fn value(&mut self, connection: &mut Client, key: u32, length: usize) -> Result<(), String> {
-        let mut stamp = None;
-        let told = connection.body(length, |bytes| stamp.insert(Stamp::read(key, bytes)).is_ok());
-        match stamp {
-            Some(stamp) => self.view.found(key, stamp?),
-            None => told,
         }
     }
 
@@ -379,6 +352,21 @@ fn value_line(line: &str) -> Result<(&str, usize, Option<&str>), String> {
     match (head, length, end) {
         ((Some("VALUE"), Some(key), Some("0")), Some(length), None) => Ok((key, length, rest)),
         _ => Err(format!("a get is answered by `{line}`")),
+    }
+}
+
+/// Takes the bytes of a value of `key` off the connection, and has them judged.
+pub fn take(
+    view: &mut View<'_>,
+    connection: &mut Client,
+    key: u32,
+    length: usize,
+) -> Result<(), String> {
+    let mut stamp = None;
+    let told = connection.body(length, |bytes| stamp.insert(Stamp::read(key, bytes)).is_ok());
+    match stamp {
+        Some(stamp) => view.found(key, stamp?),
+        None => told,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::random;
 use crate::{place, process};
 use fastrand::Rng;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, RwLock};
 use std::time::Instant;
@@ -17,6 +18,12 @@ use std::time::Instant;
 const HOT_PARTS: u32 = 9_000;
 /// Keys in it: this part of all.
 const HOT_SHARE: u32 = 64;
+/// Requests that a client sends at once, at most.
+const BATCH_MAX: usize = 32;
+/// Keys of a multiget.
+const KEYS_OF_A_GET: Range<usize> = 2..9;
+/// How often a client drops its connection and comes again, in batches of 10 000.
+const RECONNECT_PARTS: u32 = 20;
 
 /// Ways to misbehave.
 pub const MISDEEDS: usize = 11;
@@ -148,12 +155,41 @@ impl Stage<'_> {
     }
 
     /// Whether a connection that was made in `life` may be lost without anybody's fault.
-    pub fn may_lose(&self, life: u32) -> bool {
+    fn may_lose(&self, life: u32) -> bool {
         life != self.life() || life % 2 == 1
     }
 
+    /// Has a client speak by one connection after the other until the run is over. It ends a
+    /// connection itself, or loses it when the server is ended: only then is an error none.
+    pub fn each_connection(
+        &self,
+        mut converse: impl FnMut(&mut Client) -> Result<(), String>,
+    ) -> Result<(), String> {
+        while let Some((mut connection, life)) = self.connect()? {
+            match converse(&mut connection) {
+                Err(why) if !(connection.is_lost() && self.may_lose(life)) => return Err(why),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a client is to drop its connection and come again.
+    pub fn is_to_reconnect(&self, random: &mut Rng) -> bool {
+        random::chance(random, RECONNECT_PARTS)
+    }
+
+    /// How many small requests a batch has, and whether a large one is behind them: with the chance
+    /// that any of its requests is large, p_L each.
+    pub fn batch(&self, random: &mut Rng) -> (usize, bool) {
+        let count = random.usize(1..=BATCH_MAX);
+        let parts = self.scene.large_parts.load(Relaxed);
+        let large = (0..count).any(|_| random::chance(random, parts));
+        (count - usize::from(large), large)
+    }
+
     /// A connection and the life that it was made in; nothing when the run is over.
-    pub fn connect(&self) -> Result<Option<(Client, u32)>, String> {
+    fn connect(&self) -> Result<Option<(Client, u32)>, String> {
         let deadline = Instant::now() + 2 * place::PATIENCE;
         while !self.scene.is_over() {
             let life = self.life();
@@ -189,6 +225,16 @@ impl Stage<'_> {
     /// A small key, likely a hot one.
     pub fn small_key(&self, random: &mut Rng) -> u32 {
         draw(self.space.small, self.scene.hot_shifts.load(Relaxed), random)
+    }
+
+    /// The keys of a multiget. Each stands there once: of two replies to one key nothing would say
+    /// which is which, and of what moment.
+    pub fn small_keys(&self, random: &mut Rng) -> Vec<u32> {
+        let count = random.usize(KEYS_OF_A_GET);
+        let mut keys: Vec<u32> = (0..count).map(|_| self.small_key(random)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// A large key.

@@ -1,8 +1,6 @@
-//! What is seen from outside while the soak runs: resident memory, and what a server counts.
+//! What is seen from outside while the soak runs: resident memory.
 
-use crate::client::Client;
 use crate::place;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 const SECONDS_AN_HOUR: f64 = 3600.0;
@@ -65,25 +63,6 @@ pub fn growth_over_lives(lives: &[Memory]) -> (f64, f64) {
     let points: Vec<(f64, f64)> = settled.iter().filter_map(point).collect();
     let seconds = points.last().zip(points.first()).map_or(0.0, |(end, begin)| end.0 - begin.0);
     (growth(&points), seconds / SECONDS_AN_HOUR)
-}
-
-/// What a server tells of itself.
-pub struct Statistics(Client);
-
-impl Statistics {
-    /// Of this server.
-    pub fn of(address: SocketAddr) -> Result<Statistics, String> {
-        Client::connect(address).map(Statistics)
-    }
-
-    /// The number of this name in `stats FAMILY`.
-    pub fn number(&mut self, family: &str, name: &str) -> Result<u64, String> {
-        let stats = self.0.stats(family)?;
-        let Some((_, value)) = stats.iter().find(|(found, _)| found == name) else {
-            return Err(format!("`stats {family}` does not say {name}"));
-        };
-        value.parse().map_err(|_| format!("{name} is `{value}`, not a number"))
-    }
 }
 
 /// Stretches of a run of which each gives one point to the fit.

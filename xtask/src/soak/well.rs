@@ -13,13 +13,9 @@ use crate::client::Client;
 use crate::random::{self, Value};
 use fastrand::Rng;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::Ordering::Relaxed;
 
 const SMALL_KEYS: usize = 400;
 const LARGE_KEYS: usize = 24;
-const BATCH_MAX: usize = 32;
-/// How often a client drops its connection and comes again, in batches of 10 000.
-const RECONNECT_PARTS: u32 = 20;
 /// How often a batch is a cas round instead, in 10 000.
 const CAS_PARTS: u32 = 500;
 
@@ -73,30 +69,26 @@ pub fn behave(stage: &Stage, seed: u64, id: u64) {
 
 impl Behaving<'_> {
     fn run(&mut self) -> Result<(), String> {
-        while let Some((mut connection, life)) = self.stage.connect()? {
-            match self.converse(&mut connection) {
-                Err(why) if !(connection.is_lost() && self.stage.may_lose(life)) => {
-                    return Err(why);
-                }
-                Err(_) => {
-                    self.open.append(&mut self.changing);
-                    self.open.append(&mut self.quiet);
-                    // It may have been incremented, or not.
-                    self.counter = None;
-                }
-                Ok(()) => {}
+        let stage = self.stage;
+        stage.each_connection(|connection| {
+            let told = self.converse(connection);
+            if told.is_err() {
+                self.open.append(&mut self.changing);
+                self.open.append(&mut self.quiet);
+                // It may have been incremented, or not.
+                self.counter = None;
             }
             self.output.clear();
             self.expected.clear();
-        }
-        Ok(())
+            told
+        })
     }
 
     /// One connection.
     fn converse(&mut self, connection: &mut Client) -> Result<(), String> {
         self.settle(connection)?;
         while !self.stage.scene.is_over() {
-            if random::chance(&mut self.random, RECONNECT_PARTS) {
+            if self.stage.is_to_reconnect(&mut self.random) {
                 // A store without a reply may still be on its way here; only an answer behind it
                 // says that it was done before whatever comes by the next connection.
                 self.output.extend_from_slice(b"mn\r\n");
@@ -107,11 +99,8 @@ impl Behaving<'_> {
                 self.cas_round(connection)?;
                 continue;
             }
-            let count = self.random.usize(1..=BATCH_MAX);
-            let large = self.stage.scene.large_parts.load(Relaxed);
-            // One of the batch is large with the chance that any of its requests is: p_L each.
-            let large = (0..count).any(|_| random::chance(&mut self.random, large));
-            for _ in 0..count - usize::from(large) {
+            let (small, large) = self.stage.batch(&mut self.random);
+            for _ in 0..small {
                 self.small_request();
             }
             if large {

@@ -22,6 +22,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("client", &["policy", "wire", "rdma"]),
     ("load", &["policy", "wire", "rdma", "tls", "client"]),
     ("sim", &["policy", "load"]),
+    ("studies", &["policy", "wire", "rdma", "load"]),
     (
         "vopr",
         &[
@@ -39,7 +40,10 @@ const KNOWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("admin", &["policy", "server"]),
-    ("laneway", &["policy", "wire", "server", "admin", "tier", "tls", "client", "load", "sim"]),
+    (
+        "laneway",
+        &["policy", "wire", "server", "admin", "tier", "tls", "client", "load", "sim", "studies"],
+    ),
 ];
 /// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.
 const ALONE: &[&str] = &["policy", "wire", "sync"];

@@ -7,7 +7,8 @@ use super::{Asked, Flags, read, values};
 use crate::asking::whom;
 use crate::commands::COMMANDS;
 use crate::{ask, backup, doctor, ping, serve, tier, top};
-use laneway_load::{cli, experiment::Experiment};
+use laneway_load::cli;
+use laneway_studies::experiment::Experiment;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use std::path::Path;
 /// Flags that are answered at once, and so have no row in the table.
 const ANSWERED: [&str; 6] = ["-h", "-V", "-i", "--help", "--version", "--license"];
 /// What may stand behind `laneway bench` besides flags and the names of experiments.
-const BENCHES: [&str; 5] = ["floor", "compare", "adapt", "trace", "verbs"];
+const BENCHES: [&str; 4] = ["floor", "compare", "adapt", "verbs"];
 
 /// README and the pages of docs/, each with its name.
 fn documents() -> Vec<(String, String)> {

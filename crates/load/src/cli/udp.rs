@@ -2,7 +2,7 @@
 
 use crate::arguments::{number, text};
 use crate::datagram::LargeSets;
-use crate::datagram::endpoint::{Rule, Wanted};
+use crate::datagram::endpoint::Wanted;
 use laneway_rdma::verbs::{Place, Service};
 use lexopt::Parser;
 use std::time::Duration;
@@ -23,7 +23,6 @@ pub(super) struct UdpTyped {
     port: Option<u16>,
     base: Option<u16>,
     queues: Option<u16>,
-    rule: Option<Rule>,
     large_sets: Option<LargeSets>,
     timeout_ms: Option<f64>,
 }
@@ -57,16 +56,6 @@ impl UdpTyped {
             "udp-port" => self.port = Some(number(name, parser)?),
             "udp-base" => self.base = Some(number(name, parser)?),
             "udp-queues" => self.queues = Some(number(name, parser)?),
-            "udp-choice" => {
-                self.rule = Some(match text(name, parser)?.as_str() {
-                    "any" => Rule::Any,
-                    "owner" => Rule::Owner,
-                    "server" => Rule::Server,
-                    other => {
-                        return Err(format!("--udp-choice {other}: must be any, owner or server"));
-                    }
-                });
-            }
             "large-sets" => {
                 self.large_sets = Some(match text(name, parser)?.as_str() {
                     "udp" => LargeSets::Udp,
@@ -129,7 +118,6 @@ impl UdpTyped {
         }
         if !self.udp && self.port.is_none() && base.is_none() {
             let lonely = [
-                ("udp-choice", self.rule.is_some()),
                 ("large-sets", self.large_sets.is_some()),
                 ("timeout-ms", self.timeout_ms.is_some()),
             ];
@@ -147,7 +135,6 @@ impl UdpTyped {
             base,
             in_memory: self.in_memory,
             rdma,
-            rule: self.rule.unwrap_or(Rule::Any),
             large_sets: self.large_sets,
             timeout: Duration::from_secs_f64(timeout_ms / 1e3),
         }))

@@ -16,17 +16,6 @@ use laneway_rdma::verbs::{Place, Service};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How queues are chosen, where the client chooses them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// Any for GETs, the owner's for PUTs.
-    Any,
-    /// The owner's.
-    Owner,
-    /// The client does not choose: one port, and whoever the kernel gives the datagram to.
-    Server,
-}
-
 /// What the flags say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -38,8 +27,6 @@ pub struct Wanted {
     pub in_memory: bool,
     /// Or by memory of its own, over RDMA, with this device.
     pub rdma: Option<(Place, Service)>,
-    /// How to choose among many.
-    pub rule: Rule,
     /// Which way large SETs go; where it is not given, by UDP to whom it is known to understand it.
     pub large_sets: Option<LargeSets>,
     /// When a request is given up.
@@ -67,13 +54,11 @@ impl Wanted {
             return self.resolve_rdma(&told, host, place.clone(), *service);
         }
         let (port, choice) = match (self.base, self.port) {
-            (Some((base, queues)), _) => (base, self.choose(told_seed(&told), queues, 1)?),
+            (Some((base, queues)), _) => (base, choose(told_seed(&told), queues, 1)?),
             (None, Some(port)) => (port, Choice::Server),
             (None, None) => match told_base(&told) {
-                Some((base, queues, domains)) if self.rule != Rule::Server => {
-                    (base, self.choose(told_seed(&told), queues, domains)?)
-                }
-                _ => (number(&told, "udp_port").unwrap_or(tcp_port), Choice::Server),
+                Some((base, queues, domains)) => (base, choose(told_seed(&told), queues, domains)?),
+                None => (number(&told, "udp_port").unwrap_or(tcp_port), Choice::Server),
             },
         };
         if choice != Choice::Server && told.get("hash").is_some_and(|name| !is_known(name)) {
@@ -123,7 +108,7 @@ impl Wanted {
     fn by_door(&self, told: &BTreeMap<String, String>, door: Door) -> Result<Options, String> {
         let (queues, domains) = (number(told, "queues"), number(told, "domains"));
         let queues = queues.ok_or("--transport: the server does not tell its queues")?;
-        let choice = self.choose(told_seed(told), queues, domains.unwrap_or(1))?;
+        let choice = choose(told_seed(told), queues, domains.unwrap_or(1))?;
         Ok(Options {
             peers: Peers::new(&memory::QUEUES_AT.to_string(), 0, choice)?,
             door: Some(door),
@@ -131,17 +116,14 @@ impl Wanted {
             timeout: self.timeout,
         })
     }
+}
 
-    fn choose(&self, seed: u64, queues: u16, domains: u16) -> Result<Choice, String> {
-        let placement = Placement::new(seed, queues, domains).ok_or_else(|| {
-            format!("--udp: {queues} queues in {domains} NUMA domains cannot be chosen among")
-        })?;
-        Ok(match self.rule {
-            Rule::Any => Choice::AnyForGets(placement),
-            Rule::Owner => Choice::Owner(placement),
-            Rule::Server => Choice::Server,
-        })
-    }
+/// Any queue for GETs, the owner's for PUTs.
+fn choose(seed: u64, queues: u16, domains: u16) -> Result<Choice, String> {
+    let placement = Placement::new(seed, queues, domains).ok_or_else(|| {
+        format!("--udp: {queues} queues in {domains} NUMA domains cannot be chosen among")
+    })?;
+    Ok(Choice::AnyForGets(placement))
 }
 
 fn is_known(name: &str) -> bool {
@@ -183,10 +165,10 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_by_udp_is_refused() {
         let timeout = Duration::from_millis(250);
-        let (port, base, rule, large_sets) = (None, None, Rule::Any, None);
+        let (port, base, large_sets) = (None, None, None);
         let in_memory = false;
         let rdma = None;
-        let wanted = Wanted { port, base, in_memory, rdma, rule, large_sets, timeout };
+        let wanted = Wanted { port, base, in_memory, rdma, large_sets, timeout };
         let tcp = |address: &str| Target::Tcp(address.into());
         for (target, dialect, words) in [
             (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),

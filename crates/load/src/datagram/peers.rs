@@ -12,8 +12,6 @@ pub enum Choice {
     Server,
     /// Any queue for a GET, the owner's for a PUT (Minos §4.1; MICA's CREW).
     AnyForGets(Placement),
-    /// The owner's for everything (MICA's EREW).
-    Owner(Placement),
 }
 
 /// The ports of a server.
@@ -43,7 +41,7 @@ impl Peers {
     pub fn queues(&self) -> u16 {
         match self.choice {
             Choice::Server => 1,
-            Choice::AnyForGets(placement) | Choice::Owner(placement) => placement.queues(),
+            Choice::AnyForGets(placement) => placement.queues(),
         }
     }
 
@@ -52,7 +50,6 @@ impl Peers {
         match self.choice {
             Choice::Server => "server",
             Choice::AnyForGets(_) => "any",
-            Choice::Owner(_) => "owner",
         }
     }
 
@@ -68,9 +65,7 @@ impl Peers {
             Choice::AnyForGets(placement) if operation == Operation::Get => {
                 placement.any_of_domain(placement.hash(key), random.word())
             }
-            Choice::AnyForGets(placement) | Choice::Owner(placement) => {
-                placement.owner(placement.hash(key))
-            }
+            Choice::AnyForGets(placement) => placement.owner(placement.hash(key)),
         };
         SocketAddr::new(self.first.ip(), self.first.port() + queue.0)
     }
@@ -99,21 +94,19 @@ mod tests {
             (Choice::Server, Operation::Set, BTreeSet::from([7_000])),
             (Choice::AnyForGets(placement), Operation::Get, all),
             (Choice::AnyForGets(placement), Operation::Set, BTreeSet::from([owner])),
-            (Choice::Owner(placement), Operation::Get, BTreeSet::from([owner])),
-            (Choice::Owner(placement), Operation::Set, BTreeSet::from([owner])),
         ] {
             assert_eq!(ports(choice, operation, one), expected, "{choice:?} {operation:?}");
         }
         let many: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_le_bytes().repeat(2)).collect();
         let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
-        assert_eq!(ports(Choice::Owner(placement), Operation::Set, &many).len(), 4);
+        assert_eq!(ports(Choice::AnyForGets(placement), Operation::Set, &many).len(), 4);
     }
 
     #[test]
     fn ports_that_do_not_exist_are_refused() {
-        let placement = Placement::new(1, 4, 1).expect("good");
-        let message = Peers::new("127.0.0.1", 65_533, Choice::Owner(placement)).expect_err("four");
+        let choice = Choice::AnyForGets(Placement::new(1, 4, 1).expect("good"));
+        let message = Peers::new("127.0.0.1", 65_533, choice).expect_err("four");
         assert!(message.contains("--udp-base 65533"), "{message}");
-        assert!(Peers::new("127.0.0.1", 65_532, Choice::Owner(placement)).is_ok());
+        assert!(Peers::new("127.0.0.1", 65_532, choice).is_ok());
     }
 }

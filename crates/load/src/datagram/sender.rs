@@ -11,7 +11,7 @@ use crate::connection::{Completion, Context, Request, Target};
 use crate::random::Random;
 use crate::recorder::Recorder;
 use crate::sender::{Clock, Connections, Edge, Ready};
-use crate::workload::{Ask, Draws};
+use crate::workload::Draws;
 use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
@@ -71,19 +71,6 @@ impl<'a> Lines<'a> {
 
     fn in_flight(&self) -> usize {
         self.flows.in_flight() + self.streams.as_ref().map_or(0, Connections::in_flight)
-    }
-
-    fn request(&self, ask: Ask, due_ns: u64, version: u32) -> Request {
-        let workload = self.context.workload;
-        Request {
-            key: ask.key,
-            operation: ask.operation,
-            keys: ask.keys,
-            class: workload.class(ask.key),
-            value_bytes: workload.value_bytes(ask.key),
-            version,
-            due_ns,
-        }
     }
 
     /// Puts a request on a socket, or on a connection if it must; false if there is no id left.
@@ -204,8 +191,8 @@ impl Loop<'_, '_, '_> {
 
     fn ask_another(&mut self, flow: usize, now_ns: u64) -> io::Result<()> {
         let Pace::Closed { asks, draws, .. } = &mut self.pace else { return Ok(()) };
-        let ask = self.lines.context.workload.draw_at(asks, draws, now_ns);
-        let request = self.lines.request(ask, now_ns, self.versions.word() as u32);
+        let ask = self.lines.context.workload.draw(asks, draws);
+        let request = self.lines.context.request(ask, now_ns, self.versions.word() as u32);
         if self.lines.push(flow, request, now_ns)? {
             self.recorder.sent(now_ns, now_ns, false);
         }
@@ -223,7 +210,7 @@ impl Loop<'_, '_, '_> {
                 break;
             }
             let version = self.versions.word() as u32;
-            let request = self.lines.request(arrival.ask, arrival.due_ns, version);
+            let request = self.lines.context.request(arrival.ask, arrival.due_ns, version);
             let flow = self.turn_to_next_flow();
             if !self.lines.push(flow, request, now_ns)? {
                 // Every id of this socket waits for a reply: try again when one has come.

@@ -45,7 +45,7 @@ impl<'a> Batches<'a> {
 
     /// Puts one more request into the batch; they go to the connections in turn.
     pub fn push(&mut self, ask: Ask) {
-        let request = self.connections.request(ask, 0, self.versions.word() as u32);
+        let request = self.connections.context().request(ask, 0, self.versions.word() as u32);
         let index = self.connections.in_flight() % self.connections.count();
         self.connections.push(index, request);
     }

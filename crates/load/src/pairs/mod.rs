@@ -357,7 +357,7 @@ impl Comparison<'_> {
         let before = counts::counts(definition, server)?;
         let mut measured = bench::measure(self.definition, run, server, self.options, number)?;
         let after = counts::counts(definition, server)?;
-        counts::put(&definition.name, &before, &after, measured_of(&mut measured))?;
+        counts::put(&before, &after, measured_of(&mut measured));
         Ok(measured)
     }
 

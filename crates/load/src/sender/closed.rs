@@ -82,9 +82,9 @@ impl ClosedLoop {
         now_ns: u64,
     ) {
         let workload = connections.context().workload;
-        let ask = workload.draw_at(&mut self.asks, &mut self.draws, now_ns);
+        let ask = workload.draw(&mut self.asks, &mut self.draws);
         let version = self.versions.word() as u32;
-        connections.push(index, connections.request(ask, now_ns, version));
+        connections.push(index, connections.context().request(ask, now_ns, version));
         recorder.sent(now_ns, now_ns, false);
     }
 }

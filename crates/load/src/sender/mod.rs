@@ -8,7 +8,6 @@ pub mod closed;
 pub mod open;
 
 use crate::connection::{Completion, Connection, Context, Request, Target};
-use crate::workload::Ask;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
@@ -122,20 +121,6 @@ impl<'a> Connections<'a> {
     /// What is shared.
     pub fn context(&self) -> Context<'a> {
         self.context
-    }
-
-    /// Makes a request of an ask.
-    pub fn request(&self, ask: Ask, due_ns: u64, version: u32) -> Request {
-        let workload = self.context.workload;
-        Request {
-            key: ask.key,
-            operation: ask.operation,
-            keys: ask.keys,
-            class: workload.class(ask.key),
-            value_bytes: workload.value_bytes(ask.key),
-            version,
-            due_ns,
-        }
     }
 
     /// Puts a request on a connection; [`Connections::flush`] sends it.

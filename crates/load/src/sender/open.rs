@@ -95,7 +95,7 @@ impl Sender<'_, '_> {
             }
             self.next += 1;
             let version = self.versions.word() as u32;
-            let request = self.connections.request(arrival.ask, arrival.due_ns, version);
+            let request = self.connections.context().request(arrival.ask, arrival.due_ns, version);
             let (index, busy) = self.choose(request.class);
             self.connections.push(index, request);
             self.connections.flush(index)?;

@@ -1,5 +1,5 @@
 use super::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 fn etc(large_percent: f64, large_bytes_max: u64) -> Workload {
     Workload::new(WorkloadOptions {
@@ -98,63 +98,6 @@ fn requests_follow_the_mix() {
     assert!((share(hottest) - 0.065).abs() < 0.003, "{hottest}");
 }
 
-const SECOND_NS: u64 = 1_000_000_000;
-
-#[test]
-fn the_hottest_keys_are_written_as_often_as_asked_and_others_as_ever() {
-    let crowds = Crowds { write_keys: 2, write_share: 0.8, ..Crowds::default() };
-    let options =
-        WorkloadOptions { crowds, get_share: 0.6, delete_share: 0.3, ..WorkloadOptions::default() };
-    let workload = Workload::new(options).expect("valid");
-    let (mut random, mut draws) = (Random::new(5), Draws::default());
-    let (mut hot, mut hot_sets, mut cold, mut cold_sets) = (0, 0, 0, 0);
-    for _ in 0..200_000 {
-        let ask = workload.draw(&mut random, &mut draws);
-        let is_set = u32::from(ask.operation == Operation::Set);
-        match ask.key.0 {
-            // Removals take any key, these two among them.
-            _ if ask.operation == Operation::Delete => cold += 1,
-            0..2 => (hot, hot_sets) = (hot + 1, hot_sets + is_set),
-            _ => (cold, cold_sets) = (cold + 1, cold_sets + is_set),
-        }
-    }
-    let (hot, cold) =
-        (f64::from(hot_sets) / f64::from(hot), f64::from(cold_sets) / f64::from(cold));
-    assert!((hot - 0.8).abs() < 0.02 && (cold - 0.1).abs() < 0.01, "{hot} {cold}");
-}
-
-#[test]
-fn popularity_goes_to_other_keys_with_time_and_a_crowd_comes_for_one() {
-    let crowds = Crowds {
-        shift_s: 2.0,
-        flash_share: 0.5,
-        flash_at_s: 4.0,
-        flash_for_s: 1.0,
-        ..Crowds::default()
-    };
-    let options = WorkloadOptions { crowds, ..WorkloadOptions::default() };
-    let workload = Workload::new(options).expect("valid");
-    let (mut random, mut draws) = (Random::new(5), Draws::default());
-    let mut hottest = |now_ns| {
-        let mut counts: HashMap<Key, u32> = HashMap::new();
-        for _ in 0..20_000 {
-            let ask = workload.draw_at(&mut random, &mut draws, now_ns);
-            *counts.entry(ask.key).or_default() += 1;
-        }
-        let (key, count) = counts.into_iter().max_by_key(|(_, count)| *count).expect("some");
-        (key, f64::from(count) / 20_000.0)
-    };
-    let (first, share) = hottest(0);
-    assert_eq!(first, Key(0));
-    assert!((0.05..0.15).contains(&share), "{share}");
-    assert_eq!(hottest(2 * SECOND_NS - 1).0, first);
-    let (second, share) = hottest(2 * SECOND_NS);
-    assert!(second != first && (0.05..0.15).contains(&share), "{second:?} {share}");
-    let (crowd, share) = hottest(4 * SECOND_NS);
-    assert!(![first, second].contains(&crowd) && (share - 0.5).abs() < 0.02, "{crowd:?} {share}");
-    assert_ne!(hottest(5 * SECOND_NS).0, crowd, "it is gone");
-}
-
 #[test]
 fn the_seed_decides_everything() {
     let draws = |seed| {
@@ -211,7 +154,6 @@ fn fixed_sizes_have_one_class() {
 #[test]
 fn wrong_parameters_name_the_flag() {
     let base = WorkloadOptions::default();
-    let shifts = Crowds { shift_s: 1.0, ..Crowds::default() };
     let etc = |large_bytes_max| Sizes::Etc { large_bytes_max };
     for (options, flag) in [
         (WorkloadOptions { keys: 0, ..base.clone() }, "--keys 0"),
@@ -220,14 +162,6 @@ fn wrong_parameters_name_the_flag() {
         (WorkloadOptions { large_percent: 101.0, ..base.clone() }, "--p-large 101"),
         (WorkloadOptions { get_share: 1.5, ..base.clone() }, "--get-share 1.5"),
         (WorkloadOptions { zipf_exponent: -1.0, ..base.clone() }, "--zipf -1"),
-        (
-            WorkloadOptions { crowds: shifts.clone(), keys_per_get: 2, ..base.clone() },
-            "--hot-shift",
-        ),
-        (
-            WorkloadOptions { crowds: shifts, pattern: Pattern::ReadModifyWrite, ..base.clone() },
-            "--hot-shift",
-        ),
         (WorkloadOptions { sizes: etc(1_400), ..base.clone() }, "--s-large 1400"),
         (
             WorkloadOptions { sizes: Sizes::Fixed { value_bytes: 1 << 31 }, ..base.clone() },

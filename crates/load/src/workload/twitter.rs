@@ -18,10 +18,6 @@ pub struct Cluster {
     pub key_bytes: u64,
     /// Mean bytes of a value.
     pub value_bytes: u64,
-    /// How often a key is asked for, in the mean.
-    pub requests_per_key: f64,
-    /// Times to live in seconds, with the share of each.
-    pub ttls_s: Vec<(u64, f64)>,
     /// Operations by their names in the traces, with the share of each.
     pub operations: Vec<(String, f64)>,
     /// Exponent of the popularity.
@@ -45,16 +41,13 @@ impl Cluster {
             let value = cell(column).parse().ok().filter(|&value: &f64| value > 0.0);
             value.ok_or_else(|| missing(column))
         };
-        let operations = shares(cell("operations"), str::to_owned);
-        let ttls_s = shares(cell("common_ttls"), seconds);
+        let operations = shares(cell("operations"));
         if operations.is_empty() {
             return Err(missing("operations"));
         }
         Ok(Cluster {
             key_bytes: number_of("key_bytes")? as u64,
             value_bytes: number_of("value_bytes")? as u64,
-            requests_per_key: number_of("mean_freq")?,
-            ttls_s: ttls_s.into_iter().filter_map(|(ttl, share)| Some((ttl?, share))).collect(),
             operations,
             // An exponent of 0 is published where no Zipf distribution fits.
             zipf_exponent: cell("zipf_alpha").parse().map_err(|_| missing("zipf_alpha"))?,
@@ -105,23 +98,9 @@ fn cells(line: &str) -> Vec<String> {
 }
 
 /// `name:0.95 other:0.05`, with or without commas.
-fn shares<T>(text: &str, read: impl Fn(&str) -> T) -> Vec<(T, f64)> {
+fn shares(text: &str) -> Vec<(String, f64)> {
     let words = text.split([' ', ',']).filter_map(|word| word.split_once(':'));
-    words.filter_map(|(name, share)| Some((read(name), share.parse().ok()?))).collect()
-}
-
-/// `60s`, `4h`, `14d`.
-fn seconds(text: &str) -> Option<u64> {
-    let unit = text.chars().last()?;
-    let number: u64 = text[..text.len() - unit.len_utf8()].parse().ok()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return None,
-    };
-    Some(number * seconds)
+    words.filter_map(|(name, share)| Some((name.to_owned(), share.parse().ok()?))).collect()
 }
 
 #[cfg(test)]
@@ -132,11 +111,8 @@ mod tests {
     fn the_table_is_read_as_it_was_published() {
         let four = Cluster::new(4).expect("published");
         assert_eq!((four.key_bytes, four.value_bytes), (67, 2_439));
-        assert_eq!((four.requests_per_key, four.zipf_exponent), (26.5, 1.1004));
+        assert_eq!(four.zipf_exponent, 1.1004);
         assert_eq!(four.operations, [("get".to_owned(), 0.93), ("set".to_owned(), 0.07)]);
-        let ttls = [(60, 0.39), (300, 0.24), (3_600, 0.13), (600, 0.12), (14_400, 0.09)];
-        assert_eq!(four.ttls_s[..5], ttls);
-        assert_eq!(four.ttls_s[5], (86_400, 0.03));
         let eighteen = Cluster::new(18).expect("published");
         // get 0.96, add 0.01, gets 0.01, cas 0.01: of 0.99.
         assert!((eighteen.share(&["get", "gets"]) - 0.97 / 0.99).abs() < 1e-12);
@@ -147,8 +123,6 @@ mod tests {
     fn the_clusters_that_have_names_are_whole() {
         for number in [4, 8, 12, 13, 18, 52] {
             let cluster = Cluster::new(number).expect("published");
-            assert!(!cluster.ttls_s.is_empty(), "{number}");
-            assert!(cluster.requests_per_key >= 1.0, "{number}");
             let options = cluster.workload(1_000);
             let shares = options.get_share + options.delete_share;
             assert!((0.0..=1.0 + 1e-9).contains(&shares), "{number}: {shares}");

@@ -211,7 +211,7 @@ fn the_client_chooses_the_queue() {
         let any = served("--p-large 0 --get-share 1");
         any.iter().all(|&count| count > 0).then_some(())
     });
-    // With a single key its owner serves everything.
-    let one = served("--keys 1 --keys-large 0 --p-large 0 --udp-choice owner");
+    // With a single key its owner takes every SET.
+    let one = served("--keys 1 --keys-large 0 --p-large 0 --get-share 0");
     assert_eq!(one.iter().filter(|&&count| count > 0).count(), 1, "{one:?}");
 }

@@ -9,7 +9,6 @@ mod schema;
 mod scripted;
 mod scripted_udp;
 mod sender;
-mod verbs;
 
 /// A thread that has no CPU for a whole window sees nothing in it.
 const TRIES: usize = 200;

@@ -6,9 +6,8 @@
 //! over a hundred epochs, in which it tries the extra worker again now and then and finds the wire
 //! still full.
 
-use super::{Figure, MEGA, Setup, bare, cpu_peak, wire_name};
+use super::{Figure, MEGA, Setup, bare, by_class, cpu_peak, wire_name};
 use crate::machine::{Nic, WireOrder};
-use crate::plot::Chart;
 use crate::row::Row;
 use crate::study::{EPOCH_REQUESTS, Point, Study};
 use crate::workload::Mix;
@@ -59,12 +58,8 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let mut charts = Vec::new();
     for (name, order) in [("rr", WireOrder::RoundRobin), ("sf", WireOrder::SmallFirst)] {
         let wire = wire_name(Some(Nic { order, ..setup.nic }));
-        for (y, y_label) in [("small_p99", "p99 of small (us)"), ("large_p99", "p99 of large (us)")]
-        {
-            let title = format!("A thin wire, {wire}");
-            let chart = Chart { y, y_label, ..Chart::latency(format!("{name}-{y}"), title) };
-            charts.push(chart.only("wire", wire.clone()));
-        }
+        let both = by_class(name, &format!("A thin wire, {wire}"));
+        charts.extend(both.map(|chart| chart.only("wire", &wire)));
     }
     Figure::new(rows, charts)
 }

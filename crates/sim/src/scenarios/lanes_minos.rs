@@ -9,9 +9,8 @@
 //! queueing alone allows ([`crate::bounds`]).
 
 use super::allowed::allowed;
-use super::{Figure, MEGA, Setup, bare, cpu_peak, wire_name};
+use super::{Figure, MEGA, Setup, bare, by_class, cpu_peak, wire_name};
 use crate::machine::{Outcome, State};
-use crate::plot::Chart;
 use crate::row::Row;
 use crate::stats::{Estimate, Latencies};
 use crate::study::{Measured, Point, Study};
@@ -78,15 +77,11 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     rows.extend(allowed(study, "lanes-minos", bare.step_by(DESIGNS.len())));
     let mut charts = Vec::new();
     for (workers, nic) in [(8, None), (8, Some(setup.nic)), (2, None)] {
-        for (y, y_label) in
-            [("small_p99", "p99 of small requests (us)"), ("large_p99", "p99 of large (us)")]
-        {
-            let wire = if nic.is_some() { "wire" } else { "cpu" };
-            let name = format!("{workers}-{wire}-{y}");
-            let title = format!("{workers} workers, wire: {}", wire_name(nic));
-            let chart = Chart { y, y_label, ..Chart::latency(name, title) };
-            charts.push(chart.only("workers", workers).only("wire", wire_name(nic)));
-        }
+        let limit = if nic.is_some() { "wire" } else { "cpu" };
+        let wire = wire_name(nic);
+        let title = format!("{workers} workers, wire: {wire}");
+        let both = by_class(&format!("{workers}-{limit}"), &title);
+        charts.extend(both.map(|chart| chart.only("workers", workers).only("wire", &wire)));
     }
     Figure::new(rows, charts)
 }

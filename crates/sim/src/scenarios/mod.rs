@@ -225,6 +225,12 @@ fn bare(setup: &Setup, design: Design, workers: u16) -> Machine {
     machine
 }
 
+/// Pictures of small and of large requests' p99, by load.
+fn by_class(name: &str, title: &str) -> [Chart; 2] {
+    let classes = [("small_p99", "p99 of small (us)"), ("large_p99", "p99 of large (us)")];
+    classes.map(|(y, y_label)| Chart { y, y_label, ..Chart::latency(format!("{name}-{y}"), title) })
+}
+
 /// Requests per second at which so many workers would have no time left, serving only.
 fn cpu_peak(costs: &Costs, mix: &Mix, workers: u16) -> f64 {
     f64::from(workers) * SECOND as f64 / costs.mean_service(mix)

@@ -4,9 +4,8 @@
 //! alone is no merit of its own.
 
 use super::minos_curves::designs;
-use super::{Figure, MEGA, Setup, cpu_peak, wire_name};
+use super::{Figure, MEGA, Setup, by_class, cpu_peak, wire_name};
 use crate::machine::{Machine, Nic, WireOrder};
-use crate::plot::Chart;
 use crate::row::Row;
 use crate::study::{Point, Study};
 use crate::workload::Mix;
@@ -47,13 +46,9 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     }
     let mut charts = Vec::new();
     for (name, nic) in nics(setup) {
-        for (y, y_label) in [("small_p99", "p99 of small (us)"), ("large_p99", "p99 of large (us)")]
-        {
-            let wire = wire_name(Some(nic));
-            let title = format!("All designs, {wire}");
-            let chart = Chart { y, y_label, ..Chart::latency(format!("{name}-{y}"), title) };
-            charts.push(chart.only("wire", wire));
-        }
+        let wire = wire_name(Some(nic));
+        let both = by_class(name, &format!("All designs, {wire}"));
+        charts.extend(both.map(|chart| chart.only("wire", &wire)));
     }
     Figure::new(study.rows("nic-options", &points), charts)
 }

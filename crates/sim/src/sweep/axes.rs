@@ -41,7 +41,8 @@ pub fn whole(text: &str, low: u64, high: u64) -> Result<u64, String> {
     number.ok_or_else(|| format!("must be a whole number from {low} to {high}"))
 }
 
-fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
+/// A number that a parameter may be.
+pub fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (low..=high).contains(number));
     number.ok_or_else(|| format!("must be a number from {low} to {high}"))
 }

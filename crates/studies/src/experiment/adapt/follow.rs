@@ -1,7 +1,7 @@
 //! Of what `stats lanes` said, ten times a second, makes one row an epoch, and tells how soon the
 //! plan was the right one after each change. Knows no server. Unit: epochs.
 
-use crate::timeline::Sample;
+use laneway_load::timeline::Sample;
 use std::ops::RangeInclusive;
 
 /// Epochs within which a change must have been followed: the one in which it falls, of which the

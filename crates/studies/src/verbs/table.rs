@@ -1,7 +1,7 @@
 //! The report, for people.
 
 use super::report::{Counted, Posts, Report, Timed, Tried};
-use crate::report::table::spread;
+use laneway_load::report::table::spread;
 use std::fmt::Write as _;
 
 /// The tables, in Markdown.

@@ -7,9 +7,9 @@
 //! nor has a run that the client's one thread could not keep its schedule in, twice.
 
 use super::{CPU, Picture, picture};
-use crate::pairs::definition::{self, Definition};
-use crate::pairs::{self, Options, Patience, Round};
-use crate::plot::Log;
+use laneway_load::pairs::definition::{self, Definition};
+use laneway_load::pairs::{self, Options, Patience, Round};
+use laneway_load::plot::Log;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 

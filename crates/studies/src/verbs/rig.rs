@@ -1,8 +1,8 @@
 //! Items, and both ends of a design in this process.
 
-use crate::values::{Checker, Value, Values};
-use crate::workload::Key;
-use crate::workload::keys::KeyName;
+use laneway_load::values::{Checker, Value, Values};
+use laneway_load::workload::Key;
+use laneway_load::workload::keys::KeyName;
 use laneway_rdma::door;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;

@@ -1,6 +1,6 @@
-//! The papers' experiments against real servers: `laneway bench service-time` and its siblings.
-//! Each is a definition of bench/definitions, or makes definitions as it goes, run by the pair
-//! runner on servers that it starts itself; out come a table and a picture.
+//! The papers' experiments against real servers: `laneway bench interception` is a definition of
+//! bench/definitions, `laneway bench designs` makes definitions as it goes; the pair runner runs
+//! them on servers that it starts itself; out come a table and a picture.
 //!
 //! A run's name is `LINE @ X`: the line of the picture it belongs to, and where on the horizontal
 //! axis. What two CPUs can show is what a request costs and who waits for whom; that work spreads
@@ -9,13 +9,13 @@
 pub mod adapt;
 pub mod designs;
 
-use crate::arguments::{self, number, text};
-use crate::output;
-use crate::pairs::definition::{self, Definition};
-use crate::pairs::{self, Options, Round, builtin};
-use crate::plot::{self, Chart, Line, Log};
-use crate::report::table::spread;
 use designs::Sweep;
+use laneway_load::arguments::{self, number, text};
+use laneway_load::output;
+use laneway_load::pairs::definition::{self, Definition};
+use laneway_load::pairs::{self, Options, Round, builtin};
+use laneway_load::plot::{self, Chart, Line, Log};
+use laneway_load::report::table::spread;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -29,12 +29,6 @@ laneway bench EXPERIMENT: an experiment of the papers, on servers that it starts
 
 usage: laneway bench EXPERIMENT [flags]
 
-  service-time   what a GET costs by the size of its value, 1 B to 1 MB (Minos, figure 1)
-  access-modes   EREW, CREW and CRCW, uniform and skewed keys, 50 to 100 % GETs (MICA, section 4.1)
-  direction      queues chosen by the client, against a flow hash and hand-over by the server
-  hot-threshold  latency by the threshold of hot keys, 256 down to 32 (KeySched, figure 3b)
-  shm-sizes      shared memory beside UDP and a unix socket, values of 16 B to 1 KB (HERD)
-  shm-window     the same by the window, items of 48 B, and latency against throughput (HERD)
   interception   a GET met at XDP, at tc, at the UDP socket or in a worker (Hippos); needs root, and
                  the program beside this one that `cargo build --release -p laneway-kernel
                  --features kernel --example interception` makes
@@ -56,18 +50,6 @@ Servers run on CPU 0, under SCHED_FIFO where that is allowed; the client spins o
 /// Which experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Experiment {
-    /// Minos, figure 1.
-    ServiceTime,
-    /// MICA's data access modes.
-    AccessModes,
-    /// Client-chosen queues or flow hash.
-    Direction,
-    /// KeySched, figure 3(b), live.
-    HotThreshold,
-    /// Shared memory, by the size of the value.
-    ShmSizes,
-    /// The same by the window: latency against throughput (HERD §5).
-    ShmWindow,
     /// Hippos' study of places to hook.
     Interception,
     /// The five designs.
@@ -81,35 +63,11 @@ pub struct Picture {
     pub name: &'static str,
     /// Where the number stands in what a run measured.
     pub value: &'static str,
-    /// Where that of the horizontal axis does, if it is not the one in the run's name.
-    pub x: Option<&'static str>,
     /// The rest.
     pub chart: Chart<'static>,
 }
 
 const CPU: &str = "/server/cpu_us_per_request";
-const CPU_WORDS: &str = "server CPU per request (us)";
-const GETS: &str = "GETs (%)";
-
-/// Of Minos's figure 1.
-const SERVICE_TIME: &[Picture] = &[
-    picture("cpu", CPU, ["CPU of a GET", "value (bytes)", CPU_WORDS], Log::Both),
-    picture("round-trip", P50, [ONE_IN_FLIGHT, "value (bytes)", "median (us)"], Log::Both),
-];
-const ONE_IN_FLIGHT: &str = "Round trip of a GET, one in flight";
-
-/// Of MICA's access modes.
-const ACCESS_MODES: &[Picture] = &[
-    picture("cpu", CPU, ["Access modes", GETS, CPU_WORDS], Log::Neither),
-    picture("answered", ANSWERED, ["Access modes", GETS, "requests/s, one CPU"], Log::Neither),
-];
-
-const DIRECTION: &[Picture] = &[
-    picture("cpu", CPU, ["Who directs", GETS, CPU_WORDS], Log::Neither),
-    picture("p99", LAP_P99, ["Who directs, 20 k requests/s", GETS, "p99 (us)"], Log::Neither),
-];
-const LAP_P99: &str = "/quiet/small/p99";
-
 /// A picture of which the labels are its title, and those of the axes: the horizontal one first.
 const fn picture(
     name: &'static str,
@@ -117,46 +75,7 @@ const fn picture(
     [title, x_label, y_label]: [&'static str; 3],
     log: Log,
 ) -> Picture {
-    Picture { name, value, x: None, chart: Chart { title, x_label, y_label, log } }
-}
-
-/// Of KeySched's figure 3(b).
-const HOT_THRESHOLD: &[Picture] = &[
-    hot("p50", "/latency_us/small/p50", "p50 (us)"),
-    hot("p99", "/latency_us/small/p99", "p99 (us)"),
-    hot("cpu", "/server/cpu_us_per_request", "server CPU per request (us)"),
-    hot("placed", "/hot/placed", "hot keys given to a worker, in the run"),
-];
-
-const fn hot(name: &'static str, value: &'static str, y_label: &'static str) -> Picture {
-    let title = "Hot keys, 20 k requests/s";
-    picture(name, value, [title, "threshold (requests in a slot of 15 000)", y_label], Log::Neither)
-}
-
-/// Of shared memory.
-const SHM_SIZES: &[Picture] = &[
-    shm("round-trip", P50, None, "value (bytes)", P50_WORDS),
-    shm("answered", ANSWERED, None, "value (bytes)", ANSWERED_WORDS),
-];
-const SHM_WINDOW: &[Picture] = &[
-    shm("round-trip", P50, None, "requests in flight", P50_WORDS),
-    shm("answered", ANSWERED, None, "requests in flight", ANSWERED_WORDS),
-    shm("latency", P50, Some(ANSWERED), ANSWERED_WORDS, P50_WORDS),
-];
-const P50: &str = "/latency_us/all/p50";
-const P50_WORDS: &str = "round trip, median (us)";
-const ANSWERED: &str = "/requests/answered_per_s";
-const ANSWERED_WORDS: &str = "requests/s, one worker";
-
-const fn shm(
-    name: &'static str,
-    value: &'static str,
-    x: Option<&'static str>,
-    x_label: &'static str,
-    y_label: &'static str,
-) -> Picture {
-    let title = "By memory, UDP and a unix socket, 95 % GETs";
-    Picture { name, value, x, chart: Chart { title, x_label, y_label, log: Log::Both } }
+    Picture { name, value, chart: Chart { title, x_label, y_label, log } }
 }
 
 /// After Hippos's latency and CPU by the position of the hook.
@@ -172,13 +91,7 @@ const fn met(name: &'static str, value: &'static str, y_label: &'static str, log
 }
 
 impl Experiment {
-    const ALL: [(&'static str, Experiment); 10] = [
-        ("service-time", Experiment::ServiceTime),
-        ("access-modes", Experiment::AccessModes),
-        ("direction", Experiment::Direction),
-        ("hot-threshold", Experiment::HotThreshold),
-        ("shm-sizes", Experiment::ShmSizes),
-        ("shm-window", Experiment::ShmWindow),
+    const ALL: [(&'static str, Experiment); 4] = [
         ("interception", Experiment::Interception),
         ("designs", Experiment::Designs(Sweep::Load)),
         ("designs-p-large", Experiment::Designs(Sweep::PLarge)),
@@ -205,12 +118,6 @@ impl Experiment {
     /// Its pictures.
     fn pictures(self) -> &'static [Picture] {
         match self {
-            Experiment::ServiceTime => SERVICE_TIME,
-            Experiment::AccessModes => ACCESS_MODES,
-            Experiment::Direction => DIRECTION,
-            Experiment::HotThreshold => HOT_THRESHOLD,
-            Experiment::ShmSizes => SHM_SIZES,
-            Experiment::ShmWindow => SHM_WINDOW,
             Experiment::Interception => INTERCEPTION,
             Experiment::Designs(sweep) => sweep.pictures(),
         }
@@ -314,7 +221,7 @@ fn values(run: &str, value: &str, rounds: &[Round]) -> Vec<f64> {
 /// What a run measured, in the median of its rounds.
 fn median(run: &str, value: &str, rounds: &[Round]) -> Option<f64> {
     let values = values(run, value, rounds);
-    (!values.is_empty()).then(|| crate::report::table::median(&values))
+    (!values.is_empty()).then(|| laneway_load::report::table::median(&values))
 }
 
 /// The lines of a picture: medians over the rounds, in the order of the runs.
@@ -322,12 +229,8 @@ fn lines(definition: &Definition, picture: &Picture, rounds: &[Round]) -> Vec<Li
     let mut lines: Vec<Line> = Vec::new();
     for run in &definition.runs {
         let Some((line, x)) = run.name.split_once(" @ ") else { continue };
-        let x = match picture.x {
-            Some(x) => median(&run.name, x, rounds),
-            None => x.parse().ok(),
-        };
         let y = median(&run.name, picture.value, rounds);
-        let Some(point) = x.zip(y) else { continue };
+        let Some(point) = x.parse::<f64>().ok().zip(y) else { continue };
         match lines.iter_mut().find(|(name, _)| name == line) {
             Some((_, points)) => points.push(point),
             None => lines.push((line.to_owned(), vec![point])),
@@ -338,17 +241,14 @@ fn lines(definition: &Definition, picture: &Picture, rounds: &[Round]) -> Vec<Li
 
 /// Every run and the numbers of its pictures, as Markdown.
 fn table(definition: &Definition, pictures: &[Picture], rounds: &[Round]) -> String {
-    // What is drawn against another number has its column without that.
-    let columns = pictures.iter().filter(|picture| picture.x.is_none());
-    let pictures: Vec<&Picture> = columns.collect();
     let mut out = format!("{}\n\n| run |", definition.about);
-    for picture in &pictures {
+    for picture in pictures {
         let _ = write!(out, " {}: {} |", picture.chart.title, picture.chart.y_label);
     }
     let _ = write!(out, "\n|---|{}", "---|".repeat(pictures.len()));
     for run in &definition.runs {
         let _ = write!(out, "\n| {} |", run.name);
-        for picture in &pictures {
+        for picture in pictures {
             let values = values(&run.name, picture.value, rounds);
             let _ = write!(out, " {} |", spread(values.into_iter()));
         }
@@ -385,16 +285,13 @@ mod tests {
         let mut definition = definition::parse(&text).expect("good");
         definition.runs[0].name = "lanes @ 25".into();
         let round = |p99: f64| {
-            let answered = json!({"answered_per_s": 100.0 * p99});
-            let measured = json!({"quiet": {"small": {"p99": p99}}, "requests": answered});
+            let measured = json!({"quiet": {"small": {"p99": p99}}});
             Round::from([("lanes @ 25".to_owned(), measured)])
         };
         let rounds = [round(3.0), round(1.0), round(2.0)];
         let picture = &Sweep::Load.pictures()[0];
-        let line = |x: f64| [("lanes".to_owned(), vec![(x, 2.0)])];
-        assert_eq!(lines(&definition, picture, &rounds), line(25.0));
-        let against = Picture { x: Some("/requests/answered_per_s"), ..*picture };
-        assert_eq!(lines(&definition, &against, &rounds), line(200.0));
+        let line = [("lanes".to_owned(), vec![(25.0, 2.0)])];
+        assert_eq!(lines(&definition, picture, &rounds), line);
         let table = table(&definition, Sweep::Load.pictures(), &rounds);
         assert!(table.contains("| lanes @ 25 | 2 [1..3] | - |"), "{table}");
     }
@@ -404,7 +301,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("laneway-no-folder-{}", std::process::id()));
         std::fs::write(&file, b"a file").expect("the temporary folder takes files");
         let flags = Flags { out: Some(file.join("below")), ..Flags::default() };
-        let told = carry_out(Experiment::ServiceTime, &flags);
+        let told = carry_out(Experiment::Interception, &flags);
         std::fs::remove_file(&file).expect("it is there");
         assert!(told.is_err_and(|told| told.starts_with("--out ")));
     }

@@ -2,7 +2,7 @@
 
 use super::Followed;
 use super::follow::{Epoch, Outcome, Phase, WITHIN};
-use crate::plot::{self, Chart, Line, Log};
+use laneway_load::plot::{self, Chart, Line, Log};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -136,7 +136,7 @@ fn large_requests(one: &Followed) -> Line {
 mod tests {
     use super::super::follow::{epochs, outcomes};
     use super::*;
-    use crate::timeline::Sample;
+    use laneway_load::timeline::Sample;
     use laneway_policy::Design;
 
     fn followed(lost: u64) -> Followed {

@@ -1,7 +1,7 @@
 //! The command line of `laneway bench verbs`.
 
-use crate::arguments::{number, text};
-use crate::workload::keys::{KEY_BYTES, KEY_BYTES_MAX};
+use laneway_load::arguments::{number, text};
+use laneway_load::workload::keys::{KEY_BYTES, KEY_BYTES_MAX};
 use laneway_rdma::rivals::client::WINDOW_MAX;
 use laneway_rdma::rivals::design::Design;
 use laneway_rdma::rivals::message::VALUE_BYTES_MAX;

@@ -5,10 +5,10 @@
 use super::flags::Closed;
 use super::report::{Counted, Tallies, Timed};
 use super::rig::{Ends, Items};
-use crate::cpu;
-use crate::pairs::rounds::order;
-use crate::random::Random;
 use hdrhistogram::Histogram;
+use laneway_load::cpu;
+use laneway_load::pairs::rounds::order;
+use laneway_load::random::Random;
 use laneway_rdma::rivals::client::{Answer, Client, Failure};
 use laneway_rdma::rivals::design::Design;
 use laneway_rdma::rivals::opened::RingReader;

@@ -19,9 +19,9 @@ mod trials;
 pub use flags::{HELP, Options, parse};
 pub use report::{Counted, Posts, Report, SCHEMA, Timed, Tried};
 
-use crate::arguments::carry_out;
-use crate::output;
-use crate::values::Values;
+use laneway_load::arguments::carry_out;
+use laneway_load::output;
+use laneway_load::values::Values;
 use rig::Items;
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! What the control loop's rule makes of a workload: its plan after one epoch that holds exactly
 //! the sizes that the workload asks for (Minos §3.1). No server is asked.
 
-use crate::random::Random;
-use crate::workload::{Class, Draws, KEY_BYTES, Key, Workload, WorkloadOptions};
+use laneway_load::random::Random;
+use laneway_load::workload::{Class, Draws, KEY_BYTES, Key, Workload, WorkloadOptions};
 use laneway_policy::{
     CostModel, Design, EpochLoad, ItemBytes, Nanos, Settings, SizeClass, SizeHistogram, build,
 };
