@@ -8,8 +8,8 @@
 
 mod aligned;
 mod bench;
-mod binary_clients;
 mod client;
+mod clients;
 mod cluster;
 mod coverage;
 mod dist;
@@ -20,6 +20,7 @@ mod histories;
 mod hot_cost;
 mod instructions;
 mod kernel;
+mod languages;
 mod loom;
 mod memccapable;
 mod musl;
@@ -71,7 +72,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
-    Subcommand { name: "binary-clients", help: binary_clients::HELP, main: binary_clients::main },
+    Subcommand { name: "clients", help: clients::HELP, main: clients::main },
     Subcommand { name: "redis", help: redis::HELP, main: redis::main },
     Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
     Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },

@@ -43,6 +43,9 @@ const NEEDS: &[Need] = &[
 const WANTED: &[Need] = &[
     Need { what: "a browser for the dashboard", package: "chromium", is_there: browser },
     Need { what: "hiredis", package: "libhiredis-dev", is_there: hiredis },
+    Need { what: "dalli", package: "ruby-dalli", is_there: dalli },
+    Need { what: "PHP", package: "php-cli", is_there: || program("php") },
+    Need { what: "php-memcached", package: "php-memcached", is_there: php_memcached },
     Need { what: "twemproxy", package: "nutcracker", is_there: || program("nutcracker") },
     Need { what: "systemd-analyze", package: "systemd", is_there: systemd_analyze },
     Need { what: "promtool", package: "prometheus", is_there: || program("promtool") },
@@ -142,6 +145,18 @@ fn browser() -> bool {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().any(program)
 }
 
+fn dalli() -> bool {
+    says_yes("ruby", &["-rdalli", "-e", ""])
+}
+
+fn php_memcached() -> bool {
+    says_yes("php", &["-r", "exit(!class_exists('Memcached'));"])
+}
+
+fn says_yes(program: &str, arguments: &[&str]) -> bool {
+    process::capture(Command::new(program).args(arguments)).is_ok_and(|(s, _)| s.success())
+}
+
 fn hiredis() -> bool {
     Path::new("/usr/include/hiredis/hiredis.h").is_file()
 }
@@ -162,8 +177,7 @@ fn clang() -> bool {
 }
 
 fn python_with_venv() -> bool {
-    let mut python = Command::new("python3");
-    process::capture(python.args(["-c", "import venv, ensurepip"])).is_ok_and(|(s, _)| s.success())
+    says_yes("python3", &["-c", "import venv, ensurepip"])
 }
 
 /// rustfmt and clippy: rustup's minimal profile lacks them.

@@ -95,7 +95,7 @@ const STEPS: &[Step] = &[
     step("replay RESP", "xtask replay --resp", false),
     step("memccapable", "xtask memccapable", false),
     step("pymemcache", "xtask pymemcache", false),
-    step("binary clients", "xtask binary-clients", false),
+    step("clients", "xtask clients", false),
     step("redis-py", "xtask redis", false),
     step("Redis' clients", "xtask redis --clients", false),
     step("package", "xtask package", false),

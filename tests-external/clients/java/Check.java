@@ -1,0 +1,25 @@
+// Comparisons that end the script where they do not hold, and are counted.
+import java.util.Arrays;
+import java.util.Random;
+
+class Check {
+    static int count = 0;
+
+    static void same(String what, Object got, Object wanted) {
+        count++;
+        if (wanted == null ? got != null : !wanted.equals(got)) {
+            throw new AssertionError(what + ": " + got + ", and not " + wanted);
+        }
+    }
+
+    static void equal(String what, Object got, byte[] wanted) {
+        same(what, got instanceof byte[] && Arrays.equals((byte[]) got, wanted), true);
+    }
+
+    /** As hard to compress as can be. */
+    static byte[] bytes(int length) {
+        byte[] bytes = new byte[length];
+        new Random(1).nextBytes(bytes);
+        return bytes;
+    }
+}

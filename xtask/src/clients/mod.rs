@@ -1,0 +1,137 @@
+//! Real clients of memcached against Laneway, each by a script of its own that verifies what it gets
+//! back (tests-external/clients), and the table of them in docs/clients.md.
+//!
+//! Pinned clients are fetched by the package manager of their language; Debian's come with
+//! `cargo xtask setup`. Whose tools are not here is left out by name.
+
+mod list;
+mod table;
+
+use crate::languages::{Place, Told};
+use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, passed, skipped};
+use crate::process;
+use crate::server::Executable;
+use list::{CLIENTS, Client};
+use std::path::PathBuf;
+use table::Row;
+
+pub const HELP: &str = "\
+Run memcached's clients in six languages, each by its script, against a freshly started Laneway; those that
+know SASL again with users.
+
+usage: cargo xtask clients [--only TEXT] [--write] [--server PROGRAM]
+
+  --only TEXT        only clients whose name contains TEXT
+  --write            write what came out into the table of docs/clients.md; without it the task
+                     fails where a pinned client is not in it as it is
+  --server PROGRAM   test this executable instead of Laneway, such as memcached (without users)
+
+Fetches pinned clients from PyPI, npm, Maven Central and Go's module proxy the first time; those of
+Debian (dalli, php-memcached, libmemcached's tools) are what `cargo xtask setup` installs. A client whose
+tools are not here, or which cannot be fetched, is left out by name; if all are, the task is skipped.";
+
+const USER: &str = "app";
+const PASSWORD: &str = "a long one";
+
+#[derive(Default)]
+struct Options {
+    only: String,
+    write: bool,
+    server: Option<PathBuf>,
+}
+
+impl Options {
+    fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
+        use lexopt::prelude::*;
+        let mut options = Options::default();
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Long("only") => options.only = parser.value()?.string()?,
+                Long("write") => options.write = true,
+                Long("server") => options.server = Some(parser.value()?.into()),
+                _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+            }
+        }
+        match options.write && options.server.is_some() {
+            true => Err(Failure::Usage("--write: the table is Laneway's".into())),
+            false => Ok(options),
+        }
+    }
+}
+
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let options = Options::read(parser)?;
+    let subject = Executable::named_or_laneway(options.server.as_deref())?;
+    let chosen: Vec<&Client> =
+        CLIENTS.iter().filter(|client| client.name.contains(&options.only)).collect();
+    if chosen.is_empty() {
+        return Err(Failure::Usage(format!("--only {}: no client is called so", options.only)));
+    }
+    let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+    let server = subject.start("clients", &[])?;
+    for client in &chosen {
+        match run(client, &place(&server.address().port().to_string())?)? {
+            Told::Ran(said) => rows.push(Row::of(client, &said)?),
+            Told::LeftOut(why) => left_out.push(format!("{}: {why}", client.name)),
+        }
+    }
+    server.stop()?;
+    let users = match subject.is_memcached() {
+        true => 0,
+        false => with_users(&subject, &chosen, &mut left_out)?,
+    };
+    if rows.is_empty() {
+        return skipped(left_out.join("; "));
+    }
+    if !subject.is_memcached() {
+        table::keep(&rows, options.write)?;
+    }
+    left_out.iter().for_each(|why| println!("{SKIPPED_PREFIX}{why}"));
+    passed(format!("{} clients, {users} of them with users, too", rows.len()))
+}
+
+/// Those that know SASL, against a server that asks for it; how many there were.
+fn with_users(
+    subject: &Executable,
+    chosen: &[&Client],
+    left_out: &mut Vec<String>,
+) -> Result<usize, Failure> {
+    let chosen: Vec<_> = chosen.iter().filter(|client| client.knows_sasl).collect();
+    if chosen.is_empty() {
+        return Ok(0);
+    }
+    let users = process::scratch_dir("clients")?.join("users");
+    std::fs::write(&users, format!("{USER}:{PASSWORD}\n")).map_err(|e| e.to_string())?;
+    let server = subject.start("clients-users", &["-S", "-Y", &users.to_string_lossy()])?;
+    let mut place = place(&server.address().port().to_string())?;
+    place.further = [USER, PASSWORD].map(str::to_owned).to_vec();
+    let mut count = 0;
+    for client in chosen {
+        match run(client, &place)? {
+            Told::Ran(said) => match said.strip_prefix(SKIPPED_PREFIX) {
+                None => count += 1,
+                Some(why) => left_out.push(why.to_owned()),
+            },
+            Told::LeftOut(why) => left_out.push(format!("{} with users: {why}", client.name)),
+        }
+    }
+    server.stop()?;
+    Ok(count)
+}
+
+fn run(client: &Client, place: &Place) -> Result<Told, String> {
+    let told = (client.run)(place).map_err(|why| format!("{}: {why}", client.name))?;
+    if let Told::Ran(said) = &told {
+        println!("{said}");
+    }
+    Ok(told)
+}
+
+fn place(port: &str) -> Result<Place, String> {
+    Ok(Place {
+        scripts: process::root().join("tests-external").join("clients"),
+        built: process::scratch_dir("clients")?,
+        port: port.to_owned(),
+        further: Vec::new(),
+    })
+}
