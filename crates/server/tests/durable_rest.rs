@@ -1,6 +1,7 @@
 //! The durable executor at rest: its own thread sleeps, and what others leave under way wakes it.
 
 use laneway_policy::Form;
+use laneway_server::clock::Clock;
 use laneway_vopr::rig::durable::{Kept, Machine, settings};
 use laneway_vopr::rig::{Plan, Rig, value};
 use std::sync::atomic::Ordering::Relaxed;

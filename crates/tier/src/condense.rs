@@ -233,7 +233,7 @@ impl Shared {
                 let fits = live <= work.live_bytes_most
                     && bytes <= READ_FACTOR * work.live_bytes_most
                     && next.len() < DROPS;
-                if !next.is_empty() && !(fits && is_alike) {
+                if !(next.is_empty() || fits && is_alike) {
                     break;
                 }
                 next.push(*table);

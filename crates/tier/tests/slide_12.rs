@@ -59,7 +59,7 @@ fn through_tier(access_bytes: usize, items: u64, settings: Settings) -> f64 {
         index.change();
         index.change();
         // Half a segment of the longest.
-        if nth % 8 == 0 {
+        if nth.is_multiple_of(8) {
             while tier.maintain().unwrap() {}
         }
     };

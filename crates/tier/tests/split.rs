@@ -50,7 +50,7 @@ fn what_was_written_by_any_boundary_is_kept_by_any_other() {
             assert!(report.problems.is_empty(), "{kind:?}, {split_bytes}: {report:?}");
             check(&tier, &versions, "after a loss of power");
             // Others each time, so that each way is left behind by some.
-            for number in (0..KEYS).filter(|number| (number + life as u64) % 3 != 0) {
+            for number in (0..KEYS).filter(|number| !(number + life as u64).is_multiple_of(3)) {
                 version += 1;
                 tier.put(&key(number), &item(number, version), ItemMeta::default()).unwrap();
                 versions[number as usize] = version;
