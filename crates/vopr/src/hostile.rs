@@ -37,7 +37,7 @@ const MISDEEDS: [Misdeed; 7] = [
 ];
 
 /// Bytes of a line of short keys.
-const LINE_BYTES: usize = 40_000;
+pub(crate) const LINE_BYTES: usize = 40_000;
 
 /// A client that misbehaves.
 pub struct Hostile {

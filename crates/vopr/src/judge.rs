@@ -1,6 +1,7 @@
 //! What a server must not do: hold what nobody wants any more, take more memory than it may, or do
 //! more in one step than the budget says.
 
+use crate::hostile;
 use crate::life::Life;
 use crate::rig::Rig;
 use crate::swarm::{Kept, Swarm};
@@ -12,6 +13,7 @@ use laneway_server::latency::noted::{PLACES as PLACES_NOTED, Ring};
 use laneway_server::latency::{Latencies, ROWS, is_row_of_large};
 use laneway_server::shared::{Shared, WorkerShared};
 use laneway_store::meter::Work;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Pools may be ahead of the limit by so much, for a moment.
 const POOL_SLACK_BYTES: u64 = 2 << 20;
@@ -55,7 +57,9 @@ pub fn rest(life: &Life, swarm: &Swarm) -> Result<(), String> {
     clients_add_up(&life.rig.shared)?;
     addresses_add_up(&life.rig.shared, life.rig.knocking())?;
     limits_hold(life, swarm)?;
-    if !life.hostile.is_empty() {
+    // Who has left and is over its limit is found to have left when it has a turn again.
+    let may_wait = swarm.is_limited() && life.rig.shared.connections.open.load(Relaxed) > 0;
+    if may_wait || !life.hostile.is_empty() {
         return Ok(()); // they hold what they began
     }
     domains.iter().try_for_each(|shared| {
@@ -135,7 +139,7 @@ fn addresses_add_up<S>(shared: &Shared<S>, knocking: usize) -> Result<(), String
 }
 
 /// The clients, who all have one address, have asked for no more than they may in so long a time,
-/// and what a turn of each connection may be owed beyond.
+/// and what each connection may be owed beyond: a turn, or a request of many keys.
 fn limits_hold(life: &Life, swarm: &Swarm) -> Result<(), String> {
     let shared = &life.rig.shared;
     let Some(rate) = shared.connections.clients.limits.rates().requests else { return Ok(()) };
@@ -143,8 +147,9 @@ fn limits_hold(life: &Life, swarm: &Swarm) -> Result<(), String> {
     let asked: u64 = watch.clients.iter().map(|client| client.sums.requests).sum();
     let passed = life.rig.clock.nanos() - life.began_nanos + BURST_NANOS;
     let allowed = u128::from(rate.per_second()) * u128::from(passed) / 1_000_000_000;
-    let connections = swarm.clients + swarm.hostile + OTHERS_MAX;
-    let owed = connections as u64 * budget::KEYS_EACH;
+    // One request may be a line that is all keys.
+    let of_hostile = (swarm.hostile * hostile::LINE_BYTES / 2) as u64;
+    let owed = of_hostile + (swarm.clients + OTHERS_MAX) as u64 * budget::KEYS_EACH;
     match u128::from(asked) <= allowed + u128::from(owed) {
         true => Ok(()),
         false => Err(format!("{asked} requests, where {allowed} are allowed and {owed} owed")),

@@ -21,6 +21,8 @@ const SLEEPING_ROUNDS_MAX: u32 = 60;
 const QUIET_NANOS: u64 = 1_000_000;
 /// Rounds after the last client has left, and the time that passes in each.
 const LEAVE_ROUNDS: u32 = 60;
+/// The same where clients are limited: what those who left have sent is read as fast as they may ask.
+const LEAVE_ROUNDS_LIMITED: u32 = 600;
 const LEAVE_NANOS: u64 = 500_000_000;
 
 impl World {
@@ -133,7 +135,8 @@ impl World {
         life.operator.iter_mut().for_each(Operator::leave);
         life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
         // Longer than replies by UDP are kept, and than the times after which a server tidies up.
-        for _ in 0..LEAVE_ROUNDS {
+        let rounds = [LEAVE_ROUNDS, LEAVE_ROUNDS_LIMITED][usize::from(self.swarm.is_limited())];
+        for _ in 0..rounds {
             self.round_of_server(life)?;
             self.clock.advance(LEAVE_NANOS);
         }
