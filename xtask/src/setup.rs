@@ -43,6 +43,7 @@ const NEEDS: &[Need] = &[
 const WANTED: &[Need] = &[
     Need { what: "a browser for the dashboard", package: "chromium", is_there: browser },
     Need { what: "hiredis", package: "libhiredis-dev", is_there: hiredis },
+    Need { what: "Ruby", package: "ruby", is_there: || program("ruby") },
     Need { what: "dalli", package: "ruby-dalli", is_there: dalli },
     Need { what: "PHP", package: "php-cli", is_there: || program("php") },
     Need { what: "php-memcached", package: "php-memcached", is_there: php_memcached },
@@ -150,7 +151,7 @@ fn dalli() -> bool {
 }
 
 fn php_memcached() -> bool {
-    says_yes("php", &["-r", "exit(!class_exists('Memcached'));"])
+    says_yes("php", &["-r", "exit(class_exists('Memcached') ? 0 : 1);"])
 }
 
 fn says_yes(program: &str, arguments: &[&str]) -> bool {

@@ -16,6 +16,14 @@ class Check {
         same(what, got instanceof byte[] && Arrays.equals((byte[]) got, wanted), true);
     }
 
+    /** The clients' own threads would keep the program alive behind an error. */
+    static void endWithAnyError() {
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            error.printStackTrace();
+            System.exit(1);
+        });
+    }
+
     /** As hard to compress as can be. */
     static byte[] bytes(int length) {
         byte[] bytes = new byte[length];

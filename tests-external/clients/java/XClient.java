@@ -9,6 +9,7 @@ import net.rubyeye.xmemcached.XMemcachedClientBuilder;
 import net.rubyeye.xmemcached.command.BinaryCommandFactory;
 import net.rubyeye.xmemcached.command.TextCommandFactory;
 import net.rubyeye.xmemcached.exception.MemcachedException;
+import net.rubyeye.xmemcached.transcoders.SerializingTranscoder;
 import net.rubyeye.xmemcached.utils.AddrUtil;
 
 class XClient {
@@ -62,12 +63,15 @@ class XClient {
     }
 
     public static void main(String[] words) throws Exception {
+        Check.endWithAnyError();
         for (CommandFactory factory :
                 new CommandFactory[] {new TextCommandFactory(), new BinaryCommandFactory()}) {
             MemcachedClientBuilder builder =
                     new XMemcachedClientBuilder(AddrUtil.getAddresses("127.0.0.1:" + words[0]));
             builder.setCommandFactory(factory);
             builder.setOpTimeout(10_000);
+            // Its own limit of 1 MiB is raised, so that the server is asked.
+            builder.setTranscoder(new SerializingTranscoder(16_000_000));
             MemcachedClient client = builder.build();
             client.flushAll();
             values(client);

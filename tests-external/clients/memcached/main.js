@@ -50,9 +50,9 @@ async function many(call) {
 }
 
 async function large(call) {
-  const value = randomBytes(768_000);
+  const value = randomBytes(384_000).toString("hex");
   same(await call("set", "large", value, 0), true, "set of a large value");
-  same((await call("get", "large")).equals(value), true, "get of a large value");
+  same((await call("get", "large")) === value, true, "get of a large value");
   checks++;
   await assert.rejects(call("set", "too-large", Buffer.alloc(2_000_000), 0), /too large/);
   same(await call("get", "added"), "other", "get behind it");

@@ -156,7 +156,7 @@ def pymemcache(address, *_):
     check("set large", client.set("large", LARGE), True)
     check("get large", client.get("large"), LARGE)
     refuses("set too large", lambda: client.set("too-large", LARGE * 2))
-    check("get behind it", client.get("n"), "0")
+    check("get behind it", client.get("many7"), MANY["many7"])
     check("version", client.version() != b"", True)
     client.close()
     return "text"
@@ -239,7 +239,6 @@ async def aiomcache_values(port):
     check("set number", await client.set(b"n", b"10"), True)
     check("incr", await client.incr(b"n", 5), 15)
     check("decr", await client.decr(b"n", 20), 0)
-    check("incr", await client.incr(b"none", 1), None)
     many = {key.encode(): value.encode() for key, value in MANY.items() if value}
     for key, value in many.items():
         check("set", await client.set(key, value), True)

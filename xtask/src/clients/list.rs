@@ -78,14 +78,14 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "memjs",
         language: "JavaScript",
-        advice: "0.5 s for a reply by default (`timeout`), then it asks again",
+        advice: "0.5 s for a reply by default (`timeout`), then it asks again; its `prepend` of 1.3.2 sends what `append` sends",
         run: |place| node(place, "memjs"),
         ..PINNED
     },
     Client {
         name: "memcached (npm)",
         language: "JavaScript",
-        advice: "it refuses values above 1 MiB by itself: `maxValue` belongs to a larger `-I`; `Buffer`s travel as base64",
+        advice: "it refuses values above 1 MiB by itself: `maxValue` belongs to a larger `-I`; a `Buffer` is half as long again on its way, since its bytes travel as UTF-8",
         run: |place| node(place, "memcached"),
         ..PINNED
     },
@@ -99,7 +99,7 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "xmemcached",
         language: "Java",
-        advice: "one connection by default (`setConnectionPoolSize`); values above 16 KiB are compressed",
+        advice: "one connection by default (`setConnectionPoolSize`); it refuses values above 1 MiB by itself (`SerializingTranscoder`), and compresses those above 16 KiB",
         run: |place| java(place, ("xmemcached", "XClient")),
         ..PINNED
     },
@@ -120,7 +120,7 @@ pub const CLIENTS: &[Client] = &[
             interpreter(
                 place,
                 ("php", "php/main.php"),
-                &["-r", "exit(!class_exists('Memcached'));"],
+                &["-r", "exit(class_exists('Memcached') ? 0 : 1);"],
             )
         },
         ..PINNED
