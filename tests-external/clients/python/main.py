@@ -145,7 +145,6 @@ def pymemcache(address, *_):
     check("cas", client.cas("k", "again", cas), False)
     check("cas", client.cas("none", "again", cas), None)
     check("touch", client.touch("k", 100), True)
-    check("gat", client.gat("k", 100), "swapped")
     check("delete", client.delete("k"), True)
     check("delete", client.delete("k"), False)
     check("set number", client.set("n", "10"), True)
