@@ -103,8 +103,12 @@ impl<T: Transport> Streams<T> {
     /// So many at most of a line have a turn again, once those before them have had theirs.
     fn let_go_of(&mut self, core: &Core<T>, line: &mut Line, most: usize, now: u64) {
         let table = &mut self.table;
+        // Where nothing is limited any more a turn tells nobody that it was had, and nobody need
+        // wait for it: whoever always asks for more would hold up those behind him for good.
         line.gone.retain(|token| {
-            table.get_mut(*token).is_some_and(|connection| connection.let_go && connection.queued)
+            let is_to_come =
+                |connection: &mut Connection<T::Stream>| connection.let_go && connection.queued;
+            core.is_limiting && table.get_mut(*token).is_some_and(is_to_come)
         });
         if !line.gone.is_empty() {
             return;
@@ -117,7 +121,7 @@ impl<T: Transport> Streams<T> {
             }
             let since = std::mem::take(&mut connection.held_nanos);
             core.count_held(connection, now.saturating_sub(since));
-            connection.let_go = true;
+            connection.let_go = core.is_limiting;
             line.gone.push(token);
             line.has_gone = true;
             match connection.large {

@@ -275,6 +275,29 @@ fn a_limit_that_is_changed_or_removed_wakes_whoever_waits() {
 }
 
 #[test]
+fn who_asks_without_a_pause_holds_nobody_up_once_there_is_no_limit() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1);
+    let all: Vec<Client> = (0..40).map(|_| rig.net.connect_from(NOISY)).collect();
+    let (busy, others) = all.split_at(4);
+    let flood = b"mn\r\n".repeat(16_384); // as much as a pipe holds
+    busy.iter().for_each(|client| assert!(client.send(&flood) > 0));
+    rig.turns(4); // they stand in front, but for the one that was served
+    others.iter().for_each(|client| assert_eq!(client.send(b"mn\r\n"), 4));
+    rig.turns(10);
+    rig.shared.answer_client_limit(Limited::Requests, 0);
+    let mut answered = 0;
+    for _ in 0..200 {
+        for client in busy {
+            client.send(&flood);
+            client.receive(usize::MAX);
+        }
+        rig.turn();
+        answered += others.iter().map(|client| count(client, b"MN\r\n")).sum::<usize>();
+    }
+    assert_eq!(answered, others.len());
+}
+
+#[test]
 fn who_vanishes_while_he_waits_is_closed_with_his_turn_and_takes_nobody_elses() {
     let mut rig = rig_with(&one_worker(), Limited::Requests, 1);
     let all: Vec<Client> = (0..40).map(|_| rig.net.connect_from(NOISY)).collect();
