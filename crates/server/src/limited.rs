@@ -113,6 +113,7 @@ impl<T: Transport> Streams<T> {
         if !line.gone.is_empty() {
             return;
         }
+        line.returned = 0;
         while line.gone.len() < most {
             let Some(token) = line.tokens.pop_front() else { return };
             let Some(connection) = table.get_mut(token) else { continue }; // it has left

@@ -95,6 +95,27 @@ fn who_stands_in_line_has_his_turn_before_who_comes_later() {
 }
 
 #[test]
+fn who_is_let_go_and_finds_nothing_keeps_his_place() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy: Vec<Client> = (0..8).map(|_| rig.net.connect_from(NOISY)).collect();
+    for client in &noisy {
+        client.send(&b"mn\r\n".repeat(500));
+    }
+    let mut answered = [0; 8];
+    for _ in 0..80 {
+        // The worker comes late: there is something for several, and the first one takes all of it.
+        rig.clock.advance(4_000_000);
+        rig.turns(10);
+        for (sum, client) in answered.iter_mut().zip(&noisy) {
+            *sum += count(client, b"MN\r\n");
+        }
+    }
+    answered.sort_unstable(); // the burst was one client's
+    assert!(answered[6] - answered[0] <= 16, "{answered:?}");
+    assert!(answered[0] >= 24, "{answered:?}");
+}
+
+#[test]
 fn workers_take_turns_where_connections_of_one_client_wait_at_several() {
     let mut rig = rig_with(&Plan::of(2, Form::TimeShare), Limited::Requests, 1_000);
     let noisy = [NOISY, NOISY].map(|peer| rig.net.connect_from(peer));
