@@ -183,6 +183,44 @@ fn it_holds_in_every_protocol() {
     }
 }
 
+/// How many lines that are wrong are answered in some milliseconds, of which 50 come with each of
+/// these at a time.
+fn wrong_lines_answered(rig: &mut Rig, noisy: &Client, (front, back): (&str, &str)) -> usize {
+    let more = [front, &"nonsense\r\n".repeat(50), back].concat();
+    let mut got = Vec::new();
+    for _ in 0..40 {
+        assert_eq!(noisy.send(more.as_bytes()), more.len());
+        rig.turns(10);
+        got.extend(noisy.receive(usize::MAX));
+    }
+    let got = String::from_utf8(got).expect("replies are text");
+    got.split("\r\n").filter(|&reply| reply == "ERROR").count()
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_behind_the_rest_of_a_value_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let refused = format!("set {} 0 0 10\r\n01234", "k".repeat(251));
+    assert_eq!(noisy.send(refused.as_bytes()), refused.len());
+    rig.turns(4);
+    // Each turn begins in the middle of a value that is refused.
+    let answered = wrong_lines_answered(&mut rig, &noisy, ("56789\r\n", &refused));
+    assert!((90..=110).contains(&answered), "{answered}");
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_before_what_the_durable_executor_is_given_too() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("the media are sound");
+    let plan = Plan { kept: Some(Kept::of(&tier)), ..one_worker() };
+    let mut rig = rig_with(&plan, Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let set = ("", "set k 0 0 1\r\nx\r\n");
+    let answered = wrong_lines_answered(&mut rig, &noisy, set);
+    assert!((90..=160).contains(&answered), "{answered}");
+}
+
 #[test]
 fn each_key_of_a_line_is_a_request() {
     let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
