@@ -141,7 +141,8 @@ fn due_nanos(line: &mut Line, rates: Rates, now: u64) -> u64 {
             behind_others(ready, now, line.bucket.lines().saturating_sub(1))
         }
         true => ready,
-        false => now,
+        // Not in this step again: those who were let go have their turns first.
+        false => now.saturating_add(1),
     }
 }
 
@@ -151,4 +152,24 @@ fn due_nanos(line: &mut Line, rates: Rates, now: u64) -> u64 {
 fn behind_others(ready: u64, now: u64, others: u64) -> u64 {
     let took_nanos = ready.saturating_sub(now).min(BURST_NANOS);
     ready.saturating_add(took_nanos.saturating_mul(others))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_limits::Bucket;
+    use crate::held::Held;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_line_that_has_something_left_is_looked_at_once_in_a_step() {
+        let bucket = Arc::new(Bucket::new(1));
+        let mut held = Held::default();
+        held.push((&bucket, Lane::Small), Token { slot: 1, generation: 0 }, false, 5);
+        let mut line = held.take_due(5).expect("it is due");
+        let due = due_nanos(&mut line, Rates::new(1, 0), 5);
+        held.put(line, due);
+        assert!(held.take_due(5).is_none());
+        assert!(held.take_due(6).is_some(), "with the next step it is due again");
+    }
 }
