@@ -12,6 +12,7 @@ use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::held::{Line, line_name};
 use crate::streams::Streams;
+use laneway_policy::pace::SLICE_BYTES_MIN;
 use laneway_policy::rate::BURST_NANOS;
 use laneway_policy::{BATCH, Lane};
 use laneway_sync::planted::{Bug, is_planted};
@@ -91,8 +92,10 @@ impl<T: Transport> Streams<T> {
         for _ in 0..BATCH {
             let Some(mut line) = self.held.take_due(now) else { return };
             let left = line.bucket.allowance(rates, line.lane, now);
-            let most = if left.is_any() { left.requests.min(BATCH.into()) } else { 0 };
-            self.let_go_of(core, &mut line, most as usize, now);
+            // Who moves bytes is taken to move a slice; there is at least one who may.
+            let most = left.requests.min(left.bytes.div_ceil(SLICE_BYTES_MIN)).min(BATCH.into());
+            let most = if left.is_any() { most as usize } else { 0 };
+            self.let_go_of(core, &mut line, most, now);
             // What is left for the others is known when these have had their turn: this worker has
             // something to do, and looks again with its next step.
             let due_nanos = due_nanos(&mut line, rates, now);

@@ -283,6 +283,30 @@ fn large_values_have_their_bytes_and_small_requests_of_the_same_client_are_serve
 }
 
 #[test]
+fn as_many_are_let_go_as_there_are_bytes_for() {
+    // Beyond the limit by large values, which go slice by slice, and by pipelines of small ones.
+    for (value_bytes, many) in [(1 << 20, 1), (1_000, 500)] {
+        let mut rig = Rig::new(&one_worker());
+        let noisy: Vec<Client> = (0..20).map(|_| rig.net.connect_from(NOISY)).collect();
+        rig.set(&noisy[0], "k", &value(value_bytes, 1));
+        rig.shared.answer_client_limit(Limited::Bytes, 2_000_000);
+        rig.turn();
+        noisy.iter().for_each(|client| assert!(client.send(&b"get k\r\n".repeat(many)) > 0));
+        let mut got = 0;
+        for _ in 0..200 * MILLI {
+            rig.turn();
+            got += noisy.iter().map(|client| client.receive(usize::MAX).len()).sum::<usize>();
+        }
+        assert!(got > 300_000, "{got} bytes");
+        let clients = rig.shared.watch(0).clients;
+        let noisy = clients.iter().find(|client| client.address == "10.0.0.1");
+        let holds = noisy.expect("it has come").sums.holds;
+        // A wait for each turn beyond the burst, some 16 or 32 KB each, and not one for each of 20.
+        assert!((8..=100).contains(&holds), "{holds}, {value_bytes}");
+    }
+}
+
+#[test]
 fn small_requests_alone_have_their_bytes_too() {
     let mut rig = Rig::new(&one_worker());
     let noisy = rig.net.connect_from(NOISY);
