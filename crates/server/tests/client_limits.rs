@@ -7,7 +7,7 @@ use laneway_server::client_limits::Limited;
 use laneway_server::shared::Phase;
 use laneway_transport::memory::Client;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use rig::{Plan, Rig, STEP_NANOS, binary, plans, value};
+use rig::{Plan, Rig, STEP_NANOS, binary, hit, plans, value};
 use std::sync::atomic::Ordering::Relaxed;
 
 const SECOND: u64 = 1_000_000_000;
@@ -442,6 +442,37 @@ fn replies_to_what_was_asked_before_do_not_wait_for_the_limit() {
     rig.clock.advance(2 * SECOND);
     rig.turns(40);
     assert_eq!(asks.receive(usize::MAX), b"VALUE k 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn replies_that_the_wire_does_not_take_at_once_do_not_wait_for_the_limit_either() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("the media are sound");
+    let kept = Kept::of(&tier);
+    let plan = Plan { kept: Some(kept.clone()), ..one_worker() };
+    let mut rig = Rig::new(&plan);
+    let [asks, beside] = [NOISY, "tcp:10.0.0.1:5001"].map(|peer| rig.net.connect_from(peer));
+    let long = value(12_000, 1);
+    rig.set(&beside, "v", &long);
+    rig.shared.answer_client_limit(Limited::Requests, 1);
+    rig.turn();
+    kept.gate.commits_wait.store(true, Relaxed);
+    asks.send(&[&b"set k 0 0 1\r\nx\r\n"[..], &b"get v\r\n".repeat(12)].concat());
+    rig.turns(40);
+    assert!(asks.receive(usize::MAX).is_empty(), "it is not durable");
+    assert_eq!(rig.ask(&beside, b"mn\r\n", b"MN\r\n"), b"MN\r\n"); // the one of this second
+    asks.send(b"get k\r\n");
+    rig.turns(40);
+    kept.gate.commits_wait.store(false, Relaxed);
+    rig.turns(60); // twice as much as the pipe holds
+    let mut got = Vec::new();
+    for _ in 0..60 {
+        got.extend(asks.receive(usize::MAX));
+        rig.turn();
+    }
+    let replies =
+        [b"STORED\r\n".to_vec(), [hit("v", &long), b"END\r\n".to_vec()].concat().repeat(12)];
+    assert!(got == replies.concat(), "{} bytes: {}", got.len(), rig::tail(&got));
 }
 
 #[test]
