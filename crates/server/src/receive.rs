@@ -195,11 +195,13 @@ impl<T: Transport> Streams<T> {
                 core.counters().conn_yields.bump_owner();
                 break Stop::Quota;
             }
+            let begun_before = quota.begun;
             match P::step(self, core, connection, rest, &mut quota, arrived) {
                 Step::Took(bytes) => at += bytes,
                 Step::Stop(bytes, stop) => {
                     at += bytes;
-                    under_way = 1;
+                    // Half a line has not begun.
+                    under_way = usize::from(quota.begun > begun_before);
                     break stop;
                 }
             }

@@ -222,6 +222,20 @@ fn lines_that_are_wrong_are_requests_before_what_the_durable_executor_is_given_t
 }
 
 #[test]
+fn lines_that_are_wrong_are_requests_in_front_of_half_a_line_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    assert_eq!(noisy.send(b"n"), 1);
+    let mut answered = 0;
+    for _ in 0..300 {
+        assert_eq!(noisy.send(b"onsense\r\nn"), 10);
+        rig.turns(2);
+        answered += count(&noisy, b"ERROR\r\n");
+    }
+    assert!((100..=112).contains(&answered), "{answered}");
+}
+
+#[test]
 fn each_key_of_a_line_is_a_request() {
     let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
     let noisy = rig.net.connect_from(NOISY);
