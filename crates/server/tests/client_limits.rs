@@ -183,6 +183,20 @@ fn it_holds_in_every_protocol() {
     }
 }
 
+#[test]
+fn a_command_of_resp_that_somebody_types_is_one_request() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let all = [&b"*1\r\n$4\r\nPING\r\n"[..], &b"PING\r\n".repeat(300)].concat();
+    rig.send(&noisy, &all);
+    let mut answered = 0;
+    for _ in 0..50 {
+        rig.turns(MILLI);
+        answered += count(&noisy, b"+PONG\r\n");
+    }
+    assert!((149..=153).contains(&answered), "{answered}");
+}
+
 /// How many lines that are wrong are answered in some milliseconds, of which 50 come with each of
 /// these at a time.
 fn wrong_lines_answered(rig: &mut Rig, noisy: &Client, (front, back): (&str, &str)) -> usize {

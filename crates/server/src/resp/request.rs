@@ -67,9 +67,11 @@ impl<T: Transport> Streams<T> {
                 session.scan = Scan::default();
                 let mut array = Vec::new();
                 match transcribe(line, &mut array) {
+                    Ok(0) => Step::Took(bytes),
+                    // As an array it begins, and counts, with the next step.
                     Ok(_) => {
                         session.front = Front::new(array, None);
-                        Step::Took(bytes)
+                        return Step::Took(bytes);
                     }
                     Err(_) => self.resp_broken(Broken::Quotes, rest),
                 }
