@@ -160,10 +160,13 @@ fn it_holds_in_every_protocol() {
         rig.send(&client, &noop);
         rig.until(&client, Vec::new(), |got| got.len() >= 24)
     };
-    let words: [(&[u8], &[u8]); 6] = [
+    let words: [(&[u8], &[u8]); 9] = [
         (b"get none\r\n", b"END\r\n"),
         (b"mg none\r\n", b"EN\r\n"),
         (b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n", b"$-1\r\n"),
+        (b"*2\r\n$4\r\nMGET\r\n$4\r\nnone\r\n", b"*1\r\n$-1\r\n"),
+        (b"*2\r\n$3\r\nDEL\r\n$4\r\nnone\r\n", b":0\r\n"),
+        (b"*3\r\n$4\r\nMSET\r\n$1\r\nk\r\n$1\r\nv\r\n", b"+OK\r\n"),
         (&noop[..], &noop_reply[..]),
         // These are counted nowhere else.
         (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),

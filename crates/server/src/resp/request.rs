@@ -78,7 +78,9 @@ impl<T: Transport> Streams<T> {
             }
             Err(broken) => self.resp_broken(broken, rest),
         };
-        quota.begun += 1;
+        // What has parts is counted as these are.
+        let has_parts = matches!(connection.mode, Mode::Resp(Under::Pairs(_) | Under::Keys { .. }));
+        quota.begun += usize::from(!has_parts);
         step
     }
 
