@@ -357,6 +357,19 @@ fn small_requests_alone_have_their_bytes_too() {
 }
 
 #[test]
+fn who_changes_limits_without_a_pause_does_so_once_in_a_turn() {
+    let mut rig = Rig::new(&one_worker());
+    let client = rig.net.connect();
+    rig.turns(4);
+    client.send(&b"client_rate 0\r\n".repeat(20));
+    rig.turn();
+    let done = count(&client, b"OK\r\n");
+    assert!((1..=2).contains(&done), "{done}: once told of, and once behind the others");
+    rig.turns(20);
+    assert_eq!(done + count(&client, b"OK\r\n"), 20);
+}
+
+#[test]
 fn a_limit_that_is_changed_or_removed_wakes_whoever_waits() {
     for workers in [1, 2] {
         let plan = Plan::of(workers, Form::TimeShare);
