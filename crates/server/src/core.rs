@@ -5,7 +5,7 @@
 use crate::auth::gate::Door;
 use crate::clients::{ClientCounts, ClientSums};
 use crate::clock::Clock;
-use crate::connection::{Card, Connection, Mode};
+use crate::connection::{Card, Connection};
 use crate::counters::Counters;
 use crate::durable::veil::Veiled;
 use crate::event_log::EventLog;
@@ -371,11 +371,10 @@ impl<T: Transport> Core<T> {
         begun: usize,
         counted_before: u64,
     ) {
-        // Those that the durable executor has are counted when their replies have come.
-        if !matches!(connection.mode, Mode::Batches { .. }) {
-            let counted = self.requests_counted() - counted_before;
-            self.charge_for(connection, (begun as u64).saturating_sub(counted), 0);
-        }
+        // Those that the durable executor was given are among the counted, and are charged when
+        // their replies have come.
+        let counted = self.requests_counted() - counted_before;
+        self.charge_for(connection, (begun as u64).saturating_sub(counted), 0);
     }
 
     /// A connection has waited so long because its client was over its limit.

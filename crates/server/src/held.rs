@@ -27,6 +27,8 @@ pub(crate) struct Line {
     pub(crate) tokens: VecDeque<Token>,
     /// Who was let go and has not had the turn for it.
     pub(crate) gone: Vec<Token>,
+    /// Those in front who were let go last, and came too late.
+    pub(crate) returned: usize,
     /// Since somebody was let go it has not been found that nothing is left.
     pub(crate) has_gone: bool,
 }
@@ -58,7 +60,8 @@ impl Held {
         self.lines.contains_key(&name)
     }
 
-    /// To the end of its line, or to the front of it, for who was let go and came too late.
+    /// To the end of its line, or to the front of it, for who was let go and came too late: behind
+    /// those who were let go before him.
     pub(crate) fn push(
         &mut self,
         (bucket, lane): (&Arc<Bucket>, Lane),
@@ -72,11 +75,13 @@ impl Held {
             dues.insert((due_nanos, name));
             let (tokens, gone) = (VecDeque::new(), Vec::new());
             bucket.has_line();
-            Line { bucket: bucket.clone(), lane, tokens, gone, has_gone: false }
+            Line { bucket: bucket.clone(), lane, tokens, gone, returned: 0, has_gone: false }
         });
-        match to_front {
-            true => line.tokens.push_front(token),
-            false => line.tokens.push_back(token),
+        if to_front {
+            line.tokens.insert(line.returned, token);
+            line.returned += 1;
+        } else {
+            line.tokens.push_back(token);
         }
     }
 
@@ -131,12 +136,17 @@ mod tests {
         held.push((&two, Lane::Small), token(2), false, 40);
         held.push((&one, Lane::Small), token(3), false, 10); // the line's time stands
         held.push((&one, Lane::Small), token(4), true, 10);
+        held.push((&one, Lane::Small), token(5), true, 10);
         assert_eq!(held.due_nanos(), 40);
         assert!(held.take_due(39).is_none());
         let line = held.take_due(60).expect("it is due");
         assert_eq!((line.bucket.number, line.tokens.len()), (2, 1));
         let mut line_one = held.take_due(60).expect("it is due, too");
-        assert_eq!(line_one.tokens, [token(4), token(1), token(3)]);
+        assert_eq!(
+            line_one.tokens,
+            [4, 5, 1, 3].map(token),
+            "those who come back keep their order"
+        );
         assert!(held.is_empty() && held.take_due(u64::MAX).is_none());
         held.put(line, 70);
         line_one.tokens.clear();

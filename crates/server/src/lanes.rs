@@ -98,12 +98,19 @@ impl<T: Transport> Streams<T> {
     }
 
     /// The replies to what a connection has asked before it had to wait for its client's limit
-    /// leave at once: they are no part of what it waits for.
-    fn flush_held(&mut self, core: &Core<T>, token: Token) {
+    /// leave at once, or as its client takes them: they are no part of what it waits for. (A large
+    /// one is: it leaves slice by slice.)
+    fn flush_held(&mut self, core: &mut Core<T>, token: Token) {
         let Some(mut connection) = self.table.take(token) else { return };
-        // Where that fails its peer is gone, which its turn finds, too.
-        let _ = self.flush(core, &mut connection, OUT_BYTES_PER_TURN);
-        self.table.put(token, connection);
+        match self.flush(core, &mut connection, OUT_BYTES_PER_TURN) {
+            Ok(Sent::Budget | Sent::Blocked) if !connection.large => {
+                // It is told of room that there is already, too, although it may wait for that.
+                connection.interest = connection.interest.map(|_| Interest::Nothing);
+                self.watch(core, token, connection, Interest::Write);
+            }
+            // Where that fails its peer is gone, which its turn finds, too.
+            _ => self.table.put(token, connection),
+        }
     }
 
     /// Something happened to a connection whose reply is on its way: more input, which waits, or
@@ -262,6 +269,10 @@ impl<T: Transport> Streams<T> {
             connection.is_told(ends);
         }
         if connection.queued {
+            let is_held = connection.held_nanos > 0 && !connection.large;
+            if is_held && connection.interest == Some(Interest::Write) {
+                self.flush_held(core, token);
+            }
             return Ok(()); // its turn comes anyway
         }
         if connection.waits() {

@@ -12,6 +12,7 @@ use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::held::{Line, line_name};
 use crate::streams::Streams;
+use laneway_policy::pace::SLICE_BYTES_MIN;
 use laneway_policy::rate::BURST_NANOS;
 use laneway_policy::{BATCH, Lane};
 use laneway_sync::planted::{Bug, is_planted};
@@ -91,8 +92,10 @@ impl<T: Transport> Streams<T> {
         for _ in 0..BATCH {
             let Some(mut line) = self.held.take_due(now) else { return };
             let left = line.bucket.allowance(rates, line.lane, now);
-            let most = if left.is_any() { left.requests.min(BATCH.into()) } else { 0 };
-            self.let_go_of(core, &mut line, most as usize, now);
+            // Who moves bytes is taken to move a slice; there is at least one who may.
+            let most = left.requests.min(left.bytes.div_ceil(SLICE_BYTES_MIN)).min(BATCH.into());
+            let most = if left.is_any() { most as usize } else { 0 };
+            self.let_go_of(core, &mut line, most, now);
             // What is left for the others is known when these have had their turn: this worker has
             // something to do, and looks again with its next step.
             let due_nanos = due_nanos(&mut line, rates, now);
@@ -103,12 +106,17 @@ impl<T: Transport> Streams<T> {
     /// So many at most of a line have a turn again, once those before them have had theirs.
     fn let_go_of(&mut self, core: &Core<T>, line: &mut Line, most: usize, now: u64) {
         let table = &mut self.table;
+        // Where nothing is limited any more a turn tells nobody that it was had, and nobody need
+        // wait for it: whoever always asks for more would hold up those behind him for good.
         line.gone.retain(|token| {
-            table.get_mut(*token).is_some_and(|connection| connection.let_go && connection.queued)
+            let is_to_come =
+                |connection: &mut Connection<T::Stream>| connection.let_go && connection.queued;
+            core.is_limiting && table.get_mut(*token).is_some_and(is_to_come)
         });
         if !line.gone.is_empty() {
             return;
         }
+        line.returned = 0;
         while line.gone.len() < most {
             let Some(token) = line.tokens.pop_front() else { return };
             let Some(connection) = table.get_mut(token) else { continue }; // it has left
@@ -117,7 +125,7 @@ impl<T: Transport> Streams<T> {
             }
             let since = std::mem::take(&mut connection.held_nanos);
             core.count_held(connection, now.saturating_sub(since));
-            connection.let_go = true;
+            connection.let_go = core.is_limiting;
             line.gone.push(token);
             line.has_gone = true;
             match connection.large {
@@ -136,7 +144,8 @@ fn due_nanos(line: &mut Line, rates: Rates, now: u64) -> u64 {
             behind_others(ready, now, line.bucket.lines().saturating_sub(1))
         }
         true => ready,
-        false => now,
+        // Not in this step again: those who were let go have their turns first.
+        false => now.saturating_add(1),
     }
 }
 
@@ -146,4 +155,24 @@ fn due_nanos(line: &mut Line, rates: Rates, now: u64) -> u64 {
 fn behind_others(ready: u64, now: u64, others: u64) -> u64 {
     let took_nanos = ready.saturating_sub(now).min(BURST_NANOS);
     ready.saturating_add(took_nanos.saturating_mul(others))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_limits::Bucket;
+    use crate::held::Held;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_line_that_has_something_left_is_looked_at_once_in_a_step() {
+        let bucket = Arc::new(Bucket::new(1));
+        let mut held = Held::default();
+        held.push((&bucket, Lane::Small), Token { slot: 1, generation: 0 }, false, 5);
+        let mut line = held.take_due(5).expect("it is due");
+        let due = due_nanos(&mut line, Rates::new(1, 0), 5);
+        held.put(line, due);
+        assert!(held.take_due(5).is_none());
+        assert!(held.take_due(6).is_some(), "with the next step it is due again");
+    }
 }

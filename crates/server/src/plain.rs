@@ -108,6 +108,7 @@ impl<T: Transport> Streams<T> {
             Outcome::Tier(asked) => self.out.extend_from_slice(core.shared.answer_tier(asked)),
             Outcome::ClientLimit(limited, most) => {
                 self.out.extend_from_slice(core.shared.answer_client_limit(limited, most));
+                return Step::Stop(consumed, Stop::Quota); // all buckets were filled
             }
             Outcome::Watch(asked) => self.begin_watching(core, connection, asked),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),

@@ -177,7 +177,11 @@ impl<T: Transport> Streams<T> {
         let mut quota = Quota { most, begun: 0 };
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
-        let counted = core.is_limiting.then(|| core.requests_counted());
+        let counted = core.is_limiting.then(|| {
+            // The first step is of a request that began, and was counted, in an earlier turn.
+            let goes_on = !matches!(connection.mode, Mode::Requests | Mode::Batches { .. });
+            (core.requests_counted(), usize::from(goes_on))
+        });
         let mut under_way = 0;
         let stop = loop {
             let rest = &input[at..];
@@ -191,11 +195,13 @@ impl<T: Transport> Streams<T> {
                 core.counters().conn_yields.bump_owner();
                 break Stop::Quota;
             }
+            let begun_before = quota.begun;
             match P::step(self, core, connection, rest, &mut quota, arrived) {
                 Step::Took(bytes) => at += bytes,
                 Step::Stop(bytes, stop) => {
                     at += bytes;
-                    under_way = 1;
+                    // Half a line has not begun.
+                    under_way = usize::from(quota.begun > begun_before);
                     break stop;
                 }
             }
@@ -203,8 +209,9 @@ impl<T: Transport> Streams<T> {
         if begins {
             connection.pipelined = quota.begun > 1;
         }
-        if let Some(before) = counted.filter(|_| begins) {
-            core.charge_uncounted(connection, quota.begun.saturating_sub(under_way), before);
+        if let Some((before, earlier)) = counted {
+            let begun = quota.begun.saturating_sub(under_way + earlier);
+            core.charge_uncounted(connection, begun, before);
         }
         self.had.0 += u32::from(quota.begun > 0);
         self.had.1 += quota.begun as u32;

@@ -7,7 +7,7 @@ use laneway_server::client_limits::Limited;
 use laneway_server::shared::Phase;
 use laneway_transport::memory::Client;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use rig::{Plan, Rig, STEP_NANOS, binary, plans, value};
+use rig::{Plan, Rig, STEP_NANOS, binary, hit, plans, value};
 use std::sync::atomic::Ordering::Relaxed;
 
 const SECOND: u64 = 1_000_000_000;
@@ -95,6 +95,27 @@ fn who_stands_in_line_has_his_turn_before_who_comes_later() {
 }
 
 #[test]
+fn who_is_let_go_and_finds_nothing_keeps_his_place() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy: Vec<Client> = (0..8).map(|_| rig.net.connect_from(NOISY)).collect();
+    for client in &noisy {
+        client.send(&b"mn\r\n".repeat(500));
+    }
+    let mut answered = [0; 8];
+    for _ in 0..80 {
+        // The worker comes late: there is something for several, and the first one takes all of it.
+        rig.clock.advance(4_000_000);
+        rig.turns(10);
+        for (sum, client) in answered.iter_mut().zip(&noisy) {
+            *sum += count(client, b"MN\r\n");
+        }
+    }
+    answered.sort_unstable(); // the burst was one client's
+    assert!(answered[6] - answered[0] <= 16, "{answered:?}");
+    assert!(answered[0] >= 24, "{answered:?}");
+}
+
+#[test]
 fn workers_take_turns_where_connections_of_one_client_wait_at_several() {
     let mut rig = rig_with(&Plan::of(2, Form::TimeShare), Limited::Requests, 1_000);
     let noisy = [NOISY, NOISY].map(|peer| rig.net.connect_from(peer));
@@ -139,10 +160,13 @@ fn it_holds_in_every_protocol() {
         rig.send(&client, &noop);
         rig.until(&client, Vec::new(), |got| got.len() >= 24)
     };
-    let words: [(&[u8], &[u8]); 6] = [
+    let words: [(&[u8], &[u8]); 9] = [
         (b"get none\r\n", b"END\r\n"),
         (b"mg none\r\n", b"EN\r\n"),
         (b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n", b"$-1\r\n"),
+        (b"*2\r\n$4\r\nMGET\r\n$4\r\nnone\r\n", b"*1\r\n$-1\r\n"),
+        (b"*2\r\n$3\r\nDEL\r\n$4\r\nnone\r\n", b":0\r\n"),
+        (b"*3\r\n$4\r\nMSET\r\n$1\r\nk\r\n$1\r\nv\r\n", b"+OK\r\n"),
         (&noop[..], &noop_reply[..]),
         // These are counted nowhere else.
         (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
@@ -160,6 +184,72 @@ fn it_holds_in_every_protocol() {
         }
         assert!((149..=152).contains(&answered), "{answered}, {what}");
     }
+}
+
+#[test]
+fn a_command_of_resp_that_somebody_types_is_one_request() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let all = [&b"*1\r\n$4\r\nPING\r\n"[..], &b"PING\r\n".repeat(300)].concat();
+    rig.send(&noisy, &all);
+    let mut answered = 0;
+    for _ in 0..50 {
+        rig.turns(MILLI);
+        answered += count(&noisy, b"+PONG\r\n");
+    }
+    assert!((149..=153).contains(&answered), "{answered}");
+}
+
+/// How many lines that are wrong are answered in some milliseconds, of which 50 come with each of
+/// these at a time.
+fn wrong_lines_answered(rig: &mut Rig, noisy: &Client, (front, back): (&str, &str)) -> usize {
+    let more = [front, &"nonsense\r\n".repeat(50), back].concat();
+    let mut got = Vec::new();
+    for _ in 0..40 {
+        assert_eq!(noisy.send(more.as_bytes()), more.len());
+        rig.turns(10);
+        got.extend(noisy.receive(usize::MAX));
+    }
+    let got = String::from_utf8(got).expect("replies are text");
+    got.split("\r\n").filter(|&reply| reply == "ERROR").count()
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_behind_the_rest_of_a_value_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let refused = format!("set {} 0 0 10\r\n01234", "k".repeat(251));
+    assert_eq!(noisy.send(refused.as_bytes()), refused.len());
+    rig.turns(4);
+    // Each turn begins in the middle of a value that is refused.
+    let answered = wrong_lines_answered(&mut rig, &noisy, ("56789\r\n", &refused));
+    assert!((90..=110).contains(&answered), "{answered}");
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_before_what_the_durable_executor_is_given_too() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("the media are sound");
+    let plan = Plan { kept: Some(Kept::of(&tier)), ..one_worker() };
+    let mut rig = rig_with(&plan, Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let set = ("", "set k 0 0 1\r\nx\r\n");
+    let answered = wrong_lines_answered(&mut rig, &noisy, set);
+    assert!((90..=160).contains(&answered), "{answered}");
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_in_front_of_half_a_line_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    assert_eq!(noisy.send(b"n"), 1);
+    let mut answered = 0;
+    for _ in 0..300 {
+        assert_eq!(noisy.send(b"onsense\r\nn"), 10);
+        rig.turns(2);
+        answered += count(&noisy, b"ERROR\r\n");
+    }
+    assert!((100..=112).contains(&answered), "{answered}");
 }
 
 #[test]
@@ -224,6 +314,30 @@ fn large_values_have_their_bytes_and_small_requests_of_the_same_client_are_serve
 }
 
 #[test]
+fn as_many_are_let_go_as_there_are_bytes_for() {
+    // Beyond the limit by large values, which go slice by slice, and by pipelines of small ones.
+    for (value_bytes, many) in [(1 << 20, 1), (1_000, 500)] {
+        let mut rig = Rig::new(&one_worker());
+        let noisy: Vec<Client> = (0..20).map(|_| rig.net.connect_from(NOISY)).collect();
+        rig.set(&noisy[0], "k", &value(value_bytes, 1));
+        rig.shared.answer_client_limit(Limited::Bytes, 2_000_000);
+        rig.turn();
+        noisy.iter().for_each(|client| assert!(client.send(&b"get k\r\n".repeat(many)) > 0));
+        let mut got = 0;
+        for _ in 0..200 * MILLI {
+            rig.turn();
+            got += noisy.iter().map(|client| client.receive(usize::MAX).len()).sum::<usize>();
+        }
+        assert!(got > 300_000, "{got} bytes");
+        let clients = rig.shared.watch(0).clients;
+        let noisy = clients.iter().find(|client| client.address == "10.0.0.1");
+        let holds = noisy.expect("it has come").sums.holds;
+        // A wait for each turn beyond the burst, some 16 or 32 KB each, and not one for each of 20.
+        assert!((8..=100).contains(&holds), "{holds}, {value_bytes}");
+    }
+}
+
+#[test]
 fn small_requests_alone_have_their_bytes_too() {
     let mut rig = Rig::new(&one_worker());
     let noisy = rig.net.connect_from(NOISY);
@@ -240,6 +354,19 @@ fn small_requests_alone_have_their_bytes_too() {
     let with_requests = got + got / reply * b"get k\r\n".len();
     // The burst is 100 kB; a turn sends 32 KiB, all of which is owed then, and reads 14 kB.
     assert!((380_000..480_000).contains(&with_requests), "{with_requests} bytes");
+}
+
+#[test]
+fn who_changes_limits_without_a_pause_does_so_once_in_a_turn() {
+    let mut rig = Rig::new(&one_worker());
+    let client = rig.net.connect();
+    rig.turns(4);
+    client.send(&b"client_rate 0\r\n".repeat(20));
+    rig.turn();
+    let done = count(&client, b"OK\r\n");
+    assert!((1..=2).contains(&done), "{done}: once told of, and once behind the others");
+    rig.turns(20);
+    assert_eq!(done + count(&client, b"OK\r\n"), 20);
 }
 
 #[test]
@@ -272,6 +399,29 @@ fn a_limit_that_is_changed_or_removed_wakes_whoever_waits() {
             assert!(held.is_some_and(|held| held != "0"), "{stats}");
         }
     }
+}
+
+#[test]
+fn who_asks_without_a_pause_holds_nobody_up_once_there_is_no_limit() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1);
+    let all: Vec<Client> = (0..40).map(|_| rig.net.connect_from(NOISY)).collect();
+    let (busy, others) = all.split_at(4);
+    let flood = b"mn\r\n".repeat(16_384); // as much as a pipe holds
+    busy.iter().for_each(|client| assert!(client.send(&flood) > 0));
+    rig.turns(4); // they stand in front, but for the one that was served
+    others.iter().for_each(|client| assert_eq!(client.send(b"mn\r\n"), 4));
+    rig.turns(10);
+    rig.shared.answer_client_limit(Limited::Requests, 0);
+    let mut answered = 0;
+    for _ in 0..200 {
+        for client in busy {
+            client.send(&flood);
+            client.receive(usize::MAX);
+        }
+        rig.turn();
+        answered += others.iter().map(|client| count(client, b"MN\r\n")).sum::<usize>();
+    }
+    assert_eq!(answered, others.len());
 }
 
 #[test]
@@ -336,6 +486,37 @@ fn replies_to_what_was_asked_before_do_not_wait_for_the_limit() {
     rig.clock.advance(2 * SECOND);
     rig.turns(40);
     assert_eq!(asks.receive(usize::MAX), b"VALUE k 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn replies_that_the_wire_does_not_take_at_once_do_not_wait_for_the_limit_either() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("the media are sound");
+    let kept = Kept::of(&tier);
+    let plan = Plan { kept: Some(kept.clone()), ..one_worker() };
+    let mut rig = Rig::new(&plan);
+    let [asks, beside] = [NOISY, "tcp:10.0.0.1:5001"].map(|peer| rig.net.connect_from(peer));
+    let long = value(12_000, 1);
+    rig.set(&beside, "v", &long);
+    rig.shared.answer_client_limit(Limited::Requests, 1);
+    rig.turn();
+    kept.gate.commits_wait.store(true, Relaxed);
+    asks.send(&[&b"set k 0 0 1\r\nx\r\n"[..], &b"get v\r\n".repeat(12)].concat());
+    rig.turns(40);
+    assert!(asks.receive(usize::MAX).is_empty(), "it is not durable");
+    assert_eq!(rig.ask(&beside, b"mn\r\n", b"MN\r\n"), b"MN\r\n"); // the one of this second
+    asks.send(b"get k\r\n");
+    rig.turns(40);
+    kept.gate.commits_wait.store(false, Relaxed);
+    rig.turns(60); // twice as much as the pipe holds
+    let mut got = Vec::new();
+    for _ in 0..60 {
+        got.extend(asks.receive(usize::MAX));
+        rig.turn();
+    }
+    let replies =
+        [b"STORED\r\n".to_vec(), [hit("v", &long), b"END\r\n".to_vec()].concat().repeat(12)];
+    assert!(got == replies.concat(), "{} bytes: {}", got.len(), rig::tail(&got));
 }
 
 #[test]

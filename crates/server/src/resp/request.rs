@@ -67,16 +67,20 @@ impl<T: Transport> Streams<T> {
                 session.scan = Scan::default();
                 let mut array = Vec::new();
                 match transcribe(line, &mut array) {
+                    Ok(0) => Step::Took(bytes),
+                    // As an array it begins, and counts, with the next step.
                     Ok(_) => {
                         session.front = Front::new(array, None);
-                        Step::Took(bytes)
+                        return Step::Took(bytes);
                     }
                     Err(_) => self.resp_broken(Broken::Quotes, rest),
                 }
             }
             Err(broken) => self.resp_broken(broken, rest),
         };
-        quota.begun += 1;
+        // What has parts is counted as these are.
+        let has_parts = matches!(connection.mode, Mode::Resp(Under::Pairs(_) | Under::Keys { .. }));
+        quota.begun += usize::from(!has_parts);
         step
     }
 
