@@ -266,6 +266,25 @@ fn an_ssd_from_before_the_store_grew_is_refused_beside_its_log() {
     assert!(mixed.images() == before, "something was written");
 }
 
+#[test]
+fn a_store_whose_log_was_lost_grows_at_the_next_start() {
+    let before = Sizes { log: PM_BYTES as u64, ssd: SSD_BYTES as u64 };
+    for kind in KINDS {
+        let (machine, _) = mixed(kind);
+        let (_, ssd) = longer(&machine, LARGER, 0);
+        let machine = of(kind, u64::MAX, (vec![0; LARGER.log as usize], ssd));
+        let (tier, report) =
+            machine.open(Settings { accept_lost_log: true, ..settings() }).unwrap();
+        assert!(report.log_is_new);
+        assert_eq!((report.sizes, report.grown_from), (before, None));
+        put(&tier, 9000, 100);
+        drop(tier);
+        let (tier, report) = machine.open(settings()).unwrap();
+        assert_eq!((report.sizes, report.grown_from), (LARGER, Some(before)));
+        hold(&tier, [(9000, 100)]);
+    }
+}
+
 fn scratch(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("laneway-tier-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
