@@ -2,9 +2,11 @@
 
 use laneway_policy::Form;
 use laneway_server::clock::Clock;
+use laneway_tier::{Durability, Settings};
 use laneway_vopr::rig::durable::{Kept, Machine, settings};
 use laneway_vopr::rig::{Plan, Rig, value};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
@@ -12,11 +14,11 @@ const MS: u64 = 1_000_000;
 fn rest(rig: &Rig) -> (u64, bool) {
     let mut keeper = rig.keeper.as_ref().expect("items are kept").lock();
     let now = rig.clock.nanos();
-    (keeper.due_nanos().saturating_sub(now) / MS, keeper.has_left_rest())
+    (keeper.due_nanos().saturating_sub(now) / MS, keeper.is_due_sooner())
 }
 
-fn has_left_rest(rig: &Rig) -> bool {
-    rig.keeper.as_ref().expect("items are kept").lock().has_left_rest()
+fn is_due_sooner(rig: &Rig) -> bool {
+    rig.keeper.as_ref().expect("items are kept").lock().is_due_sooner()
 }
 
 /// Until a look for expired items finds that nobody has written since the last.
@@ -36,15 +38,15 @@ fn at_rest_the_executor_sleeps_until_something_is_left_under_way() {
     let client = rig.net.connect();
     rig.set(&client, "key", &value(300, 1));
     pass_time(&mut rig);
-    let (sleeps_ms, has_left) = rest(&rig);
-    assert!(500 < sleeps_ms && !has_left, "{sleeps_ms} ms");
+    let (sleeps_ms, is_woken) = rest(&rig);
+    assert!(500 < sleeps_ms && !is_woken, "{sleeps_ms} ms");
     // A write that waits for its device.
     kept.gate.commits_wait.store(true, Relaxed);
     assert!(rig.send(&client, b"set key 0 0 1\r\nx\r\n").is_empty());
     rig.turns(20);
-    assert!(has_left_rest(&rig) && !has_left_rest(&rig), "its thread is woken once");
-    let (sleeps_ms, has_left) = rest(&rig);
-    assert!(sleeps_ms <= 50 && !has_left, "{sleeps_ms} ms");
+    assert!(is_due_sooner(&rig) && !is_due_sooner(&rig), "its thread is woken once");
+    let (sleeps_ms, is_woken) = rest(&rig);
+    assert!(sleeps_ms <= 50 && !is_woken, "{sleeps_ms} ms");
     kept.gate.commits_wait.store(false, Relaxed);
     rig.turns(50);
     assert_eq!(client.receive(usize::MAX), b"STORED\r\n");
@@ -58,5 +60,35 @@ fn at_rest_the_executor_sleeps_until_something_is_left_under_way() {
     // A flush to come.
     assert_eq!(rig.ask(&client, b"flush_all 100\r\n", b"\r\n"), b"OK\r\n");
     rig.turns(20);
-    assert!(has_left_rest(&rig) && rest(&rig).0 <= 50, "its second is not missed");
+    assert!(is_due_sooner(&rig) && rest(&rig).0 <= 50, "its second is not missed");
+}
+
+/// A crash loses no more than the interval, however short that is, and whoever made the step that
+/// appended.
+#[test]
+fn with_an_interval_the_executor_wakes_when_a_commit_is_due() {
+    let machine = Machine::new(1 << 20, 8 << 20);
+    let durability = Durability::Interval;
+    let tier = machine.open(Settings { durability, ..settings() }).expect("the media are sound");
+    let kept = Kept { interval: Some(Duration::from_millis(10)), ..Kept::of(&tier) };
+    let plan = Plan { kept: Some(kept.clone()), ..Plan::of(1, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    let client = rig.net.connect();
+    rig.set(&client, "key", &value(300, 1));
+    pass_time(&mut rig);
+    // This one is made durable at once, and while that is under way its thread looks now and then.
+    kept.gate.commits_wait.store(true, Relaxed);
+    rig.set(&client, "key", &value(300, 2));
+    let (sleeps_ms, _) = rest(&rig);
+    assert!((11..=50).contains(&sleeps_ms), "{sleeps_ms} ms");
+    kept.gate.commits_wait.store(false, Relaxed);
+    rig.set(&client, "key", &value(300, 3));
+    assert!(is_due_sooner(&rig) && !is_due_sooner(&rig), "its thread is woken once");
+    let (sleeps_ms, _) = rest(&rig);
+    assert!(sleeps_ms <= 10, "{sleeps_ms} ms");
+    // Nothing is left to be made durable.
+    rig.clock.advance(10 * MS);
+    rig.turns(20);
+    let (sleeps_ms, _) = rest(&rig);
+    assert!(100 < sleeps_ms, "{sleeps_ms} ms");
 }

@@ -69,7 +69,7 @@ impl Shared {
     pub fn maintain(&self) -> Result<bool> {
         let (used, is_short, is_urgent) = {
             let writer = self.writer();
-            writer.check()?;
+            writer.check().inspect_err(|_| self.counters.compaction.fail())?;
             let used = self.shape.segments - writer.log.free_slots();
             let is_short = self.is_tight(&writer) || self.is_ssd_short(&writer);
             (used, is_short, self.is_migration_urgent(&writer))
@@ -155,6 +155,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use crate::compaction::Standing;
     use crate::disk::sim::{Faults, Power, SimDisk};
     use crate::pm::sim::SimRegion;
     use crate::recover::Media;
@@ -201,6 +202,21 @@ mod tests {
         while tier.maintain().unwrap() {}
         let after = tier.stats();
         assert!(before.moved_bytes < after.moved_bytes && 0 < after.rate_yields, "{after:?}");
+    }
+
+    #[test]
+    fn a_compaction_ends_where_a_flush_of_somebody_else_has_failed() {
+        let power = Power::new(u64::MAX);
+        let region = Arc::new(SimRegion::new(1 << 20, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(8 << 20, power, 1, Faults::default()));
+        let settings =
+            Settings { segment_bytes: SEGMENT_BYTES, background: false, ..Settings::default() };
+        let (tier, _) = Tier::open(Media { region, ssd }, settings, 1, &mut |_, _| {}).unwrap();
+        assert!(tier.begin_compaction() && tier.maintain().unwrap());
+        assert_eq!(tier.stats().compaction.standing, Standing::UnderWay);
+        tier.shared().writer().failed = Some("no such device".into());
+        assert!(tier.maintain().is_err() && !tier.stop_compaction());
+        assert_eq!(tier.stats().compaction.standing, Standing::Failed);
     }
 
     #[test]

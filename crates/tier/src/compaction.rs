@@ -115,10 +115,19 @@ impl Asked {
 
     /// Gives it up; false if none is under way. A step that is being made is made.
     pub fn stop(&self) -> bool {
+        self.end(Standing::Stopped)
+    }
+
+    /// It comes to no end: no step is made any more.
+    pub fn fail(&self) {
+        self.end(Standing::Failed);
+    }
+
+    fn end(&self, standing: Standing) -> bool {
         let mut state = self.state();
         let is_under_way = state.told.standing == Standing::UnderWay;
         if is_under_way {
-            (state.told.standing, state.work) = (Standing::Stopped, None);
+            (state.told.standing, state.work) = (standing, None);
         }
         is_under_way
     }

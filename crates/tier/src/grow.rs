@@ -106,8 +106,11 @@ fn must_be_new(region: &dyn Region, ssd: &dyn Disk) -> Result<()> {
         None => Ok(()),
         Some(slot) => Err(Error::Mismatch(format!(
             "the SSD is older than the log: it knows {} segments of it, and segment {slot} is in \
-             use; nothing was written. Give --ssd the one that this log was written with",
-            superblock.segments
+             use; nothing was written. Give --ssd the one that this log was written with; or, if \
+             what is behind byte {} is left of another copy of the log on a device that was made \
+             larger, write zeros over that",
+            superblock.segments,
+            superblock.log_bytes()
         ))),
     }
 }

@@ -5,7 +5,7 @@
 mod golden;
 
 use golden::{Image, REMAKE, found, line, make, make_cut, manifest, settings};
-use laneway_tier::{Error, IndexKind, ItemMeta, Tier, fsck};
+use laneway_tier::{Error, IndexKind, ItemMeta, Sizes, Tier, fsck};
 use std::collections::BTreeMap;
 
 /// An image as it lies there, and its manifest.
@@ -92,6 +92,28 @@ fn a_store_of_each_version_there_was_is_read_as_its_manifest_says_and_gone_on_wi
         assert_eq!(image.ssd[VERSION_AT..][..4], version.to_le_bytes(), "{name}");
         assert_eq!(image.encode(), bytes, "{name}");
         check(&image, manifest, name);
+    }
+}
+
+/// Nothing of it was written by a program that knew of growing.
+#[test]
+fn a_store_of_each_version_there_was_grows() {
+    for Stored { name, index, bytes, manifest, .. } in IMAGES {
+        let mut image = Image::decode(bytes);
+        let before = Sizes { log: image.log.len() as u64, ssd: image.ssd.len() as u64 };
+        image.log.resize(2 * image.log.len(), 0xa5);
+        image.ssd.resize(2 * image.ssd.len(), 0xa5);
+        // A log does not, in front of an index.
+        let log = if index == IndexKind::Fair { before.log } else { 2 * before.log };
+        let sizes = Sizes { log, ssd: 2 * before.ssd };
+        let (media, ..) = image.media();
+        for grown_from in [Some(before), None] {
+            let (tier, report) =
+                Tier::open(media.clone(), settings(None), 1, &mut |_, _| {}).expect("it is whole");
+            assert_eq!(report.problems, [""; 0], "{name}");
+            assert_eq!((report.sizes, report.grown_from), (sizes, grown_from), "{name}");
+            compare(&tier, manifest, name);
+        }
     }
 }
 

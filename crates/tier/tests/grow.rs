@@ -266,6 +266,44 @@ fn an_ssd_from_before_the_store_grew_is_refused_beside_its_log() {
     assert!(mixed.images() == before, "something was written");
 }
 
+/// A device is made larger by room that another copy of the log was in.
+#[test]
+fn what_is_left_of_another_copy_of_the_log_behind_its_end_is_refused_with_the_way_out() {
+    for kind in KINDS {
+        let (machine, items) = mixed(kind);
+        let (mut log, ssd) = longer(&machine, LARGER, 0);
+        let copied = LARGER.log as usize - PM_BYTES;
+        log.copy_within(..copied, PM_BYTES);
+        let before = of(kind, u64::MAX, (log.clone(), ssd.clone()));
+        let told = before.open(settings()).err().expect("it is refused").to_string();
+        assert!(told.contains("write zeros") && told.contains(&PM_BYTES.to_string()), "{told}");
+        assert!(before.images() == (log.clone(), ssd.clone()), "something was written");
+        log[PM_BYTES..].fill(0);
+        let (tier, report) = opened(&of(kind, u64::MAX, (log, ssd)));
+        assert_eq!(report.sizes, LARGER);
+        hold(&tier, items);
+    }
+}
+
+#[test]
+fn a_store_whose_log_was_lost_grows_at_the_next_start() {
+    let before = Sizes { log: PM_BYTES as u64, ssd: SSD_BYTES as u64 };
+    for kind in KINDS {
+        let (machine, _) = mixed(kind);
+        let (_, ssd) = longer(&machine, LARGER, 0);
+        let machine = of(kind, u64::MAX, (vec![0; LARGER.log as usize], ssd));
+        let (tier, report) =
+            machine.open(Settings { accept_lost_log: true, ..settings() }).unwrap();
+        assert!(report.log_is_new);
+        assert_eq!((report.sizes, report.grown_from), (before, None));
+        put(&tier, 9000, 100);
+        drop(tier);
+        let (tier, report) = machine.open(settings()).unwrap();
+        assert_eq!((report.sizes, report.grown_from), (LARGER, Some(before)));
+        hold(&tier, [(9000, 100)]);
+    }
+}
+
 fn scratch(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("laneway-tier-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);

@@ -265,8 +265,10 @@ fn tell_sizes(directory: &DirectorySettings, report: &Report) {
     let log = ("--pm-size", directory.pm_bytes, has.log, directory.settings.segment_bytes);
     let ssd = ("--ssd-size", directory.ssd_bytes, has.ssd, BLOCK_BYTES as u32);
     let all = [(directory.pm_grows, log), (directory.ssd_grows, ssd)];
-    // A new store on devices is as large as these are, whatever is asked for.
-    let asked = all.into_iter().filter(|(is_asked, _)| *is_asked && !report.is_new);
+    // A new store on devices is as large as these are, whatever is asked for; and one whose log is
+    // lost grows at the next start.
+    let is_as_it_was = !report.is_new && !report.log_is_new;
+    let asked = all.into_iter().filter(|(is_asked, _)| *is_asked && is_as_it_was);
     for (_, (flag, bytes, has, unit)) in asked {
         let (bytes_mib, has_mib) = (bytes >> 20, has >> 20);
         if bytes < has {

@@ -36,7 +36,7 @@ impl<S: Send + 'static> Executor<S> {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
             keeper.step(now_nanos, now);
-            if keeper.has_more() | keeper.has_left_rest() {
+            if keeper.has_more() | keeper.is_due_sooner() {
                 keeper.durable.ring();
             }
             true

@@ -21,8 +21,8 @@ const AGAIN_NANOS: u64 = 1_000_000;
 const AGAIN_NANOS_MAX: u64 = 32_000_000;
 /// So long in all if it has room for none: then clients take no replies, and hold it for good.
 const SHORT_NANOS_MAX: u64 = 1_000_000_000;
-/// The longest that its own thread sleeps while something is under way: flushes to come and timed
-/// commits wait for it.
+/// The longest that its own thread sleeps while something is under way: flushes to come wait for
+/// it.
 const LOOK_NANOS: u64 = 50_000_000;
 /// The same at rest.
 const DOZE_NANOS: u64 = 1_000_000_000;
@@ -95,21 +95,27 @@ impl<S> Keeper<S> {
         self.lines.iter().filter(waits).map(|line| line.again_nanos).min()
     }
 
-    /// When its own thread steps it again at the latest, whatever else happens. At rest it sleeps
-    /// long, and [`Keeper::has_left_rest`] tells when it is to be woken.
+    /// When its own thread steps it again at the latest, whatever else happens. It sleeps until then,
+    /// and [`Keeper::is_due_sooner`] tells when it is to be woken.
     pub fn due_nanos(&mut self) -> u64 {
-        self.dozes = self.is_at_rest();
-        let most = if self.dozes { DOZE_NANOS } else { LOOK_NANOS };
-        let sweep = if self.sweeps() { self.sweep.1 } else { u64::MAX };
-        self.again_nanos().unwrap_or(u64::MAX).min(sweep).min(self.now_nanos + most)
+        self.wakes_nanos = self.next_nanos();
+        self.wakes_nanos
     }
 
-    /// Whether a step of somebody else's has left something under way while its own thread sleeps
-    /// for long; told once.
-    pub fn has_left_rest(&mut self) -> bool {
-        let has_left = self.dozes && !self.is_at_rest();
-        self.dozes &= !has_left;
-        has_left
+    /// Whether a step of somebody else's has left something that is due before its own thread
+    /// wakes; told once.
+    pub fn is_due_sooner(&mut self) -> bool {
+        let due = self.next_nanos();
+        let is_sooner = due < self.wakes_nanos;
+        self.wakes_nanos = self.wakes_nanos.min(due);
+        is_sooner
+    }
+
+    fn next_nanos(&self) -> u64 {
+        let most = if self.is_at_rest() { DOZE_NANOS } else { LOOK_NANOS };
+        let sweep = if self.sweeps() { self.sweep.1 } else { u64::MAX };
+        let again = self.again_nanos().unwrap_or(u64::MAX);
+        again.min(sweep).min(self.timed_commit_nanos()).min(self.now_nanos + most)
     }
 
     /// An item is in memory, or will not be: who waits for it goes on.

@@ -105,8 +105,8 @@ pub struct Keeper<S> {
     pub(super) sweep: (Vec<u8>, u64),
     /// The last sequence when it was last looked for them.
     pub(super) swept: u64,
-    /// Its own thread sleeps for long, and is woken by who leaves something under way.
-    pub(super) dozes: bool,
+    /// When its own thread wakes by itself: who leaves something that is due sooner wakes it.
+    pub(super) wakes_nanos: u64,
     /// When a flush to come is next looked for.
     pub(super) flush_nanos: u64,
     /// What the log was told of media that fail.
@@ -162,7 +162,7 @@ impl<S> Keeper<S> {
             ends: Ends::default(),
             sweep: (Vec::new(), 0),
             swept: 0,
-            dozes: false,
+            wakes_nanos: 0,
             flush_nanos: 0,
             trouble: Trouble::default(),
             done: Vec::new(),
@@ -184,6 +184,12 @@ impl<S> Keeper<S> {
         let flushes = self.shared.flush_at.load(Relaxed) != 0; // the keeper alone sets it
         let commits = self.committing || self.appended;
         self.is_idle() && self.undelivered.is_empty() && !commits && !flushes
+    }
+
+    /// When what was appended is to be made durable, where no reply waits for that.
+    pub(super) fn timed_commit_nanos(&self) -> u64 {
+        let is_timed = !self.durable.waits && self.appended && !self.committing;
+        if is_timed { self.commit_nanos } else { u64::MAX }
     }
 
     /// Whether it has jobs to begin, beside those in the queue.
