@@ -199,6 +199,8 @@ impl Desk {
         let Storing { mut from, message, at: end, incoming } = storing;
         self.storing_bytes -= message.message_bytes();
         let is_whole = fits && ends(&message, end);
+        // One that was lent lies in one piece, however long it is.
+        message.into_pieces().into_iter().for_each(|piece| core.shared.store.give_buffer(piece));
         let size = ItemBytes(incoming.item_bytes());
         if let Some(to) =
             core.queue_for_store(incoming.key(), || incoming.joins(), size.0).filter(|_| is_whole)
