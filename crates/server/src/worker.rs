@@ -361,7 +361,7 @@ impl<T: Transport> Worker<T> {
         core.plan_version = version;
         let plan_before = std::mem::replace(&mut core.plan, core.shared.plan.get());
         if let Some(udp) = udp {
-            udp.follow_plan(core, &plan_before)?;
+            udp.follow_plan(core, &plan_before);
         }
         (core.hands_over, core.hands_unseen) = core.rules();
         let role = core.plan.role(core.id);
@@ -412,6 +412,7 @@ impl<T: Transport> Worker<T> {
         }
         // While it stops, too: it waits for every reply, be its client one that takes none.
         if let Some(udp) = udp {
+            udp.watch_again(core);
             udp.expire(core.id, now);
         }
         core.hand.empty();
