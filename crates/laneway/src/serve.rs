@@ -273,16 +273,21 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
     let own = descriptors(settings, has_admin || flags.admin.is_some());
     let wanted = settings.connections_max
         + own
-        + settings.tls.as_ref().map_or(0, |_| tls::DESCRIPTORS)
+        + tls::descriptors(settings.tls.as_ref())
         + shm::descriptors(settings.shm.as_ref(), settings.workers)
         + rdma::descriptors(settings.rdma.as_ref());
     let fit = process::raise_descriptors(wanted);
     if let Some(shm) = settings.shm.as_mut().filter(|_| fit < wanted) {
         shm::keep_to(shm, settings.workers, fit.saturating_sub(own));
     }
+    let is_short = fit < wanted;
     let fit = fit.saturating_sub(own);
     let fit = fit.saturating_sub(shm::descriptors(settings.shm.as_ref(), settings.workers));
     let fit = fit.saturating_sub(rdma::descriptors(settings.rdma.as_ref()));
+    if let Some(tls) = settings.tls.as_mut().filter(|_| is_short) {
+        tls.handshakes_max = tls::handshakes_within(fit, settings.connections_max);
+    }
+    let fit = fit.saturating_sub(tls::descriptors(settings.tls.as_ref()));
     if fit < settings.connections_max {
         let asked = settings.connections_max;
         log::warn!("-c {asked}: only {fit} descriptors are allowed; see ulimit -n");

@@ -132,6 +132,20 @@ pub struct TlsSettings {
     pub resp_addresses: Vec<Port>,
     /// How long a handshake may take.
     pub handshake: Duration,
+    /// Handshakes under way at once.
+    pub handshakes_max: usize,
+}
+
+/// Connections that wait between their handshake and a worker, at most; as many more may be on
+/// their way to where they wait as the threads that make handshakes take at once.
+pub(crate) const GUESTS_MAX: usize = 128;
+const GUESTS_ON_THEIR_WAY: usize = 64;
+
+impl TlsSettings {
+    /// Connections that no worker has yet, at most.
+    pub fn guests_max(&self) -> usize {
+        self.handshakes_max + self.handshakes_max.min(GUESTS_MAX + GUESTS_ON_THEIR_WAY)
+    }
 }
 
 /// Which of memcached's protocols are served by the ports that are not RESP's alone (`-B`).

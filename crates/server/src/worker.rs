@@ -38,6 +38,9 @@ const ALARM_MIN: Duration = Duration::from_millis(20);
 /// How often a stopping worker looks whether it may leave.
 const DRAIN_SLEEP: Duration = Duration::from_millis(10);
 
+/// In the place of a delayed flush that a worker carries out: a second that never comes.
+const FLUSHING: u32 = u32::MAX;
+
 /// Whether a step found something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
@@ -358,7 +361,7 @@ impl<T: Transport> Worker<T> {
         core.plan_version = version;
         let plan_before = std::mem::replace(&mut core.plan, core.shared.plan.get());
         if let Some(udp) = udp {
-            udp.follow_plan(core, &plan_before)?;
+            udp.follow_plan(core, &plan_before);
         }
         (core.hands_over, core.hands_unseen) = core.rules();
         let role = core.plan.role(core.id);
@@ -382,11 +385,13 @@ impl<T: Transport> Worker<T> {
         let flush_at = shared.flush_at.load(Relaxed);
         let is_due = flush_at != 0 && core.now.seconds() >= flush_at;
         if is_due && shared.durable.get().is_none() {
-            // Whoever clears it flushes; where items are kept durably, their executor does.
-            let mine = shared.flush_at.compare_exchange(flush_at, 0, Relaxed, Relaxed).is_ok();
-            if mine && !shared.store.flush_all() {
-                // Not yet: again next turn, unless another flush has taken its place.
-                let _ = shared.flush_at.compare_exchange(0, flush_at, Relaxed, Relaxed);
+            // Whoever takes it flushes; where items are kept durably, their executor does.
+            let turn = |from, to| shared.flush_at.compare_exchange(from, to, Relaxed, Relaxed);
+            if turn(flush_at, FLUSHING).is_ok() {
+                // Where it was not done yet, again next turn. A flush that has come meanwhile, at
+                // once (0) or later, has taken its place.
+                let next = if shared.store.flush_all() { 0 } else { flush_at };
+                let _ = turn(FLUSHING, next);
             }
         }
         let is_running = core.shared.phase() == Phase::Running;
@@ -407,6 +412,7 @@ impl<T: Transport> Worker<T> {
         }
         // While it stops, too: it waits for every reply, be its client one that takes none.
         if let Some(udp) = udp {
+            udp.watch_again(core);
             udp.expire(core.id, now);
         }
         core.hand.empty();

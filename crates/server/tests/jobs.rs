@@ -165,6 +165,21 @@ fn a_worker_that_cannot_watch_its_listeners_when_it_turns_small_tries_again() {
 }
 
 #[test]
+fn a_worker_that_cannot_watch_its_queue_of_datagrams_when_it_turns_small_tries_again() {
+    let datagrams = Some(DatagramFaults::NONE);
+    let mut rig = Rig::new(&Plan { datagrams, ..Plan::of(2, Form::Roles) });
+    let mut peer = Peer::new(&rig);
+    rig.publish_large(1);
+    rig.turns(3);
+    rig.net.refuse_watching(true);
+    rig.publish_large(0);
+    rig.turns(3);
+    rig.net.refuse_watching(false);
+    rig.clock.advance(2_000_000_000);
+    assert_eq!(peer.ask(&mut rig, 1, 1, b"mn\r\n"), b"MN\r\n");
+}
+
+#[test]
 fn workers_of_sho_either_hand_over_or_serve() {
     for handoff in [1, 2, 3] {
         let plan = Plan { workers_handoff: handoff, ..Plan::design(Design::Sho, 6) };

@@ -174,6 +174,20 @@ fn a_large_value_is_read_where_it_lies_and_its_memory_is_free_again() {
     assert_eq!(world.verbs().writes as usize, 10 + 10 + 9, "set, get and `I have it whole`");
 }
 
+/// The kernel takes each page of it back by itself.
+#[test]
+fn the_copy_of_a_large_value_is_given_back_a_stretch_at_a_time() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    assert_eq!(world.ask(Request::set("large", vec![1; 1 << 20])).ok(), Some(Answer::Done));
+    let store = &world.rig.shared.store;
+    let copied = store.buffer_bytes();
+    assert!(copied > 512 << 10, "{copied} bytes were not given back in one step");
+    // Who sends the next gives it back.
+    assert_eq!(world.ask(Request::set("large", vec![2; 1 << 20])).ok(), Some(Answer::Done));
+    assert!(world.rig.shared.store.buffer_bytes() < 2 * copied);
+}
+
 #[test]
 fn a_value_longer_than_the_server_takes_is_refused_and_not_left_lying() {
     let plan = Plan { shm: faults(0), item_bytes_max: 1 << 20, ..Plan::of(2, Form::TimeShare) };

@@ -304,7 +304,15 @@ fn reads_within_a_transaction_are_told_behind_its_changes() {
         let mut rig = Rig::new(&Plan { kept, ..Plan::of(2, Form::TimeShare) });
         let watcher = watch(&mut rig, "fetchers mutations deletions");
         let client = rig.net.connect();
-        let lines = ["WATCH w", "MULTI", "SET k abc", "GET k", "MGET none k", "EXEC"];
+        let lines = [
+            "WATCH w",
+            "MULTI",
+            "SET k abc",
+            "GETRANGE k first last", // is refused, and reads nothing
+            "GET k",
+            "MGET none k",
+            "EXEC",
+        ];
         let requests: Vec<u8> = lines.iter().flat_map(|line| resp::words(line)).collect();
         rig.ask_resp(&client, &requests, lines.len());
         let events = [

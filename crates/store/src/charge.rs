@@ -96,10 +96,7 @@ mod tests {
             gathered.resize(bytes, 1);
             gathered
         };
-        let left = || -> usize {
-            let buffers = store.remains.buffers.lock().expect("nobody panicked");
-            buffers.iter().map(Vec::capacity).sum()
-        };
+        let left = || store.buffer_bytes();
         drop(gathered(BUFFER_STRETCH));
         assert_eq!(left(), 0, "a short one goes at once");
         drop(gathered(STRETCHES * BUFFER_STRETCH));

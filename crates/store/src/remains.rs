@@ -56,7 +56,7 @@ impl Store {
 
     /// Give a buffer of the heap back: at once, or where it is long from its end on, a stretch at a
     /// time.
-    pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
+    pub fn give_buffer(&self, mut buffer: Vec<u8>) {
         if buffer.len() <= BUFFER_STRETCH {
             return;
         }
@@ -66,8 +66,14 @@ impl Store {
         self.remains.buffer_count.store(buffers.len(), Relaxed);
     }
 
+    /// Bytes of such buffers that have not been given back; for tests.
+    pub fn buffer_bytes(&self) -> usize {
+        let buffers = self.remains.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.iter().map(Vec::capacity).sum()
+    }
+
     /// Give a stretch of such a buffer back. Whether there are more.
-    pub(crate) fn give_buffers(&self) -> bool {
+    pub fn give_buffers(&self) -> bool {
         if self.remains.buffer_count.load(Relaxed) == 0 {
             return false;
         }

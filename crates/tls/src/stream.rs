@@ -100,7 +100,7 @@ pub struct TlsStream<S: Stream> {
     /// Received, and not taken by the session, from `left_at` on.
     left: Vec<u8>,
     left_at: usize,
-    /// Bytes that lie decrypted in the session.
+    /// Bytes that lie decrypted in the session; where it has ended by what is wrong, at most.
     plain: usize,
     /// The socket has no more, as far as this read has seen.
     dry: bool,
@@ -148,7 +148,7 @@ impl<S: Stream> TlsStream<S> {
 
     /// Encrypted bytes, or such that are not yet taken by the session; for tests.
     pub fn held_bytes(&self) -> usize {
-        self.left.len() + self.plain
+        self.left.len().saturating_add(self.plain)
     }
 
     /// Go on with the handshake as far as the socket allows.
@@ -241,7 +241,11 @@ impl<S: Stream> TlsStream<S> {
                             self.ends(End::Closed);
                         }
                     }
-                    Err(error) => self.ends(End::Broken(error)),
+                    Err(error) => {
+                        // What came before the record that is wrong is good. Nobody tells how much.
+                        self.plain = usize::MAX;
+                        self.ends(End::Broken(error));
+                    }
                 },
                 Err(error) => self.ends(End::Lost(error.kind())),
             }

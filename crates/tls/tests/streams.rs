@@ -247,6 +247,27 @@ fn bytes_that_were_changed_on_the_way_end_the_connection() {
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
 }
 
+/// What came before them is what the client has asked.
+#[test]
+fn bytes_before_those_that_were_changed_are_read_though_they_come_together() {
+    for version in 0..2 {
+        let mut ends = shaken(Faults::NONE, version);
+        let sent = bytes(10, 7);
+        assert_eq!(ends.client.write(&[IoSlice::new(&sent)]).expect("room"), sent.len());
+        let mut record = vec![23, 3, 3, 0, 40];
+        record.extend(bytes(40, 6));
+        assert_eq!(ends.client.inner().0.send(&record), record.len());
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            assert!(got.is_empty() || ends.server.has_more(), "no event will tell of it");
+            read_some(&mut ends.server, 4, &mut got);
+        }
+        assert_eq!(got, sent);
+        let error = ends.server.read(&mut [0; 4]).expect_err("the next is forged");
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+}
+
 #[test]
 fn a_stream_is_told_of_once_though_both_the_session_and_the_socket_have_something() {
     let Ends { mut server, mut client, transport } = shaken(Faults::NONE, 0);

@@ -163,7 +163,8 @@ impl Net {
         client
     }
 
-    /// From now on no stream can be watched for anything new, and no listener, or can again.
+    /// From now on no stream can be watched for anything new, and no listener and no queue, or can
+    /// again.
     pub fn refuse_watching(&self, refuse: bool) {
         self.lock().unwatchable = refuse;
     }
@@ -480,6 +481,7 @@ impl Transport for MemoryTransport {
 
     fn watch_datagrams(&mut self, queue: usize, watch: bool) -> io::Result<()> {
         if watch {
+            self.net.may_watch()?;
             self.queues_watched.entry(queue).or_insert(0);
         } else {
             self.queues_watched.remove(&queue);

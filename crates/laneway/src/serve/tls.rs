@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Descriptors of handshakes under way, and of the threads that make them.
-pub const DESCRIPTORS: usize = 1024 + 16;
+/// Handshakes under way at once; each takes about 20 KiB.
+const HANDSHAKES_MAX: usize = 1024;
+/// Descriptors of the threads that make them.
+const THREADS_DESCRIPTORS: usize = 16;
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const DAY_SECONDS: u64 = 24 * 60 * 60;
@@ -56,7 +58,27 @@ pub fn settings(
     };
     let identity = Identity::read(&files, &terms, now_seconds())?;
     let acceptor = Arc::new(Acceptor::new(identity, terms));
-    Ok(Some(TlsSettings { acceptor, files, addresses, resp_addresses, handshake }))
+    Ok(Some(TlsSettings {
+        acceptor,
+        files,
+        addresses,
+        resp_addresses,
+        handshake,
+        handshakes_max: HANDSHAKES_MAX,
+    }))
+}
+
+/// Descriptors of handshakes under way, of connections on their way from there to a worker, and of
+/// the threads that make them.
+pub fn descriptors(tls: Option<&TlsSettings>) -> usize {
+    tls.map_or(0, |tls| tls.guests_max() + THREADS_DESCRIPTORS)
+}
+
+/// So many handshakes may be under way where there are `fit` descriptors for them and for
+/// `connections`, fewer than both would take: what those leave, or else an eighth.
+pub fn handshakes_within(fit: usize, connections: usize) -> usize {
+    let left = fit.saturating_sub(connections + THREADS_DESCRIPTORS) / 2; // two for each: see above
+    left.max(fit / 8).clamp(2, HANDSHAKES_MAX)
 }
 
 fn now_seconds() -> u64 {
@@ -199,6 +221,20 @@ pub fn warn(server: &Server) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_few_descriptors_handshakes_take_what_connections_leave_and_at_least_an_eighth() {
+        for (fit, connections, handshakes) in [
+            (4096, 1024, 1024),
+            (1000, 100, 442),
+            (1000, 1000, 125),
+            (1000, 4096, 125),
+            (10, 1024, 2),
+            (0, 1024, 2),
+        ] {
+            assert_eq!(handshakes_within(fit, connections), handshakes, "{fit} {connections}");
+        }
+    }
 
     #[test]
     fn a_certificate_that_clients_refuse_or_soon_will_is_told() {

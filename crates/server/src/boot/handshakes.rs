@@ -5,7 +5,7 @@
 use super::listeners::Listeners;
 use super::{Gate, ServerStream, once_open};
 use crate::clock::{Clock, SystemClock};
-use crate::settings::Settings;
+use crate::settings::{GUESTS_MAX, Settings};
 use crate::shared::{Connections, Shared};
 use crate::usher::{ByAddress, Usher};
 use laneway_tier::give_way;
@@ -22,12 +22,8 @@ use std::time::Duration;
 
 /// As many as make a few thousand handshakes a second, where there are the CPUs.
 const THREADS: usize = 2;
-/// Handshakes under way at once, in all; each takes about 20 KiB.
-pub const UNDERWAY_MAX: usize = 1024;
 /// How much less of a CPU a thread gets that workers want too (`nice`).
 const NICENESS: i32 = 10;
-/// Connections on their way from there to a worker.
-const GUESTS_MAX: usize = 128;
 /// How long a worker's full mailbox is left alone.
 const MAILBOX_TICK: Duration = Duration::from_millis(1);
 
@@ -40,6 +36,8 @@ pub struct Closed {
     /// Most connections of one address; 0 for any number.
     per_address: usize,
     limit: Duration,
+    /// Handshakes under way at once, in all.
+    most: usize,
 }
 
 /// Threads that make handshakes.
@@ -59,7 +57,8 @@ pub fn closed(settings: &Settings, listeners: Listeners) -> Option<Closed> {
     let acceptor = tls.acceptor.clone();
     let per_address = settings.connections_per_address;
     let listeners = Arc::new(listeners);
-    Some(Closed { listeners, resp_from, read_only, acceptor, per_address, limit: tls.handshake })
+    let (limit, most) = (tls.handshake, tls.handshakes_max);
+    Some(Closed { listeners, resp_from, read_only, acceptor, per_address, limit, most })
 }
 
 impl Closed {
@@ -70,11 +69,11 @@ impl Closed {
         gate: &Gate,
         clock: SystemClock,
     ) -> io::Result<Running> {
-        let Closed { listeners, resp_from, read_only, acceptor, per_address, limit } = self;
+        let Closed { listeners, resp_from, read_only, acceptor, per_address, limit, most } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let bounds = Bounds { most: UNDERWAY_MAX / THREADS, nanos };
-        let (sender, guests) = sync_channel(GUESTS_MAX);
+        let bounds = Bounds { most: (most / THREADS).max(1), nanos };
+        let (sender, guests) = sync_channel(GUESTS_MAX.min(most / THREADS));
         let mut running =
             Running { listeners, resp_from, read_only, stop, threads: Vec::new(), usher: None };
         for number in 0..THREADS {

@@ -470,12 +470,17 @@ fn serve_one<'a>(
         },
         None => plain(asking, spec, key, behind, out),
     };
-    match outcome {
-        Ok(outcome) => finish(outcome, out),
-        Err(words) => out.extend_from_slice(&words),
-    }
-    let size = touched.get().max(size);
-    asked.push(Asked { key, operation: operation(spec.command), size });
+    let operation = match outcome {
+        Ok(outcome) => {
+            finish(outcome, out);
+            operation(spec.command)
+        }
+        Err(words) => {
+            out.extend_from_slice(&words);
+            Operation::Other // nothing was read, nor written
+        }
+    };
+    asked.push(Asked { key, operation, size: touched.get().max(size) });
     ControlFlow::Continue(())
 }
 

@@ -84,6 +84,7 @@ impl Desk {
     pub(super) fn fetch_slice<T: Transport>(&mut self, core: &mut Core<T>, at: At<'_>) {
         let Some(mut fetching) = self.fetching.pop_front() else { return };
         let Fetching { lent, bytes, digest, is_late, .. } = &mut fetching;
+        core.shared.store.give_buffers(); // of messages before: who takes memory gives some back
         let (began, most) = (core.clock.nanos(), core.slice_budget(Way::Copy));
         let mut budget = most;
         while bytes.len() < lent.bytes() {
@@ -118,7 +119,8 @@ impl Desk {
         drop(lent);
         self.storing_bytes -= bytes.len();
         if !is_right {
-            return ask_for_all(self, at, &from, bytes.len());
+            ask_for_all(self, at, &from, bytes.len());
+            return core.shared.store.give_buffer(bytes);
         }
         at.counts.messages_lent.add_owner(1);
         self.is_whole(core, at, from, Whole::of(bytes, digest));

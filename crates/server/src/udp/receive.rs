@@ -44,8 +44,11 @@ impl Udp {
         for (queue, burst) in bursts.iter_mut().enumerate() {
             let before = *burst;
             *burst = readers.most(core.id, worker(queue));
-            if (*burst > 0) != (before > 0) {
-                result = result.and(core.transport.watch_datagrams(queue, *burst > 0));
+            if (*burst > 0) != (before > 0)
+                && let Err(error) = core.transport.watch_datagrams(queue, *burst > 0)
+            {
+                *burst = before;
+                result = Err(error);
             }
         }
         // What was ready is not read on: others read it now, or nobody. Who has been told of it may
@@ -58,18 +61,30 @@ impl Udp {
 
     /// The plan has changed. Where others put messages together now, those under way here would
     /// wait for frames that go elsewhere: they are given up.
-    pub(crate) fn follow_plan<T: Transport>(
-        &mut self,
-        core: &mut Core<T>,
-        before: &CorePlan,
-    ) -> io::Result<()> {
+    pub(crate) fn follow_plan<T: Transport>(&mut self, core: &mut Core<T>, before: &CorePlan) {
         let assemblers = |plan: &CorePlan| (plan.workers_small, plan.workers(), plan.standby());
         if assemblers(before) != assemblers(&core.plan) {
             let dropped = self.desk.give_up_messages();
             let counts = At::of(&self.shared, core.id).counts;
             counts.messages_dropped_role_change.add_owner(dropped as u64);
         }
-        self.watch_queues(core)
+        self.watch_anew(core);
+    }
+
+    /// Where the kernel has no room to watch a queue it is not read here for a second.
+    fn watch_anew<T: Transport>(&mut self, core: &mut Core<T>) {
+        let watched = self.watch_queues(core);
+        self.desk.watches_again = watched.is_err();
+        if let Err(error) = watched {
+            log::warn!("reading datagrams pauses for a second: {error}");
+        }
+    }
+
+    /// Once a second: watch what could not be watched.
+    pub(crate) fn watch_again<T: Transport>(&mut self, core: &mut Core<T>) {
+        if self.desk.watches_again {
+            self.watch_anew(core);
+        }
     }
 
     /// Whether another worker has forwarded frames to this one.

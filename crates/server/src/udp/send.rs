@@ -5,6 +5,7 @@
 use super::lent::expire_lent;
 use super::reply::{Slice, Transfer};
 use super::state::{At, Desk, JoiningFrom, Slicing, Storing, Udp};
+use super::whole::let_go;
 use crate::core::Core;
 use crate::handoff::{DatagramOrigin, Job, Origin, Work};
 use crate::latency::Operation;
@@ -199,6 +200,7 @@ impl Desk {
         let Storing { mut from, message, at: end, incoming } = storing;
         self.storing_bytes -= message.message_bytes();
         let is_whole = fits && ends(&message, end);
+        let_go(core, message);
         let size = ItemBytes(incoming.item_bytes());
         if let Some(to) =
             core.queue_for_store(incoming.key(), || incoming.joins(), size.0).filter(|_| is_whole)

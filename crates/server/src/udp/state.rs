@@ -162,6 +162,8 @@ pub struct Desk {
     pub ready: Vec<usize>,
     /// Requests that this worker receives at a time, by queue; 0 where it does not watch it.
     pub bursts: Vec<u32>,
+    /// A queue that it is to read could not be watched.
+    pub watches_again: bool,
     /// Messages that are not whole, by their names and their queues.
     pub assembly: Reassembly<(Key, u16)>,
     /// What reassemblies counted that were given up.
@@ -226,6 +228,7 @@ impl Desk {
             ahead: Ahead::default(),
             ready: Vec::new(),
             bursts: vec![0; queues],
+            watches_again: false,
             assembly: Reassembly::new(bounds),
             counted_before: Counts::default(),
             ask_nanos: u64::MAX,

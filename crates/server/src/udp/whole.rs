@@ -108,11 +108,12 @@ impl Desk {
     ) {
         let (queue, now) = (from.to.queue, from.arrived_nanos);
         if !self.is_first(at, &mut from, message.digest()) {
-            return;
+            return let_go(core, message);
         }
         if !self.may_store(message.message_bytes()) {
             at.counts.requests_queue_full.add_owner(1);
-            return at.shared.given_up(queue, &from.key(), now);
+            at.shared.given_up(queue, &from.key(), now);
+            return let_go(core, message);
         }
         let incoming = {
             let Ok(Some(frame)) = parse(message.piece(0), &core.limits) else { return };
@@ -132,7 +133,13 @@ impl Desk {
             None => {
                 at.counts.requests.add_owner(1);
                 self.end_reply(at, &mut from); // refused, and says so
+                let_go(core, message);
             }
         }
     }
+}
+
+/// Give a message back. One that was lent lies in one piece, however long it is.
+pub(super) fn let_go<T: Transport>(core: &Core<T>, message: Whole) {
+    message.into_pieces().into_iter().for_each(|piece| core.shared.store.give_buffer(piece));
 }

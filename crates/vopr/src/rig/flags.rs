@@ -31,6 +31,7 @@ pub(super) fn of(plan: &Plan, policy: laneway_policy::Settings) -> Settings {
                 addresses: Vec::new(),
                 resp_addresses: Vec::new(),
                 handshake: Duration::from_secs(20),
+                handshakes_max: 1024,
             }
         }),
         auth: plan.users.map(|text| {

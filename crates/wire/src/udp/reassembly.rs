@@ -147,6 +147,11 @@ impl Whole {
         front
     }
 
+    /// The pieces in order, owned.
+    pub fn into_pieces(self) -> Vec<Vec<u8>> {
+        self.pieces
+    }
+
     /// The pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(Vec::as_slice)
