@@ -23,6 +23,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use laneway_kernel::drop_capabilities;
 pub use laneway_kernel::probe::layers;
 pub use laneway_kernel::service::parse_range;
 
@@ -103,7 +104,7 @@ impl Kernel {
     }
 
     /// Give up the capabilities that loading and attaching took, in this thread and those that it
-    /// starts.
+    /// starts. A thread that is there already keeps its own: whoever made it saw to that.
     ///
     /// A server that cannot must not go on: it would face its clients with more rights than whoever
     /// started it believes.
