@@ -69,13 +69,16 @@ fn require_all(what: &str, missing: &[&str], grant: &str) -> Result<(), Error> {
 
 /// Give up, in this thread and all that it starts from now on, the capabilities that loading and
 /// attaching needed. What is attached stays, mapped arrays and their counts are reached without.
-/// Tells whether it could.
+/// Tells whether it has none of them now: who had none asks nothing of a kernel that may refuse it.
 pub fn drop_capabilities() -> bool {
     let Ok(mut sets) = capabilities(None) else { return false };
     let needed = CapabilitySet::BPF
         | CapabilitySet::NET_ADMIN
         | CapabilitySet::PERFMON
         | CapabilitySet::NET_RAW;
+    if !(sets.effective | sets.permitted | sets.inheritable).intersects(needed) {
+        return true;
+    }
     sets.effective.remove(needed);
     sets.permitted.remove(needed);
     sets.inheritable.remove(needed);

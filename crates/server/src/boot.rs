@@ -412,7 +412,7 @@ fn attach(
         thread::sleep(RX_QUEUE_TICK);
         clock.nanos() < patient_until
     })?;
-    kernel.drop_capabilities()
+    Kernel::drop_capabilities(&shared.settings.kernel)
 }
 
 fn worker(

@@ -9,7 +9,7 @@
 use crate::bypass::Way;
 use crate::clock::Clock;
 use crate::hot::slots::Slots;
-use crate::settings::{LaneSettings, Settings, UdpSettings};
+use crate::settings::{KernelSettings, LaneSettings, Settings, UdpSettings};
 use crate::stats::{KernelLaneSnapshot, KernelSnapshot};
 use laneway_kernel::service::{Service, ServiceSettings};
 use laneway_kernel::steering::Steering;
@@ -108,9 +108,9 @@ impl Kernel {
     ///
     /// A server that cannot must not go on: it would face its clients with more rights than whoever
     /// started it believes.
-    pub fn drop_capabilities(&self) -> Result<(), Error> {
-        let used = self.lane.is_some() || self.steering.is_some() || self.bypass.is_some();
-        if used && !laneway_kernel::drop_capabilities() {
+    pub fn drop_capabilities(asked: &KernelSettings) -> Result<(), Error> {
+        // Where steering was refused, too: what would have loaded it is there all the same.
+        if asked.is_any() && !laneway_kernel::drop_capabilities() {
             return Err(Error::said(
                 "--kernel-lane, --steer, --af-xdp",
                 "the capabilities that loading took cannot be given up; leave these flags out",

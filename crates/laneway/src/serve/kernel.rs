@@ -47,7 +47,7 @@ pub fn without_capabilities<T: Send>(
     settings: &KernelSettings,
     make: impl FnOnce() -> Result<T, String> + Send,
 ) -> Result<T, String> {
-    if settings.lane.is_none() && settings.bypass.is_none() && !settings.steer {
+    if !settings.is_any() {
         return make();
     }
     let made = thread::scope(|scope| {
@@ -215,6 +215,7 @@ fn peers(flags: &Flags) -> Result<Vec<Range>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
     /// CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON and CAP_BPF.
     const LOADING: u64 = 1 << 12 | 1 << 13 | 1 << 38 | 1 << 39;
@@ -244,5 +245,24 @@ mod tests {
         assert_eq!(rights(), before);
         let failed = without_capabilities(&steering, || Err::<(), _>("no".to_owned()));
         assert_eq!(failed, Err("no".to_owned()));
+    }
+
+    /// Under a service manager that filters system calls, as the unit does: `--steer` is done
+    /// without there.
+    #[test]
+    fn who_has_nothing_to_give_up_needs_no_right_to() {
+        let arch = TargetArch::try_from(std::env::consts::ARCH).expect("there is seccomp for it");
+        let rules = [(libc::SYS_capset, Vec::new())].into_iter().collect();
+        let refused = SeccompAction::Errno(libc::EPERM as u32);
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch);
+        let program = filter.and_then(BpfProgram::try_from).expect("it is sound");
+        // For a thread of its own, so that no other test has it.
+        let filtered = thread::spawn(move || {
+            assert!(drop_capabilities(), "nobody refuses it yet");
+            seccompiler::apply_filter(&program).expect("the kernel has seccomp");
+            let steering = KernelSettings { steer: true, ..KernelSettings::default() };
+            without_capabilities(&steering, || Ok(()))
+        });
+        assert_eq!(filtered.join().expect("it ends"), Ok(()));
     }
 }
