@@ -69,13 +69,16 @@ fn require_all(what: &str, missing: &[&str], grant: &str) -> Result<(), Error> {
 
 /// Give up, in this thread and all that it starts from now on, the capabilities that loading and
 /// attaching needed. What is attached stays, mapped arrays and their counts are reached without.
-/// Tells whether it could.
+/// Tells whether it has none of them now: who had none asks nothing of a kernel that may refuse it.
 pub fn drop_capabilities() -> bool {
     let Ok(mut sets) = capabilities(None) else { return false };
     let needed = CapabilitySet::BPF
         | CapabilitySet::NET_ADMIN
         | CapabilitySet::PERFMON
         | CapabilitySet::NET_RAW;
+    if !(sets.effective | sets.permitted | sets.inheritable).intersects(needed) {
+        return true;
+    }
     sets.effective.remove(needed);
     sets.permitted.remove(needed);
     sets.inheritable.remove(needed);
@@ -104,5 +107,24 @@ mod tests {
         assert_eq!(missing_in("CapEff:\t0000000000000000\n"), none);
         assert_eq!(missing_in("no such line"), none);
         assert_eq!(missing_in("CapEff:\t000000c000000000\n"), ["CAP_NET_ADMIN"]);
+    }
+
+    /// Without a capability the start is refused, without `capset` too: it could not give them up.
+    /// In a user namespace of the service's own capabilities are worth nothing to the kernel.
+    #[test]
+    fn the_unit_says_all_that_a_drop_in_must_give() {
+        const UNIT: &str = include_str!("../../../packaging/systemd/laneway.service");
+        let comments: Vec<&str> = UNIT.lines().filter_map(|line| line.strip_prefix('#')).collect();
+        let says = |word: &str| comments.iter().any(|line| line.contains(word));
+        for (name, _) in CAPABILITIES {
+            for list in ["CapabilityBoundingSet=", "AmbientCapabilities="] {
+                let gives = |line: &&str| line.contains(list) && line.contains(name);
+                assert!(comments.iter().any(gives), "{list} without {name}");
+            }
+        }
+        assert!(BYPASS.iter().all(|(name, _)| says(name)));
+        let calls = comments.iter().find(|line| line.contains("SystemCallFilter="));
+        assert!(calls.is_some_and(|line| line.contains("bpf") && line.contains("capset")));
+        assert!(says("PrivateUsers=no") && says("AF_NETLINK") && says("AF_XDP"));
     }
 }

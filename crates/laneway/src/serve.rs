@@ -196,8 +196,10 @@ fn prepare(
     }
     let admin = admin::listen(admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
     // It answers while a folder is opened, which may take minutes.
-    let admin = admin.map(admin::start).transpose().map_err(setup)?;
-    let opened = durable.map(tier::open).transpose().map_err(|error| (STATUS_DATA, error))?;
+    let start = |closed| kernel::without_capabilities(&settings.kernel, || admin::start(closed));
+    let admin = admin.map(start).transpose().map_err(setup)?;
+    let open = |durable| kernel::without_capabilities(&settings.kernel, || tier::open(durable));
+    let opened = durable.map(open).transpose().map_err(|error| (STATUS_DATA, error))?;
     let sockets = socket_files(&settings);
     let server = Server::prepare(settings, opened, taken.listeners);
     let server = server.map_err(|error| (STATUS_LISTEN, error.to_string()))?;

@@ -554,7 +554,9 @@ mod with {
             return;
         }
         let host = Host::new();
-        let server = Server::start(&host, &["-U", "11211", "--kernel-lane", "lo", "--steer"]);
+        // The endpoint's thread begins before the programs are loaded.
+        let flags = ["-U", "11211", "--kernel-lane", "lo", "--steer", "--admin", "127.0.0.1:11280"];
+        let server = Server::start(&host, &flags);
         assert!(server.said.contains("GETs at lo are answered in the kernel"), "{}", server.said);
         for task in std::fs::read_dir(format!("/proc/{}/task", server.child.id())).expect("runs") {
             let path = task.expect("a thread").path().join("status");

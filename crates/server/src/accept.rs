@@ -1,6 +1,7 @@
 //! Connections come and go: they are accepted, idle ones are closed, those of a worker that turns
 //! large go to small ones, and those of a server that stops end. Each in bounded steps.
 
+use crate::clock::seconds_of;
 use crate::core::Core;
 use crate::event_log::Parting;
 use crate::per_address::Counted;
@@ -61,7 +62,7 @@ impl<T: Transport> Streams<T> {
     /// Close idle connections, and those that have not said who they are in time: a batch per turn.
     pub(crate) fn kick_idle(&mut self, core: &mut Core<T>) {
         let Some(from) = self.kicking else { return };
-        let timeout = core.shared.settings.idle_timeout.as_secs() as u32;
+        let timeout = seconds_of(core.shared.settings.idle_timeout);
         let tokens: Vec<Token> = self.table.tokens_from(from).take(BATCH as usize).collect();
         self.kicking = tokens.last().map(|token| token.slot + 1);
         for token in tokens {

@@ -2,7 +2,7 @@
 //! let what is under way finish, then join them.
 
 use crate::abroad;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, nanos_of};
 use crate::connection::CardKind;
 use crate::control::Control;
 use crate::durable::capture::Capture;
@@ -267,7 +267,7 @@ impl Server {
     pub fn stop(self) -> laneway_tier::Result<()> {
         let first = &self.domains[0];
         let was_open = *self.gate.get_or_init(|| false);
-        let deadline = self.clock.nanos() + first.settings.drain.as_nanos() as u64;
+        let deadline = self.clock.nanos().saturating_add(nanos_of(first.settings.drain));
         // Nobody comes any more when the workers begin to leave.
         self.handshakes.into_iter().for_each(handshakes::Running::close);
         if let Some(kernel) = first.kernel.get() {
@@ -340,7 +340,7 @@ fn domain(
     numa::bind(&store, &settings);
     let policy = policy::build(settings.policy.clone()).map_err(StartError::Policy)?;
     let plan = policy.initial();
-    let epoch_nanos = settings.epoch.as_nanos() as u64;
+    let epoch_nanos = nanos_of(settings.epoch);
     let started = clock.unix_seconds(clock.nanos());
     let shared = Shared::in_company(store, settings, plan, started, company);
     if let Some(opened) = opened {
@@ -412,7 +412,7 @@ fn attach(
         thread::sleep(RX_QUEUE_TICK);
         clock.nanos() < patient_until
     })?;
-    kernel.drop_capabilities()
+    Kernel::drop_capabilities(&shared.settings.kernel)
 }
 
 fn worker(

@@ -9,7 +9,7 @@ use crate::stats::BypassSnapshot;
 use laneway_kernel::Error;
 use laneway_kernel::redirect::{self, Hook, QUEUES_MAX, Redirect, RedirectSettings};
 use laneway_transport::datagram::Queue;
-use laneway_transport::xdp::{Bypass, Part, SIZES};
+use laneway_transport::xdp::{Bypass, Part, SIZES, TooFew};
 use laneway_xdp::packet::{MTU_BYTES_MAX_RECEIVED, Own};
 use laneway_xdp::queue::Sender;
 use laneway_xdp::socket::{self, Mode, Wanted};
@@ -79,15 +79,7 @@ impl Way {
         }
         let own = Own { address: first.address.ip(), scope: interface.index };
         let (bypass, senders) = Bypass::new(parts, queues.to_vec(), own, interface.mtu_bytes)
-            .map_err(|few| {
-                let told = format!(
-                    "it has {} RX queues, and there are {} workers, each of which needs one; \
-                     `ethtool -L {name} combined {}` gives it more where it can have them, or \
-                     start fewer workers with -t",
-                    few.queues, few.workers, few.workers
-                );
-                Error::said(&what[..], told)
-            })?;
+            .map_err(|few| Error::said(&what[..], needed(name, few)))?;
         let port = |chosen: bool| {
             let ports = queues.iter().filter(move |queue| queue.chosen == chosen);
             ports.map(|queue| queue.address.port())
@@ -170,6 +162,21 @@ impl Way {
     }
 }
 
+/// What to do where there are more workers than RX queues, of which each needs one.
+fn needed(interface: &str, TooFew { queues, workers }: TooFew) -> String {
+    let way_out = match workers > QUEUES_MAX {
+        true => format!("no more than {QUEUES_MAX} can be used; start fewer workers with -t"),
+        false => format!(
+            "`ethtool -L {interface} combined {workers}` gives it more where it can have them, or \
+             start fewer workers with -t"
+        ),
+    };
+    format!(
+        "it has {queues} RX queues, and there are {workers} workers, each of which needs one; \
+         {way_out}"
+    )
+}
+
 /// What an error of the sockets means, and what to do.
 fn explained(error: &io::Error) -> String {
     let help = match error.raw_os_error() {
@@ -193,6 +200,16 @@ const ENOBUFS: i32 = 105;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_queues_are_advised_only_where_they_would_be_used() {
+        let told = |queues, workers| needed("eth0", TooFew { queues, workers });
+        let more = told(2, 3);
+        assert!(more.contains("it has 2 RX queues, and there are 3 workers"), "{more}");
+        assert!(more.contains("`ethtool -L eth0 combined 3`"), "{more}");
+        let fewer = told(64, 65);
+        assert!(fewer.contains("no more than 64 can be used") && !fewer.contains("ethtool"));
+    }
 
     #[test]
     fn errors_of_sockets_say_what_to_do() {

@@ -6,7 +6,18 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds of a time that somebody has typed; what is too long to be counted, as a time meant as
+/// "for ever" may be, is as long as can be.
+pub(crate) fn nanos_of(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The same in whole seconds.
+pub(crate) fn seconds_of(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
 
 /// Where a worker gets its time from.
 pub trait Clock: Send {
@@ -105,5 +116,20 @@ impl Clock for ManualClock {
     }
     fn unix_nanos(&self, nanos: u64) -> u64 {
         u64::from(Self::UNIX_START - self.seconds_back) * 1_000_000_000 + nanos
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_is_meant_for_ever_is_as_long_as_can_be() {
+        let for_ever = Duration::from_millis(u64::MAX);
+        assert_eq!((nanos_of(for_ever), seconds_of(for_ever)), (u64::MAX, u32::MAX));
+        let beyond = Duration::from_secs(u64::from(u32::MAX) + 2);
+        assert_eq!((nanos_of(beyond), seconds_of(beyond)), (4_294_967_297_000_000_000, u32::MAX));
+        let short = Duration::from_millis(1_500);
+        assert_eq!((nanos_of(short), seconds_of(short)), (1_500_000_000, 1));
     }
 }

@@ -39,7 +39,7 @@ impl Control {
         Control {
             policy,
             epoch_nanos,
-            epoch_ends_nanos: now + epoch_nanos,
+            epoch_ends_nanos: now.saturating_add(epoch_nanos),
             tick_nanos: now + TICK_NANOS,
             sweep_slots: 0,
             sizes_before: vec![0; CLASS_COUNT],
@@ -75,7 +75,7 @@ impl Control {
             self.sweep_slots = self.sweep_slots.saturating_sub(done);
         }
         if now >= self.epoch_ends_nanos {
-            self.epoch_ends_nanos = now + self.epoch_nanos;
+            self.epoch_ends_nanos = now.saturating_add(self.epoch_nanos);
             self.plan(shared, now);
         }
     }
@@ -134,5 +134,17 @@ impl Control {
             shared.role_changes.fetch_add(changed, Relaxed);
             shared.wake_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_without_an_end_is_not_over_at_once() {
+        let policy = laneway_policy::build(laneway_policy::Settings::default());
+        let control = Control::new(policy.expect("the defaults fit"), u64::MAX, 7);
+        assert_eq!(control.due_nanos(), 7 + TICK_NANOS, "the sweep is what comes next");
     }
 }

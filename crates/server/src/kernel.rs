@@ -9,7 +9,7 @@
 use crate::bypass::Way;
 use crate::clock::Clock;
 use crate::hot::slots::Slots;
-use crate::settings::{LaneSettings, Settings, UdpSettings};
+use crate::settings::{KernelSettings, LaneSettings, Settings, UdpSettings};
 use crate::stats::{KernelLaneSnapshot, KernelSnapshot};
 use laneway_kernel::service::{Service, ServiceSettings};
 use laneway_kernel::steering::Steering;
@@ -23,6 +23,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use laneway_kernel::drop_capabilities;
 pub use laneway_kernel::probe::layers;
 pub use laneway_kernel::service::parse_range;
 
@@ -103,13 +104,13 @@ impl Kernel {
     }
 
     /// Give up the capabilities that loading and attaching took, in this thread and those that it
-    /// starts.
+    /// starts. A thread that is there already keeps its own: whoever made it saw to that.
     ///
     /// A server that cannot must not go on: it would face its clients with more rights than whoever
     /// started it believes.
-    pub fn drop_capabilities(&self) -> Result<(), Error> {
-        let used = self.lane.is_some() || self.steering.is_some() || self.bypass.is_some();
-        if used && !laneway_kernel::drop_capabilities() {
+    pub fn drop_capabilities(asked: &KernelSettings) -> Result<(), Error> {
+        // Where steering was refused, too: what would have loaded it is there all the same.
+        if asked.is_any() && !laneway_kernel::drop_capabilities() {
             return Err(Error::said(
                 "--kernel-lane, --steer, --af-xdp",
                 "the capabilities that loading took cannot be given up; leave these flags out",

@@ -193,6 +193,13 @@ pub struct KernelSettings {
     pub steer: bool,
 }
 
+impl KernelSettings {
+    /// Whether a program is to be loaded, and so whether there are capabilities to give up.
+    pub fn is_any(&self) -> bool {
+        self.lane.is_some() || self.bypass.is_some() || self.steer
+    }
+}
+
 /// Where datagrams are received past the kernel's stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BypassSettings {

@@ -180,7 +180,7 @@ impl<T: Transport> Handshakes<T> {
             let (stream, interest) = (Box::new(stream), Interest::Read);
             self.acceptor.counts().begins();
             let token = self.place(Underway { stream, listener, interest });
-            self.deadlines.push_back((now + self.bounds.nanos, token));
+            self.deadlines.push_back((now.saturating_add(self.bounds.nanos), token));
             let (_, place) = &self.slots[token.slot as usize];
             let stream = place.as_ref().map(|underway| underway.stream.inner());
             let attached = stream.map(|inner| self.transport.attach(inner, token, interest));

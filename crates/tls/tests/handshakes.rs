@@ -95,6 +95,21 @@ fn who_is_through_is_handed_out_and_counted_by_version() {
 }
 
 #[test]
+fn a_time_without_an_end_is_not_over_at_once() {
+    let authority = Authority::new("patient");
+    let mut server = Server::plain(&authority);
+    let bounds = Bounds { nanos: u64::MAX, ..BOUNDS };
+    server.handshakes = Handshakes::new(server.net.transport(), server.acceptor.clone(), bounds);
+    server.now = 5;
+    for version in VERSIONS {
+        let config = authority.client(version, None);
+        let mut client = certs::client(server.net.connect(), &config);
+        server.shake(&mut client).expect("nobody is late");
+    }
+    assert_eq!(server.failed(Cause::Late), 0);
+}
+
+#[test]
 fn who_speaks_in_plain_text_is_closed_and_counted() {
     let mut server = Server::plain(&Authority::new("plain"));
     for words in [&b"get k\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"\x80\x00\x00\x00", &[0; 100]] {

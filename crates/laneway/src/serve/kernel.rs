@@ -3,8 +3,10 @@
 
 use super::MEBIBYTE;
 use crate::flags::Flags;
-use laneway_server::kernel::parse_range;
+use laneway_server::kernel::{drop_capabilities, parse_range};
 use laneway_server::settings::{BypassSettings, KernelSettings, LaneSettings, Range, UdpSettings};
+use std::panic::resume_unwind;
+use std::thread;
 
 /// The lane's share of the memory for items, where none is given.
 const MEMORY_SHARE: u64 = 4;
@@ -36,6 +38,31 @@ pub fn settings(
         }
     };
     Ok(KernelSettings { lane, bypass: bypass(flags, udp)?, steer: flags.steer })
+}
+
+/// Makes what has threads of its own, before the programs are loaded. A thread begins with the
+/// capabilities of the one that makes it, and keeps them when another gives up its own: so all this
+/// is made by a thread that has none of those that the programs take.
+pub fn without_capabilities<T: Send>(
+    settings: &KernelSettings,
+    make: impl FnOnce() -> Result<T, String> + Send,
+) -> Result<T, String> {
+    if !settings.is_any() {
+        return make();
+    }
+    let made = thread::scope(|scope| {
+        let maker = scope.spawn(|| match drop_capabilities() {
+            true => make(),
+            false => Err("--kernel-lane, --steer, --af-xdp: a thread cannot give up the \
+                          capabilities that these take; leave these flags out"
+                .to_owned()),
+        });
+        maker.join()
+    });
+    match made {
+        Ok(made) => made,
+        Err(panic) => resume_unwind(panic),
+    }
 }
 
 /// Where datagrams come past the stack.
@@ -182,5 +209,60 @@ fn peers(flags: &Flags) -> Result<Vec<Range>, String> {
         None => Err(format!(
             "--kernel-lane-peers {list}: not a list of addresses; write such as 10.0.0.0/8,fd00::1"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+    /// CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON and CAP_BPF.
+    const LOADING: u64 = 1 << 12 | 1 << 13 | 1 << 38 | 1 << 39;
+
+    /// The calling thread's effective capabilities.
+    fn rights() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux tells");
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        u64::from_str_radix(line.expect("a line").trim(), 16).expect("a mask")
+    }
+
+    /// Who makes something, and what rights a thread has that is begun there.
+    fn made() -> Result<(thread::ThreadId, u64), String> {
+        let begun = thread::spawn(rights).join().map_err(|_| "it panicked".to_owned())?;
+        Ok((thread::current().id(), begun))
+    }
+
+    #[test]
+    fn threads_that_begin_before_the_programs_are_loaded_have_no_right_to_load_them() {
+        let (here, before) = (thread::current().id(), rights());
+        let plain = KernelSettings { lane: None, bypass: None, steer: false };
+        assert_eq!(without_capabilities(&plain, made), Ok((here, before)));
+        let steering = KernelSettings { steer: true, ..plain };
+        let (maker, begun) = without_capabilities(&steering, made).expect("it can be done");
+        assert_ne!(maker, here, "this thread is still to load them");
+        assert_eq!(begun, before & !LOADING);
+        assert_eq!(rights(), before);
+        let failed = without_capabilities(&steering, || Err::<(), _>("no".to_owned()));
+        assert_eq!(failed, Err("no".to_owned()));
+    }
+
+    /// Under a service manager that filters system calls, as the unit does: `--steer` is done
+    /// without there.
+    #[test]
+    fn who_has_nothing_to_give_up_needs_no_right_to() {
+        let arch = TargetArch::try_from(std::env::consts::ARCH).expect("there is seccomp for it");
+        let rules = [(libc::SYS_capset, Vec::new())].into_iter().collect();
+        let refused = SeccompAction::Errno(libc::EPERM as u32);
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch);
+        let program = filter.and_then(BpfProgram::try_from).expect("it is sound");
+        // For a thread of its own, so that no other test has it.
+        let filtered = thread::spawn(move || {
+            assert!(drop_capabilities(), "nobody refuses it yet");
+            seccompiler::apply_filter(&program).expect("the kernel has seccomp");
+            let steering = KernelSettings { steer: true, ..KernelSettings::default() };
+            without_capabilities(&steering, || Ok(()))
+        });
+        assert_eq!(filtered.join().expect("it ends"), Ok(()));
     }
 }

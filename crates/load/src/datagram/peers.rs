@@ -3,7 +3,7 @@
 use crate::random::Random;
 use crate::workload::Operation;
 use laneway_policy::Placement;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// How the client chooses among the server's queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,11 @@ impl Peers {
     /// The ports of the server at `host`: from `port` on, one for each queue that there is to
     /// choose among.
     pub fn new(host: &str, port: u16, choice: Choice) -> Result<Self, String> {
-        let mut found = (host, port)
+        let found = (host, port)
             .to_socket_addrs()
             .map_err(|error| format!("UDP port {port} of {host}: {error}"))?;
         let first =
-            found.next().ok_or_else(|| format!("UDP port {port} of {host}: no such host"))?;
+            chosen(found).ok_or_else(|| format!("UDP port {port} of {host}: no such host"))?;
         let peers = Peers { first, choice };
         if u32::from(port) + u32::from(peers.queues()) > 1 << 16 {
             return Err(format!("--udp-base {port}: {} queues reach beyond 65535", peers.queues()));
@@ -71,6 +71,13 @@ impl Peers {
     }
 }
 
+/// Of the addresses of a name, that at which a server takes datagrams unless it is told otherwise:
+/// 127.0.0.1, or else the first. Nobody refuses a datagram, so a wrong one would not be noticed.
+fn chosen(mut found: impl Iterator<Item = SocketAddr> + Clone) -> Option<SocketAddr> {
+    let here = found.clone().find(|address| address.ip() == Ipv4Addr::LOCALHOST);
+    here.or_else(|| found.next())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +107,20 @@ mod tests {
         let many: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_le_bytes().repeat(2)).collect();
         let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
         assert_eq!(ports(Choice::AnyForGets(placement), Operation::Set, &many).len(), 4);
+    }
+
+    #[test]
+    fn localhost_is_where_servers_take_datagrams_whatever_its_first_address_is() {
+        for (found, wanted) in [
+            (&["[::1]:7", "127.0.0.1:7"][..], Some("127.0.0.1:7")),
+            (&["127.0.0.1:7", "[::1]:7"], Some("127.0.0.1:7")),
+            (&["[2001:db8::1]:7", "192.0.2.1:7"], Some("[2001:db8::1]:7")),
+            (&["[::1]:7"], Some("[::1]:7")),
+            (&[], None),
+        ] {
+            let address = |text: &&str| -> SocketAddr { text.parse().expect("an address") };
+            assert_eq!(chosen(found.iter().map(address)), wanted.as_ref().map(address));
+        }
     }
 
     #[test]

@@ -69,7 +69,6 @@ pub struct UdpShared {
     pub counts: Vec<UdpCounts>,
     /// Frames on their way, by worker.
     pub trains: Vec<Ring<Train>>,
-    /// Of how many requests in a hundred the reply is sent.
     /// Who is believed to be where it says.
     pub guard: Guard,
     /// What all of it takes beside the store.
