@@ -71,7 +71,7 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "gomemcache",
         language: "Go",
-        advice: "100 ms for a reply and two idle connections by default: raise `Timeout` and `MaxIdleConns` where values are large",
+        advice: "500 ms for a reply and two idle connections by default: raise `Timeout` and `MaxIdleConns` where values are large",
         run: |place| go(place, "gomemcache"),
         ..PINNED
     },

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use table::Row;
 
 pub const HELP: &str = "\
-Run memcached's clients in six languages, each by its script, against a freshly started Laneway; those that
+Run memcached's clients in seven languages, each by its script, against a freshly started Laneway; those that
 know SASL again with users.
 
 usage: cargo xtask clients [--only TEXT] [--write] [--server PROGRAM]
