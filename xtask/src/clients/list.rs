@@ -3,6 +3,7 @@
 use crate::languages::{self, Place, Told, go, java, node};
 use crate::process;
 use crate::python;
+use crate::setup;
 use std::process::Command;
 
 /// One client.
@@ -108,7 +109,7 @@ pub const CLIENTS: &[Client] = &[
         language: "Ruby",
         is_pinned: false,
         advice: "binary by default, meta commands by `protocol: :meta`; it refuses values above 1 MiB by itself (`value_max_bytes`)",
-        run: |place| interpreter(place, ("ruby", "ruby/main.rb"), &["-rdalli", "-e", ""]),
+        run: |place| interpreter(place, ("ruby", "ruby/main.rb"), setup::dalli),
         ..PINNED
     },
     Client {
@@ -116,13 +117,7 @@ pub const CLIENTS: &[Client] = &[
         language: "PHP",
         is_pinned: false,
         advice: "sessions work, with their locks (`session.save_handler = memcached`); values above 2000 bytes are compressed by default",
-        run: |place| {
-            interpreter(
-                place,
-                ("php", "php/main.php"),
-                &["-r", "exit(!class_exists('Memcached'));"],
-            )
-        },
+        run: |place| interpreter(place, ("php", "php/main.php"), setup::php_memcached),
         ..PINNED
     },
     Client {
@@ -144,16 +139,13 @@ fn python(place: &Place, name: &str) -> Result<Told, String> {
     place.script(Command::new(python).arg(folder.join("main.py")).arg(name))
 }
 
-/// A script for an interpreter of Debian's, and what tells whether it has the client.
+/// A script for an interpreter of Debian's, and whether that has the client.
 fn interpreter(
     place: &Place,
     (program, script): (&str, &str),
-    probe: &[&str],
+    has_it: fn() -> bool,
 ) -> Result<Told, String> {
-    let has_it = process::find_program(program).is_some_and(|program| {
-        process::capture(Command::new(program).args(probe)).is_ok_and(|(s, _)| s.success())
-    });
-    match has_it {
+    match has_it() {
         true => place.script(Command::new(program).arg(place.scripts.join(script))),
         false => Ok(Told::LeftOut(format!("{program} does not have it: cargo xtask setup"))),
     }
