@@ -1,5 +1,5 @@
-//! What found no room at a server that requests are written to: it is tried again, first come, first
-//! served, and nothing that is too late leaves. Knows no clock, and not where it is written to.
+//! What found no room at a server that requests are written to: it is tried again, first come,
+//! first served, and nothing that is too late leaves. Knows no clock, and not where it is written.
 
 use crate::core::{Core, Departure};
 use laneway_rdma::contract::MESSAGE_BYTES_MAX;

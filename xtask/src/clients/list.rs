@@ -35,7 +35,8 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "pymemcache",
         language: "Python",
-        advice: "it waits for no reply to `set` unless `default_noreply=False`: a value that is refused is not told. Its own suite runs, too (`cargo xtask pymemcache`)",
+        advice: "it waits for no reply to `set` unless `default_noreply=False`: a value that is \
+                  refused is not told. Its own suite runs, too (`cargo xtask pymemcache`)",
         run: |place| python(place, "pymemcache"),
         ..PINNED
     },
@@ -51,14 +52,16 @@ pub const CLIENTS: &[Client] = &[
         name: "python-binary-memcached",
         language: "Python",
         knows_sasl: true,
-        advice: "each value is compressed unless `compress_level=0`, so that its size on the wire is not that of the value",
+        advice: "each value is compressed unless `compress_level=0`, so that its size on the wire \
+                  is not that of the value",
         run: |place| python(place, "python-binary-memcached"),
         ..PINNED
     },
     Client {
         name: "python-memcached",
         language: "Python",
-        advice: "it refuses values above 1 MiB by itself: `server_max_value_length` belongs to a larger `-I`",
+        advice: "it refuses values above 1 MiB by itself: `server_max_value_length` belongs to a \
+                  larger `-I`",
         run: |place| python(place, "python-memcached"),
         ..PINNED
     },
@@ -72,7 +75,8 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "gomemcache",
         language: "Go",
-        advice: "500 ms for a reply and two idle connections by default: raise `Timeout` and `MaxIdleConns` where values are large",
+        advice: "500 ms for a reply and two idle connections by default: raise `Timeout` and \
+                  `MaxIdleConns` where values are large",
         run: |place| go(place, "gomemcache"),
         ..PINNED
     },
@@ -86,21 +90,24 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "memcached (npm)",
         language: "JavaScript",
-        advice: "it refuses values above 1 MiB by itself: `maxValue` belongs to a larger `-I`; `Buffer`s travel as base64",
+        advice: "it refuses values above 1 MiB by itself: `maxValue` belongs to a larger `-I`; \
+                  `Buffer`s travel as base64",
         run: |place| node(place, "memcached"),
         ..PINNED
     },
     Client {
         name: "spymemcached",
         language: "Java",
-        advice: "one connection for all threads, so that small requests stand behind large ones in it: Laneway hurries these; values above 16 KiB are compressed",
+        advice: "one connection for all threads, so that small requests stand behind large ones \
+                  in it: Laneway hurries these; values above 16 KiB are compressed",
         run: |place| java(place, ("spymemcached", "SpyClient")),
         ..PINNED
     },
     Client {
         name: "xmemcached",
         language: "Java",
-        advice: "one connection by default (`setConnectionPoolSize`); values above 16 KiB are compressed",
+        advice: "one connection by default (`setConnectionPoolSize`); values above 16 KiB are \
+                  compressed",
         run: |place| java(place, ("xmemcached", "XClient")),
         ..PINNED
     },
@@ -108,7 +115,8 @@ pub const CLIENTS: &[Client] = &[
         name: "dalli",
         language: "Ruby",
         is_pinned: false,
-        advice: "binary by default, meta commands by `protocol: :meta`; it refuses values above 1 MiB by itself (`value_max_bytes`)",
+        advice: "binary by default, meta commands by `protocol: :meta`; it refuses values above 1 \
+                  MiB by itself (`value_max_bytes`)",
         run: |place| interpreter(place, ("ruby", "ruby/main.rb"), setup::dalli),
         ..PINNED
     },
@@ -116,7 +124,8 @@ pub const CLIENTS: &[Client] = &[
         name: "php-memcached",
         language: "PHP",
         is_pinned: false,
-        advice: "sessions work, with their locks (`session.save_handler = memcached`); values above 2000 bytes are compressed by default",
+        advice: "sessions work, with their locks (`session.save_handler = memcached`); values \
+                  above 2000 bytes are compressed by default",
         run: |place| interpreter(place, ("php", "php/main.php"), setup::php_memcached),
         ..PINNED
     },
