@@ -4,7 +4,7 @@
 mod planted;
 
 use laneway_store::meter::Work;
-use laneway_vopr::books::Counts;
+use laneway_vopr::counts::Counts;
 use laneway_vopr::run::{run, shrink};
 use laneway_vopr::swarm::Swarm;
 use std::process::ExitCode;
