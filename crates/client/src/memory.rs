@@ -11,17 +11,9 @@ use laneway_rdma::shmring::RingRequester;
 use laneway_wire::udp::{HEADER_BYTES, Header};
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
 
 /// Replies taken before time is looked at again.
 const BURST: usize = 64;
-/// Looks for a reply before the CPU is given away, and how often it is, before sleeping.
-const LOOKS: u32 = 64;
-const YIELDS: u32 = 16;
-/// The longest sleep: behind it, whether the server is still there.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// The longest while something waits for room: the server does not say when there is some.
-const SLEEP_FOR_ROOM: Duration = Duration::from_millis(1);
 
 /// The link between a [`Core`] and the server in memory, for whoever has a loop of their own.
 pub struct Memory {
@@ -90,19 +82,9 @@ impl Memory {
 
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
-        // The core may have something to send at once, but there is no room for it.
-        let nanos = match self.waiting.is_any() {
-            false => nanos,
-            true => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
-        };
-        for look in 0..LOOKS + YIELDS {
-            if nanos == 0 || self.ring.has_reply() {
-                return Ok(());
-            }
-            if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
-        }
-        let most = if self.waiting.is_any() { SLEEP_FOR_ROOM } else { SLEEP_MAX };
-        self.ring.sleep(Duration::from_nanos(nanos).min(most))?;
+        let sleep = self.waiting.sleep(nanos, false, || self.ring.has_reply());
+        let Some(most) = sleep else { return Ok(()) };
+        self.ring.sleep(most)?;
         if !self.ring.has_reply() && self.ring.is_server_gone() {
             return Err(gone());
         }

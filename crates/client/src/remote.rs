@@ -14,18 +14,9 @@ use laneway_rdma::verbs::VerbsRequester;
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
 
 /// Replies taken before time is looked at again.
 const BURST: usize = 64;
-/// Looks for a reply before the CPU is given away, and how often it is, before sleeping.
-const LOOKS: u32 = 64;
-const YIELDS: u32 = 16;
-/// The longest sleep: behind it, whether the server is still there.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// The longest while something waits for room, or for a reply that was told before it came:
-/// whoever tells of room may have been lost, and a card that writes tells nobody.
-const SLEEP_FOR_ROOM: Duration = Duration::from_millis(1);
 
 /// A reply that the server has told of.
 #[derive(Debug, Clone, Copy)]
@@ -161,20 +152,10 @@ impl<V: LongRequester> Remote<V> {
 impl Remote {
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
-        // The core may have something to send at once, but there is no room for it.
-        let nanos = match self.waiting.is_any() {
-            false => nanos,
-            true => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
-        };
-        for look in 0..LOOKS + YIELDS {
-            if nanos == 0 || self.verbs.has_reply() {
-                return Ok(());
-            }
-            if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
-        }
-        let is_soon = self.waiting.is_any() || !self.told.is_empty();
-        let most = if is_soon { SLEEP_FOR_ROOM } else { SLEEP_MAX };
-        self.verbs.sleep(Duration::from_nanos(nanos).min(most))?;
+        let is_untold = !self.told.is_empty();
+        let sleep = self.waiting.sleep(nanos, is_untold, || self.verbs.has_reply());
+        let Some(most) = sleep else { return Ok(()) };
+        self.verbs.sleep(most)?;
         if !self.verbs.has_reply() && self.verbs.is_server_gone() {
             return Err(gone());
         }

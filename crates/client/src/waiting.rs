@@ -1,10 +1,21 @@
 //! What found no room at a server that requests are written to: it is tried again, first come,
-//! first served, and nothing that is too late leaves. Knows no clock, and not where it is written.
+//! first served, and nothing that is too late leaves. And how long to sleep beside that. Knows no
+//! clock, and not where it is written.
 
 use crate::core::{Core, Departure};
 use laneway_rdma::contract::MESSAGE_BYTES_MAX;
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
+
+/// Looks for a reply before the CPU is given away, and how often it is, before sleeping.
+const LOOKS: u32 = 64;
+const YIELDS: u32 = 16;
+/// The longest sleep: behind it, whether the server is still there.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The longest while something waits that nobody may tell of, such as room: a server in memory does
+/// not, another's word may be lost, and a card that writes tells nobody.
+const SLEEP_UNTOLD: Duration = Duration::from_millis(1);
 
 /// A datagram, with its queue.
 type Waits = (u16, Vec<u8>);
@@ -66,6 +77,29 @@ impl Waiting {
         }
         self.out = out;
         Ok(())
+    }
+
+    /// How long to sleep for who would wait so long; nothing, if `has_come` says meanwhile that
+    /// something has. `is_untold`: something else than room may come without a word.
+    pub(crate) fn sleep(
+        &self,
+        nanos: u64,
+        is_untold: bool,
+        mut has_come: impl FnMut() -> bool,
+    ) -> Option<Duration> {
+        // The core may have something to send at once, but there is no room for it.
+        let nanos = match self.is_any() {
+            false => nanos,
+            true => nanos.max(SLEEP_UNTOLD.as_nanos() as u64),
+        };
+        for look in 0..LOOKS + YIELDS {
+            if nanos == 0 || has_come() {
+                return None;
+            }
+            if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        let most = if is_untold || self.is_any() { SLEEP_UNTOLD } else { SLEEP_MAX };
+        Some(Duration::from_nanos(nanos).min(most))
     }
 
     /// What leaves next: nothing long while something long waits.
