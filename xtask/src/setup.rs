@@ -146,11 +146,13 @@ fn browser() -> bool {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().any(program)
 }
 
-fn dalli() -> bool {
+/// Whether Ruby has dalli.
+pub fn dalli() -> bool {
     says_yes("ruby", &["-rdalli", "-e", ""])
 }
 
-fn php_memcached() -> bool {
+/// Whether PHP has php-memcached.
+pub fn php_memcached() -> bool {
     says_yes("php", &["-r", "exit(class_exists('Memcached') ? 0 : 1);"])
 }
 

@@ -71,6 +71,7 @@ mod request;
 mod settings;
 mod socket;
 mod topology;
+mod waiting;
 
 pub use crate::answer::{Answer, Value};
 pub use crate::blocking::Client;

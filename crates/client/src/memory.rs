@@ -4,41 +4,29 @@
 //!
 //! Knows no clock, and no request: the core's datagrams go in and out as they are.
 
-use crate::core::{Core, Departure};
+use crate::core::Core;
+use crate::waiting::Waiting;
 use laneway_rdma::contract::{Descriptor, MESSAGE_BYTES_MAX, Posted, Requester};
 use laneway_rdma::shmring::RingRequester;
 use laneway_wire::udp::{HEADER_BYTES, Header};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
 
 /// Replies taken before time is looked at again.
 const BURST: usize = 64;
-/// Looks for a reply before the CPU is given away, and how often it is, before sleeping.
-const LOOKS: u32 = 64;
-const YIELDS: u32 = 16;
-/// The longest sleep: behind it, whether the server is still there.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// The longest while something waits for room: the server does not say when there is some.
-const SLEEP_FOR_ROOM: Duration = Duration::from_millis(1);
 
 /// The link between a [`Core`] and the server in memory, for whoever has a loop of their own.
 pub struct Memory {
     ring: RingRequester,
     /// What is lent, by the id of its request.
     lent: BTreeMap<u16, Descriptor>,
-    /// What found no room, with its queue.
-    waiting: VecDeque<(u16, Vec<u8>)>,
-    /// The same of requests that are longer than a slot. Short requests are sent past them.
-    long: Option<(u16, Vec<u8>)>,
-    out: Vec<u8>,
+    waiting: Waiting,
 }
 
 impl Memory {
     /// The client's side of a region, with nothing under way.
     pub fn new(ring: RingRequester) -> Memory {
-        let (lent, waiting) = (BTreeMap::new(), VecDeque::new());
-        Memory { ring, lent, waiting, long: None, out: Vec::new() }
+        Memory { ring, lent: BTreeMap::new(), waiting: Waiting::default() }
     }
 
     /// The region.
@@ -49,48 +37,11 @@ impl Memory {
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
         self.end_loans(core);
-        let may_leave = |waits: &(u16, Vec<u8>)| core.may_leave(&waits.1, now_nanos);
-        self.waiting.retain(may_leave);
-        self.long = self.long.take().filter(may_leave);
-        // It needs one slot beside its memory, and would never find one behind all that is short.
-        if let Some((queue, bytes)) = self.long.take()
-            && !self.post(queue, &bytes)?
-        {
-            self.long = Some((queue, bytes));
-        }
-        while let Some((queue, bytes)) = self.waiting.pop_front() {
-            if !self.post(queue, &bytes)? {
-                self.waiting.push_front((queue, bytes));
-                return self.ring.pump();
-            }
-        }
-        let mut out = std::mem::take(&mut self.out);
-        while let Some(departure) = self.next(core, now_nanos, &mut out) {
-            if self.post(departure.queue, &out)? {
-                continue;
-            }
-            let waits = (departure.queue, std::mem::take(&mut out));
-            if waits.1.len() <= MESSAGE_BYTES_MAX {
-                self.waiting.push_back(waits);
-                break;
-            }
-            self.long = Some(waits);
-        }
-        self.out = out;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let sent = waiting.send(core, now_nanos, |_, queue, bytes| self.post(queue, bytes));
+        self.waiting = waiting;
+        sent?;
         self.ring.pump()
-    }
-
-    /// What leaves next: nothing long while something long waits.
-    fn next(&self, core: &mut Core, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
-        match self.long {
-            None => core.transmit(now_nanos, out),
-            Some(_) => core.transmit_short(now_nanos, out),
-        }
-    }
-
-    /// Whether something waits for room.
-    fn waits(&self) -> bool {
-        !self.waiting.is_empty() || self.long.is_some()
     }
 
     /// Lets go of what is lent for requests that have ended.
@@ -131,19 +82,9 @@ impl Memory {
 
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
-        // The core may have something to send at once, but there is no room for it.
-        let nanos = match self.waits() {
-            false => nanos,
-            true => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
-        };
-        for look in 0..LOOKS + YIELDS {
-            if nanos == 0 || self.ring.has_reply() {
-                return Ok(());
-            }
-            if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
-        }
-        let most = if self.waits() { SLEEP_FOR_ROOM } else { SLEEP_MAX };
-        self.ring.sleep(Duration::from_nanos(nanos).min(most))?;
+        let sleep = self.waiting.sleep(nanos, false, || self.ring.has_reply());
+        let Some(most) = sleep else { return Ok(()) };
+        self.ring.sleep(most)?;
         if !self.ring.has_reply() && self.ring.is_server_gone() {
             return Err(gone());
         }
@@ -205,7 +146,7 @@ mod tests {
                 core.push(request.clone(), 0).expect("it is a fine request");
                 memory.send(&mut core, 0).expect("memory does not fail");
             }
-            assert!(memory.waits(), "the only slot is taken");
+            assert!(memory.waiting.is_any(), "the only slot is taken");
             // The server stands still meanwhile, and perhaps this process, too.
             let late_nanos = 60 * SECOND;
             if is_told {
@@ -217,7 +158,7 @@ mod tests {
             core.tick(late_nanos);
             let answers = std::iter::from_fn(|| core.answer());
             assert_eq!(answers.filter(|(_, answer)| answer.is_err()).count(), 2);
-            assert!(core.is_idle() && !memory.waits());
+            assert!(core.is_idle() && !memory.waiting.is_any());
         }
     }
 
@@ -237,7 +178,7 @@ mod tests {
         for now_nanos in [0, MILLISECOND] {
             memory.send(&mut core, now_nanos).expect("memory does not fail");
         }
-        assert_eq!((server.poll_slots(0, 8), memory.waits()), (1, true), "one is lent");
+        assert_eq!((server.poll_slots(0, 8), memory.waiting.is_any()), (1, true), "one is lent");
         for number in 0..3 {
             core.push(Request::get(format!("short:{number}")), 0).expect("it is a fine request");
         }

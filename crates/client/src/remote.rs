@@ -6,25 +6,17 @@
 //!
 //! Knows no clock, and no request: the core's datagrams go in and out as they are.
 
-use crate::core::{Core, Departure};
+use crate::core::Core;
+use crate::waiting::Waiting;
 use laneway_rdma::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted};
 use laneway_rdma::long::parcel::Parcel;
 use laneway_rdma::verbs::VerbsRequester;
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
 
 /// Replies taken before time is looked at again.
 const BURST: usize = 64;
-/// Looks for a reply before the CPU is given away, and how often it is, before sleeping.
-const LOOKS: u32 = 64;
-const YIELDS: u32 = 16;
-/// The longest sleep: behind it, whether the server is still there.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// The longest while something waits for room, or for a reply that was told before it came:
-/// whoever tells of room may have been lost, and a card that writes tells nobody.
-const SLEEP_FOR_ROOM: Duration = Duration::from_millis(1);
 
 /// A reply that the server has told of.
 #[derive(Debug, Clone, Copy)]
@@ -47,13 +39,9 @@ pub struct Remote<V = VerbsRequester> {
     verbs: V,
     /// What is lent, by the id of its request.
     lent: BTreeMap<u16, Parcel>,
-    /// What found no room, with its queue.
-    waiting: VecDeque<(u16, Vec<u8>)>,
-    /// The same of requests that are to be lent. Short requests are sent past them.
-    long: Option<(u16, Vec<u8>)>,
+    waiting: Waiting,
     /// Replies that have not come as their notices say.
     told: Vec<Notice>,
-    out: Vec<u8>,
     reply: Vec<u8>,
 }
 
@@ -63,10 +51,8 @@ impl<V: LongRequester> Remote<V> {
         Remote {
             verbs,
             lent: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            long: None,
+            waiting: Waiting::default(),
             told: Vec::new(),
-            out: Vec::new(),
             reply: Vec::new(),
         }
     }
@@ -79,53 +65,12 @@ impl<V: LongRequester> Remote<V> {
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
         self.end_loans(core);
-        let may_leave = |waits: &(u16, Vec<u8>)| core.may_leave(&waits.1, now_nanos);
-        self.waiting.retain(may_leave);
-        self.long = self.long.take().filter(may_leave);
-        // It needs little beside its memory, and would never find it behind all that is short.
-        if let Some((queue, bytes)) = self.long.take()
-            && !self.post(core, queue, &bytes)?
-        {
-            self.long = Some((queue, bytes));
-        }
-        while let Some((queue, bytes)) = self.waiting.pop_front() {
-            if !self.post(core, queue, &bytes)? {
-                self.waiting.push_front((queue, bytes));
-                return self.verbs.pump();
-            }
-        }
-        let mut out = std::mem::take(&mut self.out);
-        while self.waiting.is_empty()
-            && let Some(departure) = self.next(core, now_nanos, &mut out)
-        {
-            for datagram in out.chunks(departure.segment_bytes.max(1)) {
-                let queue = departure.queue;
-                if self.waiting.is_empty() && self.post(core, queue, datagram)? {
-                    continue;
-                }
-                let waits = (queue, datagram.to_vec());
-                if datagram.len() <= MESSAGE_BYTES_MAX {
-                    self.waiting.push_back(waits);
-                } else {
-                    self.long = Some(waits);
-                }
-            }
-        }
-        self.out = out;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let sent =
+            waiting.send(core, now_nanos, |core, queue, bytes| self.post(core, queue, bytes));
+        self.waiting = waiting;
+        sent?;
         self.verbs.pump()
-    }
-
-    /// What leaves next: nothing long while something long waits.
-    fn next(&self, core: &mut Core, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
-        match self.long {
-            None => core.transmit(now_nanos, out),
-            Some(_) => core.transmit_short(now_nanos, out),
-        }
-    }
-
-    /// Whether something waits for room.
-    fn waits(&self) -> bool {
-        !self.waiting.is_empty() || self.long.is_some()
     }
 
     /// Lets go of what is lent for requests that have ended.
@@ -207,20 +152,10 @@ impl<V: LongRequester> Remote<V> {
 impl Remote {
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
-        // The core may have something to send at once, but there is no room for it.
-        let nanos = match self.waits() {
-            false => nanos,
-            true => nanos.max(SLEEP_FOR_ROOM.as_nanos() as u64),
-        };
-        for look in 0..LOOKS + YIELDS {
-            if nanos == 0 || self.verbs.has_reply() {
-                return Ok(());
-            }
-            if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
-        }
-        let is_soon = self.waits() || !self.told.is_empty();
-        let most = if is_soon { SLEEP_FOR_ROOM } else { SLEEP_MAX };
-        self.verbs.sleep(Duration::from_nanos(nanos).min(most))?;
+        let is_untold = !self.told.is_empty();
+        let sleep = self.waiting.sleep(nanos, is_untold, || self.verbs.has_reply());
+        let Some(most) = sleep else { return Ok(()) };
+        self.verbs.sleep(most)?;
         if !self.verbs.has_reply() && self.verbs.is_server_gone() {
             return Err(gone());
         }

@@ -96,11 +96,6 @@ impl Role {
         }
     }
 
-    /// Whether small connections belong here.
-    pub const fn is_home_of_small(self) -> bool {
-        !matches!(self, Role::Large)
-    }
-
     /// Whether large requests are served here.
     pub const fn serves_large(self) -> bool {
         !matches!(self, Role::Small)

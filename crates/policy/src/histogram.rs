@@ -117,12 +117,6 @@ impl SizeHistogram {
         Self::default()
     }
 
-    /// The histogram with these counts, one per class in order; `None` if there are not exactly
-    /// [`CLASS_COUNT`].
-    pub fn from_counts(counts: &[u64]) -> Option<Self> {
-        counts.try_into().ok().map(|counts| SizeHistogram { counts })
-    }
-
     /// The histogram whose class `i` has `count(i)`: for counts that live in atomics.
     pub fn from_fn(count: impl FnMut(usize) -> u64) -> Self {
         SizeHistogram { counts: core::array::from_fn(count) }

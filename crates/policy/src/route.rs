@@ -77,20 +77,6 @@ pub fn lane(plan: &CorePlan, size: ItemBytes) -> Lane {
     if size < plan.threshold { Lane::Small } else { Lane::Large }
 }
 
-/// Which lane an item belongs to of which only ⌊log2 size⌋ is known; `None` where the threshold
-/// lies within that octave and the item itself must be asked.
-#[inline]
-pub fn lane_of_octave(plan: &CorePlan, octave: u8) -> Option<Lane> {
-    let first = 1_u64.checked_shl(u32::from(octave)).unwrap_or(u64::MAX);
-    if plan.threshold.0 <= first {
-        Some(Lane::Large)
-    } else if first.saturating_mul(2) <= plan.threshold.0 {
-        Some(Lane::Small)
-    } else {
-        None
-    }
-}
-
 /// Where the request for `size` bytes that worker `me` holds is served.
 ///
 /// A standby that is told [`Route::HereInSlices`] raises its flag first; a target may be the

@@ -16,9 +16,9 @@
 //!    queue, goes on.
 //! 5. Who has found nothing in a whole round takes one request from another.
 //!
-//! The server's worker, whose small requests come by connections mostly, goes through the same order
-//! by itself (`server::worker`), and asks for what is to be decided on the way: [`between_slices`],
-//! [`idle`], [`offers`].
+//! The server's worker, whose small requests come by connections mostly, goes through the same
+//! order by itself (`server::worker`), and asks for what is to be decided on the way:
+//! [`between_slices`], [`idle`], [`offers`].
 //!
 //! Departs from the paper: 4 and 5 are not in it, but for §6.1. Knows no request, no cost and no
 //! clock. Units: requests, workers, bytes.

@@ -580,7 +580,6 @@ impl<'a> Recovery<'a> {
             .copied()
             .collect();
         for table in unread {
-            self.report.tables_read += 1;
             self.report.table_bytes += u64::from(table.bytes);
             if self.tree.is_none() {
                 self.gathered.table(table);

@@ -28,9 +28,7 @@ pub struct Report {
     pub replayed_bytes: u64,
     /// Records in them.
     pub replayed_records: u64,
-    /// Sort tables that were read because the checkpoint did not know them.
-    pub tables_read: u64,
-    /// Bytes in them.
+    /// Bytes in sort tables that were read because the checkpoint did not know them.
     pub table_bytes: u64,
     /// Entries of the index that were looked at: of a checkpoint, of a tree in persistent memory,
     /// and for records that were replayed.

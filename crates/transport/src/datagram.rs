@@ -78,18 +78,12 @@ pub struct Departure<'a> {
     /// Whom to.
     pub peer: SocketAddr,
     /// Cut the bytes into datagrams of this length, the last of which may be shorter; `None`: they
-    /// are one datagram. A train has at most [`TRAIN_DATAGRAMS_MAX`] of them and
-    /// [`TRAIN_BYTES_MAX`] bytes.
+    /// are one datagram. A train has at most 64 of them, which kernels since 4.18 cut, and 65 507
+    /// bytes, the longest datagram of IPv4.
     pub segment_bytes: Option<u16>,
     /// The bytes, in pieces of memory that need not end where a datagram does.
     pub pieces: &'a [IoSlice<'a>],
 }
-
-/// Datagrams in a train, at most: what kernels since 4.18 cut.
-pub const TRAIN_DATAGRAMS_MAX: usize = 64;
-
-/// Bytes of a train, at most: the longest datagram of IPv4.
-pub const TRAIN_BYTES_MAX: usize = 65_507;
 
 /// How many pieces a departure may have (`UIO_MAXIOV`).
 pub const PIECES_MAX: usize = 1024;

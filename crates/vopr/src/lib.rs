@@ -11,6 +11,7 @@ mod backup_steps;
 pub mod binary;
 pub mod books;
 mod check;
+pub mod counts;
 pub mod datagrams;
 pub mod devices;
 mod drops;

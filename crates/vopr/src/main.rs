@@ -4,7 +4,7 @@
 mod planted;
 
 use laneway_store::meter::Work;
-use laneway_vopr::books::Counts;
+use laneway_vopr::counts::Counts;
 use laneway_vopr::run::{run, shrink};
 use laneway_vopr::swarm::Swarm;
 use std::process::ExitCode;
@@ -134,8 +134,9 @@ fn main() -> ExitCode {
     if is_lacking {
         println!(
             "FAIL: no backup came to its end, none was restored, no scrub met a flipped bit, or \
-             nobody had a checkpoint or a compaction made, no disks became larger, nobody watched, no session of TLS \
-             was taken up again, no certificate refused or none replaced, in {seeds} seeds"
+             nobody had a checkpoint or a compaction made, no disks became larger, nobody watched, \
+             no session of TLS was taken up again, no certificate refused or none replaced, in \
+             {seeds} seeds"
         );
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }

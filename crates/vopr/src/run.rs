@@ -1,6 +1,6 @@
 //! A run of one seed, and how a run that failed is made smaller.
 
-use crate::books::Counts;
+use crate::counts::Counts;
 use crate::swarm::Swarm;
 use crate::world::World;
 use laneway_store::meter;

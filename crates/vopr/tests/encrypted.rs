@@ -1,7 +1,7 @@
 //! Runs whose clients encrypt: keys and nonces are random, and a seed is the same run all the same,
 //! to the record.
 
-use laneway_vopr::books::Counts;
+use laneway_vopr::counts::Counts;
 use laneway_vopr::run::run;
 use laneway_vopr::swarm::Swarm;
 

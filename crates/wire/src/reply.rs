@@ -94,9 +94,6 @@ pub const MEMORY_LIMIT_TOO_SMALL: &[u8] =
 /// `cache_memlimit` with a number of bytes.
 pub const MEMORY_LIMIT_NOT_MEGABYTES: &[u8] =
     b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
-/// `cache_memlimit` that cannot be followed.
-pub const MEMORY_LIMIT_FAILED: &[u8] =
-    b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
 
 /// Meta: a flag twice.
 pub const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
@@ -135,8 +132,6 @@ pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
 /// More connections of one address than it may have: the same.
 pub const TOO_MANY_CONNECTIONS_OF_ADDRESS: &[u8] =
     b"ERROR Too many open connections of this address\r\n";
-/// A UDP request of several datagrams, which memcached does not take.
-pub const UDP_MULTI_PACKET: &[u8] = b"SERVER_ERROR multi-packet request not supported\r\n";
 
 /// Longest decimal number of 64 bits, a minus sign included.
 pub const NUMBER_BYTES_MAX: usize = 20;

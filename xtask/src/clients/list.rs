@@ -3,6 +3,7 @@
 use crate::languages::{self, Place, Told, go, java, node};
 use crate::process;
 use crate::python;
+use crate::setup;
 use std::process::Command;
 
 /// One client.
@@ -34,7 +35,8 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "pymemcache",
         language: "Python",
-        advice: "it waits for no reply to `set` unless `default_noreply=False`: a value that is refused is not told. Its own suite runs, too (`cargo xtask pymemcache`)",
+        advice: "it waits for no reply to `set` unless `default_noreply=False`: a value that is \
+                  refused is not told. Its own suite runs, too (`cargo xtask pymemcache`)",
         run: |place| python(place, "pymemcache"),
         ..PINNED
     },
@@ -50,14 +52,16 @@ pub const CLIENTS: &[Client] = &[
         name: "python-binary-memcached",
         language: "Python",
         knows_sasl: true,
-        advice: "each value is compressed unless `compress_level=0`, so that its size on the wire is not that of the value",
+        advice: "each value is compressed unless `compress_level=0`, so that its size on the wire \
+                  is not that of the value",
         run: |place| python(place, "python-binary-memcached"),
         ..PINNED
     },
     Client {
         name: "python-memcached",
         language: "Python",
-        advice: "it refuses values above 1 MiB by itself: `server_max_value_length` belongs to a larger `-I`",
+        advice: "it refuses values above 1 MiB by itself: `server_max_value_length` belongs to a \
+                  larger `-I`",
         run: |place| python(place, "python-memcached"),
         ..PINNED
     },
@@ -71,7 +75,8 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "gomemcache",
         language: "Go",
-        advice: "100 ms for a reply and two idle connections by default: raise `Timeout` and `MaxIdleConns` where values are large",
+        advice: "500 ms for a reply and two idle connections by default: raise `Timeout` and \
+                  `MaxIdleConns` where values are large",
         run: |place| go(place, "gomemcache"),
         ..PINNED
     },
@@ -85,21 +90,25 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "memcached (npm)",
         language: "JavaScript",
-        advice: "it refuses values above 1 MiB by itself: `maxValue` belongs to a larger `-I`; a `Buffer` is half as long again on its way, since its bytes travel as UTF-8",
+        advice: "it refuses values above 1 MiB by itself: `maxValue` belongs to a larger `-I`; a \
+                  `Buffer` is half as long again on its way, since its bytes travel as UTF-8; it \
+                  takes a server that refuses a value for one that is gone",
         run: |place| node(place, "memcached"),
         ..PINNED
     },
     Client {
         name: "spymemcached",
         language: "Java",
-        advice: "one connection for all threads, so that small requests stand behind large ones in it: Laneway hurries these; values above 16 KiB are compressed",
+        advice: "one connection for all threads, so that small requests stand behind large ones \
+                  in it: Laneway hurries these; values above 16 KiB are compressed",
         run: |place| java(place, ("spymemcached", "SpyClient")),
         ..PINNED
     },
     Client {
         name: "xmemcached",
         language: "Java",
-        advice: "one connection by default (`setConnectionPoolSize`); it refuses values above 1 MiB by itself (`SerializingTranscoder`), and compresses those above 16 KiB",
+        advice: "one connection by default (`setConnectionPoolSize`); it refuses values above \
+                  1 MiB by itself (`SerializingTranscoder`), and compresses those above 16 KiB",
         run: |place| java(place, ("xmemcached", "XClient")),
         ..PINNED
     },
@@ -107,22 +116,18 @@ pub const CLIENTS: &[Client] = &[
         name: "dalli",
         language: "Ruby",
         is_pinned: false,
-        advice: "binary by default, meta commands by `protocol: :meta`; it refuses values above 1 MiB by itself (`value_max_bytes`)",
-        run: |place| interpreter(place, ("ruby", "ruby/main.rb"), &["-rdalli", "-e", ""]),
+        advice: "binary by default, meta commands by `protocol: :meta`; it refuses values above 1 \
+                  MiB by itself (`value_max_bytes`)",
+        run: |place| interpreter(place, ("ruby", "ruby/main.rb"), setup::dalli),
         ..PINNED
     },
     Client {
         name: "php-memcached",
         language: "PHP",
         is_pinned: false,
-        advice: "sessions work, with their locks (`session.save_handler = memcached`); values above 2000 bytes are compressed by default",
-        run: |place| {
-            interpreter(
-                place,
-                ("php", "php/main.php"),
-                &["-r", "exit(class_exists('Memcached') ? 0 : 1);"],
-            )
-        },
+        advice: "sessions work, with their locks (`session.save_handler = memcached`); values \
+                  above 2000 bytes are compressed by default",
+        run: |place| interpreter(place, ("php", "php/main.php"), setup::php_memcached),
         ..PINNED
     },
     Client {
@@ -144,16 +149,13 @@ fn python(place: &Place, name: &str) -> Result<Told, String> {
     place.script(Command::new(python).arg(folder.join("main.py")).arg(name))
 }
 
-/// A script for an interpreter of Debian's, and what tells whether it has the client.
+/// A script for an interpreter of Debian's, and whether that has the client.
 fn interpreter(
     place: &Place,
     (program, script): (&str, &str),
-    probe: &[&str],
+    has_it: fn() -> bool,
 ) -> Result<Told, String> {
-    let has_it = process::find_program(program).is_some_and(|program| {
-        process::capture(Command::new(program).args(probe)).is_ok_and(|(s, _)| s.success())
-    });
-    match has_it {
+    match has_it() {
         true => place.script(Command::new(program).arg(place.scripts.join(script))),
         false => Ok(Told::LeftOut(format!("{program} does not have it: cargo xtask setup"))),
     }

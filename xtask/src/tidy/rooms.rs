@@ -8,19 +8,19 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("sync", &[]),
     ("store", &["sync"]),
-    ("tier", &["sync", "store"]),
+    ("tier", &["sync"]),
     ("rdma", &["sync"]),
     ("xdp", &["sync"]),
     ("transport", &["sync", "rdma", "xdp"]),
     ("tls", &["sync", "transport"]),
     ("certs", &["transport", "tls"]),
-    ("kernel", &["sync", "store"]),
+    ("kernel", &["store"]),
     (
         "server",
         &["policy", "wire", "sync", "store", "tier", "rdma", "xdp", "transport", "tls", "kernel"],
     ),
     ("client", &["policy", "wire", "rdma"]),
-    ("load", &["policy", "wire", "rdma", "tls", "client"]),
+    ("load", &["policy", "wire", "rdma", "tls"]),
     ("sim", &["policy", "load"]),
     ("studies", &["policy", "wire", "rdma", "load"]),
     (
@@ -40,10 +40,7 @@ const KNOWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("admin", &["policy", "server"]),
-    (
-        "laneway",
-        &["policy", "wire", "server", "admin", "tier", "tls", "client", "load", "sim", "studies"],
-    ),
+    ("laneway", &["policy", "server", "admin", "tier", "tls", "load", "sim", "studies"]),
 ];
 /// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.
 const ALONE: &[&str] = &["policy", "wire", "sync"];

@@ -203,9 +203,6 @@ fn prepare(definition: &mut Definition, flags: &Flags) {
     if flags.quick {
         definition.pairs = 1;
         definition.runs.retain(|run| run.quick);
-        for run in &mut definition.runs {
-            run.load = format!("{} {}", run.load, definition.quick_load);
-        }
         targets::drop_lonely_figures(definition);
     }
     definition.pairs = flags.pairs.unwrap_or(definition.pairs);

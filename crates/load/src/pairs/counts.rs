@@ -1,6 +1,6 @@
 //! What parts of a server counted during a run: what share of the GETs its lane in the kernel
-//! answered, what it read from its data folder. Without that a run says
-//! nothing of the part, however good its latencies are: all may have come from elsewhere.
+//! answered, what it read from its data folder. Without that a run says nothing of the part,
+//! however good its latencies are: all may have come from elsewhere.
 //!
 //! By the server's own `stats`, asked before the run and after it, never during it; so the run's
 //! warm-up counts, too. Megabytes are of 1 000 000 bytes of values.

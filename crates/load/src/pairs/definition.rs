@@ -56,8 +56,8 @@ pub struct Definition {
     /// Whether every GET must hit.
     #[serde(default)]
     pub no_misses: bool,
-    /// Flags of the client, after all others, where a comparison has a minute only.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Older records have it; what a comparison of a minute runs is said by each run's `load`.
+    #[serde(default, skip_serializing)]
     pub quick_load: String,
     /// Cargo features that laneway is built with, besides the default ones.
     #[serde(default, skip_serializing_if = "String::is_empty")]

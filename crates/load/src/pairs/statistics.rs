@@ -164,7 +164,6 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
         ("by hash", "/max_ave_ratio_by_hash"),
         ("within slots", "/max_ave_ratio_slot"),
         ("found in slots", "/found_slots_max"),
-        ("hot keys placed", "/hot/placed"),
         ("load/s", "/load/operations_per_s"),
         ("A/s", "/workloads/A/operations_per_s"),
         ("A@2/s", "/workloads/A@2/operations_per_s"),

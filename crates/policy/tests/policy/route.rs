@@ -2,8 +2,8 @@
 
 use crate::{etc_mix, load, plan_after, smooth};
 use laneway_policy::ranges::SizeRanges;
-use laneway_policy::route::{lane, lane_of_octave};
-use laneway_policy::{Access, Asked, CorePlan, CostModel, Design, FRAME_BYTES, Form, ItemBytes};
+use laneway_policy::route::lane;
+use laneway_policy::{Access, Asked, CorePlan, CostModel, Design, Form, ItemBytes};
 use laneway_policy::{Lane, LargeLane, build, hand};
 use laneway_policy::{Role, Route, SLICE_BYTES, Settings, WorkerId, WorkerTarget, route};
 use proptest::prelude::*;
@@ -169,46 +169,6 @@ proptest! {
                 prop_assert_eq!(route(&plan, target, size), Route::HereInSlices);
             }
         }
-    }
-
-    #[test]
-    fn an_octave_is_answered_as_each_of_its_sizes(
-        threshold in 1_u64..1 << 31,
-        octave in 0_u8..31,
-        within in any::<u64>(),
-    ) {
-        let mut plan = initial(6, Form::Roles);
-        plan.threshold = ItemBytes(threshold);
-        let (first, last) = (ItemBytes(1 << octave), ItemBytes((2 << octave) - 1));
-        let size = ItemBytes(first.0 + within % first.0);
-        match lane_of_octave(&plan, octave) {
-            Some(answer) => prop_assert_eq!(lane(&plan, size), answer),
-            None => prop_assert_eq!(
-                (lane(&plan, first), lane(&plan, last)),
-                (Lane::Small, Lane::Large)
-            ),
-        }
-    }
-}
-
-#[test]
-fn octaves_around_the_threshold() {
-    use Lane::{Large, Small};
-    let rows = [
-        (FRAME_BYTES.0, 0, Some(Small)),
-        (FRAME_BYTES.0, 9, Some(Small)),
-        (FRAME_BYTES.0, 10, None),
-        (FRAME_BYTES.0, 11, Some(Large)),
-        (FRAME_BYTES.0, 200, Some(Large)),
-        (2048, 10, Some(Small)),
-        (2048, 11, Some(Large)),
-        (2047, 10, None),
-        (2049, 11, None),
-    ];
-    let mut plan = initial(6, Form::Roles);
-    for (threshold, octave, expected) in rows {
-        plan.threshold = ItemBytes(threshold);
-        assert_eq!(lane_of_octave(&plan, octave), expected, "{threshold}, octave {octave}");
     }
 }
 

@@ -294,8 +294,8 @@ fn half_of_a_burst_is_offered_where_somebody_could_take_it() {
     }
 }
 
-/// What `between_slices` and `idle` say by themselves, as the server asks them, is what a turn comes
-/// to.
+/// What `between_slices` and `idle` say by themselves, as the server asks them, is what a turn
+/// comes to.
 #[test]
 fn what_is_asked_apart_is_what_a_turn_does() {
     for (design, unread) in Design::ALL.iter().flat_map(|&design| [0, 1, 2, 4].map(|n| (design, n)))

@@ -23,8 +23,8 @@ const SHORT_BYTES_MAX: usize = 23;
 const LONG_MAX: usize = 4096;
 const LONG_BYTES_MAX: usize = 1 << 20;
 
-/// Memory of the table, 12 MiB. It is taken from the system a page at a time, as it is used.
-pub const TABLE_BYTES: usize = PLACES * size_of::<Place>();
+// Memory of the table. It is taken from the system a page at a time, as it is used.
+const _: () = assert!(PLACES * size_of::<Place>() == 12 << 20);
 
 /// Name (0: free), digest, when it was put in, and the answer: its length or what it is, and its
 /// bytes. Numbers, because memory that begins as zeroes costs nothing until it is used.
@@ -240,7 +240,6 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_oldest_goes() {
-        assert_eq!(TABLE_BYTES, 12 << 20);
         let mut answers = Answers::default();
         assert_eq!(answers.places.len(), 0, "nothing is taken before there is something");
         let long = vec![b'x'; 1000];

@@ -1,6 +1,6 @@
 //! A worker reads its own queue, then those that it drains with others, in bursts as
-//! `policy::turn::Readers` says: its own 32 at a time, and 32/n_s of each large worker's (Minos §3.1
-//! "Operation of the small cores"). A worker that the plan lets take from others takes one.
+//! `policy::turn::Readers` says: its own 32 at a time, and 32/n_s of each large worker's (Minos
+//! §3.1 "Operation of the small cores"). A worker that the plan lets take from others takes one.
 
 use super::guard::allowance;
 use super::lending::Lending;

@@ -26,7 +26,8 @@ impl Plan {
     }
 }
 
-/// A request that came as a datagram into this queue, and that nobody has begun; its client is gone.
+/// A request that came as a datagram into this queue, and that nobody has begun; its client is
+/// gone.
 pub fn orphan(queue: usize, request: &[u8]) -> Job {
     let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
     let origin = DatagramOrigin { queue: queue as u16, peer, request_id: 0 };

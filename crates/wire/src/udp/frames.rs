@@ -6,7 +6,6 @@
 //! and the kernel wants that one last; so sequences are given in ascending order.
 
 use super::header::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, HEADER_BYTES, Header, Kind};
-use crate::reply::Sink;
 
 /// Frames that one train carries at most: what fits the longest datagram of IPv4.
 pub const TRAIN_FRAMES_MAX: usize = 65_507 / DATAGRAM_BYTES_MAX;
@@ -112,16 +111,6 @@ pub fn put_train<'a, M: Message + ?Sized>(
     count
 }
 
-/// Appends a message that one datagram holds, with its header; false if it is too long for that.
-pub fn put_whole(sink: &mut impl Sink, request_id: u16, message: &[u8]) -> bool {
-    let fits = message.len() <= FRAME_BYTES_MAX;
-    if fits {
-        sink.put(&Header::whole(request_id).to_bytes());
-        sink.put(message);
-    }
-    fits
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::MESSAGE_BYTES_MAX;
@@ -209,13 +198,5 @@ mod tests {
         let mut slices = Vec::new();
         let count = put_train(3, &[][..], &mut (0..1), &mut headers, |s| slices.push(s.to_vec()));
         assert_eq!((count, slices), (1, alloc::vec![Header::whole(3).to_bytes().to_vec()]));
-    }
-
-    #[test]
-    fn one_datagram_takes_only_what_fits() {
-        let mut out = Vec::new();
-        assert!(!put_whole(&mut out, 1, &[0; FRAME_BYTES_MAX + 1]) && out.is_empty());
-        assert!(put_whole(&mut out, 1, &[0; FRAME_BYTES_MAX]));
-        assert_eq!(out.len(), DATAGRAM_BYTES_MAX);
     }
 }

@@ -209,8 +209,8 @@ fn queues_are_received_from_in_the_same_order_and_batches() {
             let me = plan.roles.iter().position(|role| *role != Role::Large).expect("one reads");
             let mut queues = vec![0; of.workers];
             for (whose, count) in queues.iter_mut().enumerate() {
-                // What others have of their own would be stolen from: that is another test's. And of
-                // what is handed over in `sho` the replies to one queue leave together.
+                // What others have of their own would be stolen from: that is another test's. And
+                // of what is handed over in `sho` the replies to one queue leave together.
                 let drained = !matches!(plan.roles[whose], Role::Small | Role::Both);
                 if whose == me || drained && of.design != Design::Sho {
                     *count = random.usize(0..90);
