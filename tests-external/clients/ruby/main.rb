@@ -26,7 +26,7 @@ def values(client)
   stolen = client.cas("k", 0, raw: true) { |_| client.set("k", "mine", 0, raw: true) && "late" }
   same("cas of an older item", !!stolen, false)
   same("touch", !!client.touch("k", 100), true)
-  same("gat", client.gat("k", 100, raw: true), "mine")
+  same("get", client.get("k", raw: true), "mine")
   same("delete", !!client.delete("k"), true)
   same("delete of nothing", !!client.delete("k"), false)
   same("incr of nothing", client.incr("n", 5, 0, 10), 10)
