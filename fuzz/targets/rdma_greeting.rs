@@ -1,12 +1,12 @@
 //! What a client and a server tell each other over RDMA: whatever comes, it is heard without a
 //! panic, cut anywhere it says the same, and what was understood is said again in words that are
-//! understood alike. And what either says of a long message: a parcel opens by its own bytes alone,
+//! understood alike. And what either says of a long message: a sealed descriptor opens by its own bytes alone,
 //! and what it is made of lies within the memory.
 #![no_main]
 
 use laneway_rdma::contract::Moved;
-use laneway_rdma::long::berth::{Berth, Counts};
-use laneway_rdma::long::parcel::{PARCEL_BYTES, PIECE_BYTES, Parcel};
+use laneway_rdma::long::rendezvous::{RendezvousBuffer, Counts};
+use laneway_rdma::long::sealed_descriptor::{PARCEL_BYTES, PIECE_BYTES, SealedDescriptor};
 use laneway_rdma::long::twin::{self, Twin};
 use laneway_rdma::verbs::greeting::{Heard, Hello, LINE_BYTES_MAX, Welcome};
 use laneway_sync::words;
@@ -17,33 +17,33 @@ use std::sync::Arc;
 const MEMORY_BYTES: usize = 4096;
 
 /// The first bytes say where the rest lies; or they are the memory, too.
-fn parcel(said: &[u8]) {
+fn sealed_descriptor(said: &[u8]) {
     let Some((head, rest)) = said.split_at_checked(PARCEL_BYTES) else {
-        return assert_eq!(Parcel::parse(said), None);
+        return assert_eq!(SealedDescriptor::parse(said), None);
     };
-    let parcel = Parcel::parse(head).expect("it is as long as one");
-    assert_eq!(parcel.to_bytes(), head);
+    let sealed_descriptor = SealedDescriptor::parse(head).expect("it is as long as one");
+    assert_eq!(sealed_descriptor.to_bytes(), head);
     let memory = twin::memory(MEMORY_BYTES);
     let rest = &rest[..rest.len().min(MEMORY_BYTES)];
     words::write(&memory, 0, rest);
     let mut out = Vec::new();
-    if parcel.open(&memory, &mut out) {
+    if sealed_descriptor.open(&memory, &mut out) {
         assert_eq!(
-            (out.len(), Parcel::of(parcel.number, parcel.offset, &out)),
-            (parcel.bytes as usize, parcel)
+            (out.len(), SealedDescriptor::of(sealed_descriptor.number, sealed_descriptor.offset, &out)),
+            (sealed_descriptor.bytes as usize, sealed_descriptor)
         );
     }
-    assert!(Parcel::of(parcel.number, 0, rest).open(&memory, &mut Vec::new()));
-    let card = Twin::new(&memory, &memory, parcel.seal, 0);
-    let berth = Berth::new(card, MEMORY_BYTES, MEMORY_BYTES, Arc::new(Counts::default()));
-    let Some(mut lent) = berth.claim(parcel) else { return };
-    assert!(parcel.fits(MEMORY_BYTES) && berth.claim(parcel).is_none());
+    assert!(SealedDescriptor::of(sealed_descriptor.number, 0, rest).open(&memory, &mut Vec::new()));
+    let card = Twin::new(&memory, &memory, sealed_descriptor.seal, 0);
+    let rendezvous = RendezvousBuffer::new(card, MEMORY_BYTES, MEMORY_BYTES, Arc::new(Counts::default()));
+    let Some(mut lent) = rendezvous.claim(sealed_descriptor) else { return };
+    assert!(sealed_descriptor.fits(MEMORY_BYTES) && rendezvous.claim(sealed_descriptor).is_none());
     let mut copy = Vec::new();
     while copy.len() < lent.bytes() {
         let bytes = PIECE_BYTES.min(lent.bytes() - copy.len());
         assert_ne!(lent.read(copy.len(), bytes, &mut copy), Moved::Gone, "it lies within");
     }
-    assert_eq!(lent.is_right(), copy == out && parcel.open(&memory, &mut Vec::new()));
+    assert_eq!(lent.is_right(), copy == out && sealed_descriptor.open(&memory, &mut Vec::new()));
 }
 
 fuzz_target!(|said: &[u8]| {
@@ -56,7 +56,7 @@ fuzz_target!(|said: &[u8]| {
         assert!((0..said.len()).all(|cut| Welcome::hear(&said[..cut]) == Heard::More));
         assert!(welcome.bounds.check().is_ok());
     }
-    parcel(said);
+    sealed_descriptor(said);
     // Nobody is waited for who says more than a line.
     let longest = said.len() >= LINE_BYTES_MAX;
     assert!(!longest || Hello::hear(said) != Heard::More && Welcome::hear(said) != Heard::More);

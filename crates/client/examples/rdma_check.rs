@@ -102,10 +102,12 @@ fn lies(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
     let stream = TcpStream::connect(door)?;
     let mut liar = verbs::enter(stream, place, RdmaService::Reliable, Lending::USUAL)?;
     let message = vec![7; 100_000];
-    let Lend::Lent(parcel) = liar.lend(1, &message) else { return Err("no room".into()) };
+    let Lend::Lent(sealed_descriptor) = liar.lend(1, &message) else {
+        return Err("no room".into());
+    };
     liar.take_away();
     let header = Header { kind: Kind::Lent, ..Header::whole(1) };
-    let said = [&header.to_bytes()[..], &parcel.to_bytes()].concat();
+    let said = [&header.to_bytes()[..], &sealed_descriptor.to_bytes()].concat();
     liar.post_request(0, &said);
     liar.pump()?;
     let mut looks = 0;

@@ -9,7 +9,7 @@
 use crate::core::Core;
 use crate::waiting::Waiting;
 use laneway_rdma::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted};
-use laneway_rdma::long::parcel::Parcel;
+use laneway_rdma::long::sealed_descriptor::SealedDescriptor;
 use laneway_rdma::verbs::VerbsRequester;
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ struct Notice {
     id: u16,
     /// Of how many frames it would be.
     total: u16,
-    parcel: Parcel,
+    sealed_descriptor: SealedDescriptor,
     /// How often it was looked for.
     looks: u32,
 }
@@ -38,7 +38,7 @@ const LOOKS_AT_REPLY: u32 = 64;
 pub struct Remote<V = VerbsRequester> {
     verbs: V,
     /// What is lent, by the id of its request.
-    lent: BTreeMap<u16, Parcel>,
+    lent: BTreeMap<u16, SealedDescriptor>,
     waiting: Waiting,
     /// Replies that have not come as their notices say.
     told: Vec<Notice>,
@@ -97,13 +97,13 @@ impl<V: LongRequester> Remote<V> {
         let Some((header, message)) = Header::parse(bytes) else { return Ok(true) };
         let id = header.request_id;
         let lend = match self.lent.get(&id) {
-            Some(parcel) => self.verbs.lend_again(parcel),
+            Some(sealed_descriptor) => self.verbs.lend_again(sealed_descriptor),
             None => self.verbs.lend(id, message),
         };
         match lend {
-            Lend::Lent(parcel) => {
-                self.lent.insert(id, parcel);
-                let said = [&bytes[..HEADER_BYTES], &parcel.to_bytes()].concat();
+            Lend::Lent(sealed_descriptor) => {
+                self.lent.insert(id, sealed_descriptor);
+                let said = [&bytes[..HEADER_BYTES], &sealed_descriptor.to_bytes()].concat();
                 posted(self.verbs.post_request(queue.into(), &said))
             }
             Lend::Later => Ok(false),
@@ -134,13 +134,13 @@ impl<V: LongRequester> Remote<V> {
     /// Looks at what was told: its writes may come behind their notice, or never.
     fn open_replies(&mut self, core: &mut Core, now_nanos: u64) {
         let Remote { verbs, told, reply, .. } = self;
-        told.retain_mut(|Notice { queue, id, total, parcel, looks }| {
+        told.retain_mut(|Notice { queue, id, total, sealed_descriptor, looks }| {
             *looks += 1;
             if *looks > LOOKS_AT_REPLY || !core.waits_for(*queue, *id) {
                 return false;
             }
             reply.clear();
-            let is_here = verbs.open_reply(parcel, reply);
+            let is_here = verbs.open_reply(sealed_descriptor, reply);
             if is_here {
                 core.feed_long(*queue, *id, *total, reply, now_nanos);
             }
@@ -167,7 +167,13 @@ impl Remote {
 fn notice(queue: usize, bytes: &[u8]) -> Option<Notice> {
     let (header, said) = Header::parse(bytes).filter(|(header, _)| header.kind == Kind::Notice)?;
     let Header { request_id: id, total, .. } = header;
-    Some(Notice { queue: queue as u16, id, total, parcel: Parcel::parse(said)?, looks: 0 })
+    Some(Notice {
+        queue: queue as u16,
+        id,
+        total,
+        sealed_descriptor: SealedDescriptor::parse(said)?,
+        looks: 0,
+    })
 }
 
 fn posted(posted: Posted) -> io::Result<bool> {

@@ -23,8 +23,8 @@ fn items_of_all_domains_are_counted_listed_and_flushed_together() {
     };
     let lanes = told("stats lanes");
     let jobs = lanes.lines().filter_map(|line| line.split_once(":jobs_of_others "));
-    let abroad: usize = jobs.map(|(_, number)| number.parse::<usize>().expect("a number")).sum();
-    assert!((1..KEYS).contains(&abroad), "each domain has some keys: {lanes}");
+    let remote: usize = jobs.map(|(_, number)| number.parse::<usize>().expect("a number")).sum();
+    assert!((1..KEYS).contains(&remote), "each domain has some keys: {lanes}");
     let items = told("stats items");
     let (class, _) = items["STAT items:".len()..].split_once(':').expect("a class");
     assert!(items.contains(&format!("STAT items:{class}:number {KEYS}\r\n")), "{items}");

@@ -5,7 +5,7 @@
 //! A *queue* is where requests of any client arrive, one per worker of the server. Nothing here
 //! waits or allocates per request; what finds no room says so. Messages are bytes without meaning.
 
-use crate::long::parcel::{PARCEL_BYTES, Parcel};
+use crate::long::sealed_descriptor::{PARCEL_BYTES, SealedDescriptor};
 use std::io::{self, IoSlice};
 
 /// Longest message of a slot.
@@ -127,7 +127,7 @@ pub trait Lent: Send {
 
 /// A reply on its way into memory that its client lends. Dropped before its notice it is given up.
 pub trait Placed: Send {
-    /// Write the next bytes, at most [`crate::long::parcel::PIECE_BYTES`].
+    /// Write the next bytes, at most [`crate::long::sealed_descriptor::PIECE_BYTES`].
     ///
     /// # Panics
     /// If they are more, or more than the reply has.
@@ -188,7 +188,7 @@ pub trait Requester {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lend {
     /// It lies where the server finds it, or is on its way there.
-    Lent(Parcel),
+    Lent(SealedDescriptor),
     /// There is no room for it: send frames.
     NoRoom,
     /// Not now: too much is on its way. Try again.
@@ -206,12 +206,12 @@ pub trait LongRequester: Requester {
     /// name before is over.
     fn lend(&mut self, name: u16, message: &[u8]) -> Lend;
     /// The same once more, as it lies there: it may have been lost on its way.
-    fn lend_again(&mut self, parcel: &Parcel) -> Lend;
+    fn lend_again(&mut self, sealed_descriptor: &SealedDescriptor) -> Lend;
     /// The request of this name is over.
     fn take_back(&mut self, name: u16);
     /// The long reply that a notice tells of, behind what is in `out`. False: it has not come, not
     /// whole, or not any more.
-    fn open_reply(&self, parcel: &Parcel, out: &mut Vec<u8>) -> bool;
+    fn open_reply(&self, sealed_descriptor: &SealedDescriptor, out: &mut Vec<u8>) -> bool;
 }
 
 /// A client's way to memory that the server has opened to it: READs, of which the server's CPU

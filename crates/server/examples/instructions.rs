@@ -11,7 +11,7 @@ use laneway_vopr::rig;
 
 use laneway_policy::{Form, WorkerId};
 use laneway_server::clock::ManualClock;
-use laneway_server::shared::Company;
+use laneway_server::shared::ServerShared;
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Got, KeyHash, Moment, Store};
 use laneway_tls::EitherTransport;
@@ -144,7 +144,7 @@ impl Afar {
         let sockets = Arc::new(Sockets::bind(&ports).expect("loopback has a free port"));
         let clock = ManualClock::default();
         let plan = Plan::of(1, Form::TimeShare);
-        let (shared, control) = rig::domain_of(&plan, &clock, Company::default());
+        let (shared, control) = rig::domain_of(&plan, &clock, ServerShared::default());
         let transport = SocketTransport::new(Arc::new(Vec::new())).expect("the kernel has epoll");
         let transport = EitherTransport::new(transport.with_datagrams(sockets.clone()));
         let worker = Worker::new(WorkerId(0), shared, transport, clock, Some(control));

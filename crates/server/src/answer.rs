@@ -111,7 +111,9 @@ impl<S> Shared<S> {
                 let registry = self.rdma.get().map(|registry| &**registry);
                 stats::write_shm(registry, path.as_deref(), &mut out);
             }
-            Question::Rdma => stats::write_rdma(self.verbs.get().map(|hall| &**hall), &mut out),
+            Question::Rdma => {
+                stats::write_rdma(self.verbs.get().map(|client_table| &**client_table), &mut out)
+            }
             Question::Tls => {
                 stats::write_tls(self.settings.tls_told().as_ref(), now.seconds(), &mut out);
             }

@@ -1,20 +1,20 @@
 //! From settings to running threads, and back: listen, make the store, start the workers; on a stop
 //! let what is under way finish, then join them.
 
-use crate::abroad;
 use crate::clock::{Clock, SystemClock, nanos_of};
-use crate::connection::CardKind;
+use crate::connection::ConnectionKind;
 use crate::control::Control;
 use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
+use crate::remote;
 use crate::settings::{LaneSettings, Settings};
-use crate::shared::{Company, Connections, Phase, Shared};
+use crate::shared::{Connections, Phase, ServerShared, Shared};
 use crate::watch::WatchSnapshot;
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::RingResponder;
-use laneway_rdma::verbs::{self, Hall, VerbsResponder};
+use laneway_rdma::verbs::{self, ClientTable, VerbsResponder};
 use laneway_store::layout::Hasher;
 use laneway_store::{Config, HugePages, Mode, Store};
 use laneway_tls::{EitherStream, EitherTransport};
@@ -34,15 +34,15 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+mod client_table;
 mod door;
-mod hall;
 mod handshakes;
 mod keeper;
 mod listeners;
 mod numa;
 mod told;
 
-pub use hall::HallError;
+pub use client_table::ClientTableError;
 pub use keeper::{Opened, open};
 pub use listeners::Handed;
 
@@ -73,7 +73,7 @@ pub enum StartError {
     /// The door for clients in memory cannot be listened at.
     Shm(String, io::Error),
     /// No client can come over RDMA.
-    Rdma(HallError),
+    Rdma(ClientTableError),
     /// A UDP port cannot be received on.
     Udp(BindError),
     /// No memory for the store.
@@ -204,9 +204,9 @@ impl Server {
         let sockets = bind(&settings, &parts)?;
         let door = door::listen(&settings);
         let door = door.map_err(|(place, error)| StartError::Shm(place, error))?;
-        let hall = hall::listen(&settings).map_err(StartError::Rdma)?;
+        let client_table = client_table::listen(&settings).map_err(StartError::Rdma)?;
         let clock = SystemClock::start();
-        let (company, seed) = (Company::default(), hash_seed());
+        let (company, seed) = (ServerShared::default(), hash_seed());
         let (mut domains, mut controls) = (Vec::new(), Vec::new());
         for (number, part) in parts.into_iter().enumerate() {
             let opened = opened.as_ref();
@@ -219,14 +219,14 @@ impl Server {
             controls.push(control);
         }
         if let Some(placement) = numa::placement(&settings) {
-            abroad::link(&domains, placement);
+            remote::link(&domains, placement);
         }
         if let Some(door) = &door {
             // Several domains have none.
             domains[0].rdma.get_or_init(|| door.registry.clone());
         }
-        if let Some(hall) = &hall {
-            domains[0].verbs.get_or_init(|| hall.hall.clone());
+        if let Some(client_table) = &client_table {
+            domains[0].verbs.get_or_init(|| client_table.client_table.clone());
         }
         let all = encrypted.iter().flat_map(|closed| closed.listeners.iter());
         tell_places(&domains[0].connections, listeners.iter().chain(all), &sockets, clock);
@@ -237,9 +237,12 @@ impl Server {
         }
         let running = opened.map(|opened| keeper::Running::start(opened, &domains[0], clock));
         let keeper = running.transpose().map_err(StartError::Keeper)?;
-        let rdma_addresses = hall.as_ref().map_or_else(Vec::new, |hall| hall.addresses.clone());
+        let rdma_addresses = client_table
+            .as_ref()
+            .map_or_else(Vec::new, |client_table| client_table.addresses.clone());
         let gate = Gate::default();
-        let doors = open_doors((door, hall), &domains[0], &gate).map_err(StartError::Worker)?;
+        let doors =
+            open_doors((door, client_table), &domains[0], &gate).map_err(StartError::Worker)?;
         let threads = spawn(workers, keeper.is_some(), &gate).map_err(StartError::Worker)?;
         let handshakes = encrypted.map(|closed| closed.open(&domains, &gate, clock)).transpose();
         let handshakes = handshakes.map_err(StartError::Worker)?;
@@ -305,12 +308,12 @@ fn spawn(
 
 /// Let in who writes into memory.
 fn open_doors(
-    (door, hall): (Option<door::Closed>, Option<hall::Closed>),
+    (door, client_table): (Option<door::Closed>, Option<client_table::Closed>),
     shared: &Arc<Shared<ServerStream>>,
     gate: &Gate,
 ) -> io::Result<Vec<door::Running>> {
-    let mut doors = match hall {
-        Some(hall) => hall.open(shared, gate)?,
+    let mut doors = match client_table {
+        Some(client_table) => client_table.open(shared, gate)?,
         None => Vec::new(),
     };
     if let Some(door) = door {
@@ -324,7 +327,7 @@ fn domain(
     settings: Settings,
     opened: Option<&Opened>,
     hash_seed: (u64, u64),
-    company: Company,
+    company: ServerShared,
     sockets: Option<&Arc<Sockets>>,
     clock: SystemClock,
 ) -> Result<(Arc<Shared<ServerStream>>, Control), StartError> {
@@ -364,11 +367,11 @@ fn tell_places<'l>(
 ) {
     let now = clock.unix_seconds(clock.nanos());
     for name in listeners.filter_map(Listener::name) {
-        connections.add_place(CardKind::Listener, name, now);
+        connections.add_place(ConnectionKind::Listener, name, now);
     }
     for queue in sockets.iter().flat_map(|sockets| sockets.queues()) {
         let kind = if queue.address.is_ipv6() { "udp6" } else { "udp" };
-        connections.add_place(CardKind::Datagrams, format!("{kind}:{}", queue.address), now);
+        connections.add_place(ConnectionKind::Datagrams, format!("{kind}:{}", queue.address), now);
     }
 }
 
@@ -437,10 +440,10 @@ fn worker(
         transport = transport.with_bypass(BypassWatch::new(bypass.clone(), id.index()));
         datagrams = Some(Box::new(XdpDatagrams::new(bypass, id.index(), sender, sockets)));
     }
-    if let Some(hall) = shared.verbs.get() {
+    if let Some(client_table) = shared.verbs.get() {
         let first = datagrams.as_ref().map_or(0, |udp| udp.queues());
-        transport = transport.with_verbs(VerbsWatch::new(hall.clone(), first));
-        datagrams = Some(over_verbs(hall, id, datagrams)?);
+        transport = transport.with_verbs(VerbsWatch::new(client_table.clone(), first));
+        datagrams = Some(over_verbs(client_table, id, datagrams)?);
     }
     if let Some(registry) = shared.rdma.get() {
         let first = datagrams.as_ref().map_or(0, |udp| udp.queues());
@@ -471,11 +474,12 @@ fn in_memory(
 
 /// A worker's handle on the queues of clients over RDMA, behind `others`.
 fn over_verbs(
-    hall: &Arc<Hall>,
+    client_table: &Arc<ClientTable>,
     id: policy::WorkerId,
     others: Option<Box<dyn Datagrams>>,
 ) -> io::Result<Box<dyn Datagrams>> {
-    let responder = VerbsResponder::new(hall.clone(), id.index()).map_err(io::Error::other)?;
+    let responder =
+        VerbsResponder::new(client_table.clone(), id.index()).map_err(io::Error::other)?;
     let datagrams = RdmaDatagrams::new(Whence::Afar, responder, verbs::DEPTH);
     Ok(match others {
         Some(others) => Box::new(datagrams.behind(others)),

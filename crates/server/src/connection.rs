@@ -7,7 +7,7 @@ use crate::event_log::{Parting, watcher::Watcher};
 use crate::execute::{Incoming, Joining};
 use crate::handoff::Undone;
 use crate::input::Input;
-use crate::latency::Tally;
+use crate::latency::PendingLatencies;
 use crate::long_answer::LongAnswer;
 use crate::output::Output;
 use crate::resp::state::{Dialect, Session, Under};
@@ -74,9 +74,9 @@ pub enum Unread {
     End,
 }
 
-/// Which of them a [`Card`] tells of.
+/// Which of them a [`ConnectionStats`] tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CardKind {
+pub enum ConnectionKind {
     /// A socket that connections come by.
     Listener,
     /// A socket that datagrams come by.
@@ -86,9 +86,9 @@ pub enum CardKind {
 }
 
 /// What `stats conns` tells of a connection, or of a socket; shared with whoever asks.
-pub struct Card {
+pub struct ConnectionStats {
     /// Which.
-    pub kind: CardKind,
+    pub kind: ConnectionKind,
     /// Serial number, from 1: listeners, then connections as they come.
     pub number: u64,
     /// The address of its peer, or its own if it has none, in memcached's notation.
@@ -120,7 +120,7 @@ pub struct Introduction {
     pub library_version: Box<[u8]>,
 }
 
-impl Card {
+impl ConnectionStats {
     /// Returns the name and the library that the client has told.
     pub fn introduction(&self) -> Introduction {
         self.said().clone()
@@ -140,8 +140,13 @@ impl Card {
     }
 
     /// Of something that was opened just now.
-    pub fn new(kind: CardKind, number: u64, peer: String, now_seconds: u32) -> Card {
-        Card {
+    pub fn new(
+        kind: ConnectionKind,
+        number: u64,
+        peer: String,
+        now_seconds: u32,
+    ) -> ConnectionStats {
+        ConnectionStats {
             kind,
             number,
             peer,
@@ -171,7 +176,7 @@ pub struct Connection<S> {
     /// Which protocol it speaks.
     pub dialect: Dialect,
     /// Requests whose latency is not recorded yet.
-    pub tally: Tally,
+    pub tally: PendingLatencies,
     /// The key of the last large request, until its latency is recorded, where keys are told.
     pub noted_key: Option<Box<[u8]>>,
     /// What its client is to be counted for: until replies have left, or a slice is over.
@@ -220,12 +225,17 @@ pub struct Connection<S> {
     /// meaning once it has.
     pub unproven_since: Option<u32>,
     /// For `stats conns`.
-    pub card: Arc<Card>,
+    pub card: Arc<ConnectionStats>,
 }
 
 impl<S> Connection<S> {
     /// A fresh connection.
-    pub fn new(stream: S, dialect: Dialect, home: WorkerId, card: Arc<Card>) -> Box<Self> {
+    pub fn new(
+        stream: S,
+        dialect: Dialect,
+        home: WorkerId,
+        card: Arc<ConnectionStats>,
+    ) -> Box<Self> {
         Box::new(Connection {
             stream,
             token: Token { slot: 0, generation: 0 }, // until it settles in
@@ -233,7 +243,7 @@ impl<S> Connection<S> {
             output: Output::default(),
             mode: Mode::Requests,
             dialect,
-            tally: Tally::default(),
+            tally: PendingLatencies::default(),
             noted_key: None,
             moved: ClientSums::default(),
             bucket: None,
@@ -497,7 +507,7 @@ mod tests {
         transport.watch_listeners(true).expect("memory");
         let stream = transport.accept(0).expect("memory").expect("a client has come");
         let dialect = Dialect::Undecided;
-        let card = Arc::new(Card::new(CardKind::Client, 1, String::new(), 0));
+        let card = Arc::new(ConnectionStats::new(ConnectionKind::Client, 1, String::new(), 0));
         let mut connection = Connection::new(Holding(stream, true), dialect, WorkerId(0), card);
         for (before, holds, after) in [
             (Unread::Nothing, true, Unread::Bytes),

@@ -5,14 +5,14 @@
 use crate::auth::gate::Door;
 use crate::clients::{ClientCounts, ClientSums};
 use crate::clock::Clock;
-use crate::connection::{Card, Connection};
+use crate::connection::{Connection, ConnectionStats};
 use crate::counters::Counters;
-use crate::durable::veil::Veiled;
+use crate::durable::pending_writes::DurableReader;
 use crate::event_log::EventLog;
 use crate::execute::{Context, ExecuteSettings};
 use crate::hot::local::HotWorker;
 use crate::hot::sample::Dice;
-use crate::latency::{self, Operation, Tally};
+use crate::latency::{self, Operation, PendingLatencies};
 use crate::resp::scratch::Scratch;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
@@ -164,7 +164,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Who looks at the passwords of this client; nobody where there are no users.
-    pub(crate) fn door<'a>(&'a self, card: &'a Card) -> Option<Door<'a>> {
+    pub(crate) fn door<'a>(&'a self, card: &'a ConnectionStats) -> Option<Door<'a>> {
         let auth = self.shared.settings.auth.as_deref()?;
         let (peer, number, now_seconds) = (&*card.peer, card.number, self.now.seconds());
         Some(Door { auth, peer, number, now_seconds, counters: self.counters() })
@@ -189,7 +189,7 @@ impl<T: Transport> Core<T> {
     #[inline]
     pub(crate) fn tally_request(
         &self,
-        tally: &mut Tally,
+        tally: &mut PendingLatencies,
         operation: Operation,
         size: u64,
         arrived: u64,
@@ -235,7 +235,11 @@ impl<T: Transport> Core<T> {
             settings: &self.execute_settings,
             touched,
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
-            veil: self.shared.durable.get().map(|durable| Veiled::Worker(&durable.veil)),
+            pending_writes: self
+                .shared
+                .durable
+                .get()
+                .map(|durable| DurableReader::Worker(&durable.pending_writes)),
             read_only: false,
             log: Some(&self.events),
             by: self.asker,
@@ -328,7 +332,7 @@ impl<T: Transport> Core<T> {
 
     /// What this worker counts of the client that the connection is of.
     #[inline]
-    pub(crate) fn client(&self, card: &Card) -> &ClientCounts {
+    pub(crate) fn client(&self, card: &ConnectionStats) -> &ClientCounts {
         &self.shared.workers[self.id.index()].clients[usize::from(card.client)]
     }
 

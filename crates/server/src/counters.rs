@@ -2,7 +2,7 @@
 //!
 //! A counter has one writer, the worker that owns the set; so counting is a load and a store, never
 //! a locked instruction. Readers sum racily: each counter is exact, a set of them is a moment's
-//! smear. `stats reset` writes no counter, since that would be a second writer: a [`Board`] keeps
+//! smear. `stats reset` writes no counter, since that would be a second writer: a [`StatsRegistry`] keeps
 //! the sums of that moment and subtracts them from then on.
 //!
 //! Knows no protocol. Units are in the names; everything else is a count of requests.
@@ -151,16 +151,16 @@ counters! {
 
 /// The counters of all workers, and what they showed at the last `stats reset`.
 #[derive(Debug)]
-pub struct Board {
+pub struct StatsRegistry {
     workers: Vec<Counters>,
     baseline: Mutex<Totals>,
 }
 
-impl Board {
+impl StatsRegistry {
     /// A board for `workers` workers.
     pub fn new(workers: usize) -> Self {
         let workers = (0..workers).map(|_| Counters::default()).collect();
-        Board { workers, baseline: Mutex::default() }
+        StatsRegistry { workers, baseline: Mutex::default() }
     }
 
     /// The counters of one worker, for that worker to write.
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_board_sums_its_workers_and_counts_from_the_reset() {
-        let board = Board::new(3);
+        let board = StatsRegistry::new(3);
         board.worker(0).cmd_get.add_owner(5);
         board.worker(2).cmd_get.bump_owner();
         board.worker(1).bytes_read.add_owner(40);

@@ -3,7 +3,7 @@
 //! domain", and clients send to the domain that stores the key).
 //!
 //! Clients that speak UDP and know us choose a queue of the key's domain, and nothing crosses;
-//! [`crate::abroad`] is about what does. Where a key's memory is, is routing and never safety:
+//! [`crate::remote`] is about what does. Where a key's memory is, is routing and never safety:
 //! every store may be used by any thread.
 //!
 //! Knows no worker; `N` is all that a domain's workers share.

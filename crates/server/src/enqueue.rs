@@ -1,11 +1,11 @@
 //! A request goes into the queue of whoever executes it, and somebody comes for it. No queue blocks
 //! and none loses: what finds its queue full is given back.
 
-use crate::abroad::is_abroad;
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::handoff::{Job, Work};
 use crate::latency::Operation;
+use crate::remote::is_remote;
 use laneway_policy::{Design, WorkerId, WorkerTarget};
 use laneway_transport::Transport;
 
@@ -25,7 +25,7 @@ impl<T: Transport> Core<T> {
             }
             return Ok(());
         }
-        if is_abroad(to) {
+        if is_remote(to) {
             return self.enqueue_abroad(to, job);
         }
         match to {

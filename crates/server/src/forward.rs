@@ -1,10 +1,10 @@
 //! Which requests another worker executes, or the keeper: asked before anything is looked up, and
 //! once more when the size of the item is known.
 
-use crate::abroad::is_abroad;
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::execute::is_checkpoint;
+use crate::remote::is_remote;
 use crate::requests::key_of;
 use crate::stats::{self, Question};
 use laneway_policy::route::hands_unseen;
@@ -31,8 +31,8 @@ impl<T: Transport> Core<T> {
         if !self.hands_unseen && (!self.hands_over || size == 0) {
             return None;
         }
-        if let Some(abroad) = self.abroad(key) {
-            return Some(abroad);
+        if let Some(remote) = self.remote(key) {
+            return Some(remote);
         }
         let owner = match self.plan.design {
             Design::Hkh => self.owner_of(key),
@@ -50,7 +50,7 @@ impl<T: Transport> Core<T> {
         joins: impl Fn() -> bool,
         size: u64,
     ) -> Option<WorkerTarget> {
-        let is_mine = |to| is_abroad(to) && joins() && !is_planted(Bug::JoinedAbroad);
+        let is_mine = |to| is_remote(to) && joins() && !is_planted(Bug::JoinedAbroad);
         self.queue_for(key, true, size).filter(|to| !is_mine(*to))
     }
 
@@ -75,7 +75,7 @@ impl<T: Transport> Core<T> {
     /// What the keeper has to bring into memory for a key that it is given.
     pub(crate) fn kept_bytes(&self, key: &[u8], to: WorkerTarget) -> u64 {
         let durable = self.shared.durable.get().filter(|_| to == KEEPER);
-        let bytes = durable.and_then(|durable| durable.veil.value_bytes(key, self.now));
+        let bytes = durable.and_then(|durable| durable.pending_writes.value_bytes(key, self.now));
         bytes.unwrap_or(0)
     }
 
@@ -86,7 +86,7 @@ impl<T: Transport> Core<T> {
         if store.peek(store.hash(key), key, self.now).is_some() {
             return 0;
         }
-        let value_bytes = durable.veil.value_bytes(key, self.now);
+        let value_bytes = durable.pending_writes.value_bytes(key, self.now);
         value_bytes.map_or(0, |value_bytes| key.len() as u64 + value_bytes)
     }
 

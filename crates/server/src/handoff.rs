@@ -12,7 +12,7 @@
 
 use crate::execute::Incoming;
 use crate::execute::redis::Watched;
-use crate::latency::Tally;
+use crate::latency::PendingLatencies;
 use crate::output::{Output, Ticket};
 use crate::udp::buffers::Held;
 use laneway_policy::{ItemBytes, WorkerId};
@@ -173,7 +173,7 @@ pub struct Finished {
     /// The reply: bytes and pinned values. Empty where none is wanted.
     pub reply: Output,
     /// What was done, for the latencies; the worker that sends the last byte records them.
-    pub tally: Tally,
+    pub tally: PendingLatencies,
     /// It holds a value of the large lane.
     pub large: bool,
     /// It ends with an error: nothing of the same request may follow, since clients take the error
@@ -197,7 +197,7 @@ pub struct Undone {
 
 /// What executing has found out, besides the reply.
 pub(crate) struct Served {
-    pub(crate) tally: Tally,
+    pub(crate) tally: PendingLatencies,
     pub(crate) arrived_nanos: u64,
     pub(crate) large: bool,
     /// Nothing of it counts: the keeper is to do it.
@@ -212,7 +212,7 @@ impl Served {
     /// Nothing yet, of a request that came then.
     pub(crate) fn new(arrived_nanos: u64) -> Served {
         Served {
-            tally: Tally::default(),
+            tally: PendingLatencies::default(),
             arrived_nanos,
             large: false,
             kept: false,

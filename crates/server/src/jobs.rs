@@ -7,9 +7,9 @@
 //! taken until it is gone. Departs from Minos §3.1: the reply to a stream leaves by its home, since
 //! only that worker holds the connection; the values in it are pinned, not copied.
 
-use crate::abroad::wake_there;
 use crate::core::Core;
 use crate::handoff::{Finished, Home, Job, Origin};
+use crate::remote::wake_there;
 use crate::shared::Shared;
 use crate::streams::Streams;
 use crate::udp::state::Udp;

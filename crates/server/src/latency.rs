@@ -1,6 +1,6 @@
 //! How long requests took, from when their last byte was found to have arrived to their last byte
 //! handed to the kernel: per operation, small and large apart, and by what they spent it on
-//! ([`Part`]). A [`Tally`] goes with the requests, a [`Book`] is what a worker counts them in;
+//! ([`Part`]). A [`PendingLatencies`] goes with the requests, a [`RecordedLatencies`] is what a worker counts them in;
 //! those that were large or slow are [`noted`], too.
 
 pub mod book;
@@ -8,7 +8,7 @@ pub mod buckets;
 pub mod histogram;
 pub mod noted;
 
-pub use book::{Book, Latencies, Part};
+pub use book::{Latencies, Part, RecordedLatencies};
 
 use noted::Times;
 
@@ -72,7 +72,7 @@ const ROWS_LARGE: u16 = {
 
 /// Requests of one turn whose replies have not all left: they share one arrival time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct PendingLatencies {
     /// When they were found to have arrived.
     since_nanos: u64,
     /// How long they had waited when their first turn began.
@@ -93,7 +93,7 @@ pub struct Tally {
 }
 const _: () = assert!(ROWS <= u16::BITS as usize);
 
-impl Tally {
+impl PendingLatencies {
     /// One more request, whose last byte came at `now_nanos`.
     pub fn add(&mut self, row: usize, now_nanos: u64) {
         self.add_many(row, 1, now_nanos);
@@ -182,7 +182,7 @@ impl Tally {
     }
 
     /// What another worker has done for the same connection, too.
-    pub fn merge(&mut self, other: &Tally) {
+    pub fn merge(&mut self, other: &PendingLatencies) {
         if other.used == 0 {
             return;
         }

@@ -11,7 +11,6 @@
 //! [`jobs`] what passes between workers. Each is given the worker's [`mod@core`] for a call.
 #![forbid(unsafe_code)]
 
-pub mod abroad;
 pub mod accept;
 pub mod answer;
 pub mod askers;
@@ -62,6 +61,7 @@ pub mod protocol;
 mod read_only;
 pub mod receive;
 pub mod recognise;
+pub mod remote;
 pub mod requests;
 pub mod resp;
 pub mod settings;

@@ -1,6 +1,6 @@
 //! The steps of answers that are as long as there are items or connections ([`LongAnswer`]).
 
-use crate::connection::{Card, CardKind};
+use crate::connection::{ConnectionKind, ConnectionStats};
 use crate::long_answer::LongAnswer;
 use crate::shared::{Shared, lock};
 use crate::stats::{self, Question};
@@ -104,21 +104,25 @@ impl<S> Shared<S> {
 }
 
 /// What `stats conns` tells of one, in memcached's words.
-fn connection_snapshot(card: &Card, asks: bool, now_seconds: u32) -> stats::ConnectionSnapshot {
+fn connection_snapshot(
+    card: &ConnectionStats,
+    asks: bool,
+    now_seconds: u32,
+) -> stats::ConnectionSnapshot {
     let idle = now_seconds.saturating_sub(card.last_seconds.load(Relaxed));
     let large = card.large.load(Relaxed);
     let state = match card.kind {
-        CardKind::Listener => "conn_listening",
-        CardKind::Client if asks => "conn_parse_cmd",
-        CardKind::Client if card.receives.load(Relaxed) => "conn_nread",
-        CardKind::Client if large => "conn_mwrite",
-        CardKind::Client | CardKind::Datagrams => "conn_read",
+        ConnectionKind::Listener => "conn_listening",
+        ConnectionKind::Client if asks => "conn_parse_cmd",
+        ConnectionKind::Client if card.receives.load(Relaxed) => "conn_nread",
+        ConnectionKind::Client if large => "conn_mwrite",
+        ConnectionKind::Client | ConnectionKind::Datagrams => "conn_read",
     };
     stats::ConnectionSnapshot {
         number: card.number,
         address: card.peer.clone(),
         listen_address: card.local.clone(),
-        datagrams: card.kind == CardKind::Datagrams,
+        datagrams: card.kind == ConnectionKind::Datagrams,
         state,
         idle_seconds: u64::from(idle),
         large,

@@ -3,7 +3,7 @@
 
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::latency::Tally;
+use crate::latency::PendingLatencies;
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_sync::planted::{Bug, is_planted};
@@ -29,7 +29,7 @@ impl<T: Transport> Core<T> {
     #[inline]
     pub(crate) fn note_datagrams(
         &self,
-        tally: &mut Tally,
+        tally: &mut PendingLatencies,
         peer: Option<&SocketAddr>,
         now_nanos: u64,
     ) {
@@ -39,7 +39,12 @@ impl<T: Transport> Core<T> {
     }
 
     #[cold]
-    fn note_datagrams_of(&self, tally: &mut Tally, peer: Option<&SocketAddr>, now_nanos: u64) {
+    fn note_datagrams_of(
+        &self,
+        tally: &mut PendingLatencies,
+        peer: Option<&SocketAddr>,
+        now_nanos: u64,
+    ) {
         let times = tally.times(now_nanos, self.now.seconds(), 0);
         let client = match peer {
             Some(peer) if peer.is_ipv6() => format!("udp6:{peer}"),

@@ -84,7 +84,7 @@ impl<T: Transport> Core<T> {
     /// The queue for a request that is offered. `size`: of its item, 0 if unknown.
     pub(crate) fn offer(&self, key: &[u8], size: u64) -> Option<WorkerTarget> {
         let left = self.offers.get().checked_sub(1)?;
-        if self.abroad(key).is_some() {
+        if self.remote(key).is_some() {
             return None; // who takes it would look in the wrong memory
         }
         let size = if size > 0 {

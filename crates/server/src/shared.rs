@@ -3,16 +3,16 @@
 //! only.
 
 use crate::clients::{ClientCounts, ClientSums, Clients, PLACES};
-use crate::connection::{Card, CardKind, Connection};
-use crate::counters::Board;
+use crate::connection::{Connection, ConnectionKind, ConnectionStats};
+use crate::counters::StatsRegistry;
 use crate::domains::Domains;
 use crate::durable::shared::Durable;
 use crate::event_log::{Event, EventLog, Parting, Subject};
 use crate::handoff::{Finished, JOB_PLACES, Job};
-use crate::hot::board::HotBoard;
+use crate::hot::board::HotKeyTable;
 use crate::hot::sample::Samples;
 use crate::kernel::Kernel;
-use crate::latency::Book;
+use crate::latency::RecordedLatencies;
 use crate::latency::noted::{Noted, Slow};
 use crate::per_address::{Counted, PerAddress};
 use crate::recognise::Beside;
@@ -22,7 +22,7 @@ use crate::udp::shared::UdpShared;
 use laneway_policy::pace::Way;
 use laneway_policy::{CorePlan, ItemBytes, Placement, Role, SizeClass, WorkerId, histogram, owner};
 use laneway_rdma::region::Registry;
-use laneway_rdma::verbs::Hall;
+use laneway_rdma::verbs::ClientTable;
 use laneway_store::Store;
 use laneway_sync::edition::Edition;
 use laneway_sync::idle::{Idle, is_nothing_left};
@@ -119,7 +119,7 @@ pub struct WorkerShared<S> {
     /// Ends the worker's wait; set once, before the worker runs.
     pub waker: OnceLock<Arc<dyn Wake>>,
     /// Latencies.
-    pub book: Book,
+    pub book: RecordedLatencies,
     /// Requests that were large or slow.
     pub noted: Noted,
     /// Keys asked for most, where nobody looks after hot keys.
@@ -146,7 +146,7 @@ impl<S> Default for WorkerShared<S> {
             sleeper: Sleeper::new(),
             drained: Idle::new(),
             waker: OnceLock::new(),
-            book: Book::default(),
+            book: RecordedLatencies::default(),
             noted: Noted::default(),
             samples: Samples::default(),
             clients: (0..PLACES).map(|_| ClientCounts::default()).collect(),
@@ -282,7 +282,7 @@ pub struct Connections {
     /// Who they are of.
     pub clients: Clients,
     /// By number, for `stats conns`.
-    pub cards: Mutex<BTreeMap<u64, Arc<Card>>>,
+    pub cards: Mutex<BTreeMap<u64, Arc<ConnectionStats>>>,
     /// What those who watch are told, of connections and of all else.
     pub events: Arc<EventLog>,
 }
@@ -297,7 +297,7 @@ impl Connections {
         counted: Counted,
         now_seconds: u32,
         sums: impl FnOnce(u16) -> ClientSums,
-    ) -> Result<Arc<Card>, TooMany> {
+    ) -> Result<Arc<ConnectionStats>, TooMany> {
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         let is_limited = each > 0;
         let was_counted = is_limited && counted == Counted::Before;
@@ -319,7 +319,7 @@ impl Connections {
         let places = self.places.load(Ordering::Relaxed);
         let number = places + self.total.fetch_add(1, Ordering::Relaxed) + 1;
         let client = self.clients.enter(&peer, sums);
-        let mut card = Card::new(CardKind::Client, number, peer, now_seconds);
+        let mut card = ConnectionStats::new(ConnectionKind::Client, number, peer, now_seconds);
         (card.local, card.client, card.is_limited) = (local, client, is_limited);
         let card = Arc::new(card);
         lock(&self.cards).insert(number, card.clone());
@@ -327,21 +327,21 @@ impl Connections {
         Ok(card)
     }
 
-    fn log(&self, event: Event, card: &Card) {
+    fn log(&self, event: Event, card: &ConnectionStats) {
         let subject = Subject { text: card.peer.as_bytes(), by: card.number, ..Subject::default() };
         self.events.log(event, subject);
     }
 
     /// Tell of a socket that connections or datagrams come by; all are there before the first
     /// connection is.
-    pub fn add_place(&self, kind: CardKind, address: String, now_seconds: u32) {
+    pub fn add_place(&self, kind: ConnectionKind, address: String, now_seconds: u32) {
         let number = self.places.fetch_add(1, Ordering::Relaxed) + 1;
-        let card = Arc::new(Card::new(kind, number, address, now_seconds));
+        let card = Arc::new(ConnectionStats::new(kind, number, address, now_seconds));
         lock(&self.cards).insert(number, card);
     }
 
     /// Forget a connection that was closed.
-    pub fn leave(&self, card: &Card, why: Parting) {
+    pub fn leave(&self, card: &ConnectionStats, why: Parting) {
         self.log(Event::Close(why), card);
         if is_planted(Bug::ConnectionLeaked) {
             return;
@@ -366,7 +366,7 @@ pub struct Shared<S> {
     /// To which worker a key belongs.
     pub placement: Placement,
     /// Whose the hot keys are, where that is looked after.
-    pub hot: Option<Box<HotBoard>>,
+    pub hot: Option<Box<HotKeyTable>>,
     /// The workers.
     pub workers: Vec<WorkerShared<S>>,
     /// Connections with a large request, for whichever large worker is free (the shared software
@@ -377,7 +377,7 @@ pub struct Shared<S> {
     /// Clients in memory, where they are served; set before a worker is made.
     pub rdma: OnceLock<Arc<Registry>>,
     /// Clients over RDMA, where they are served; set before a worker is made.
-    pub verbs: OnceLock<Arc<Hall>>,
+    pub verbs: OnceLock<Arc<ClientTable>>,
     /// UDP, once a worker serves it.
     pub udp: OnceLock<Arc<UdpShared>>,
     /// Where items are kept durably, if they are; set before a worker is made.
@@ -385,7 +385,7 @@ pub struct Shared<S> {
     /// What is loaded into the kernel.
     pub kernel: OnceLock<Kernel>,
     /// Command counters of all workers, and behind them of the keeper.
-    pub board: Board,
+    pub board: StatsRegistry,
     /// `stats detail on` was said.
     pub detail: AtomicBool,
     /// Items that the background sweep found expired.
@@ -421,7 +421,7 @@ pub struct Shared<S> {
 
 /// What the NUMA domains of one server have in common.
 #[derive(Default, Clone)]
-pub struct Company {
+pub struct ServerShared {
     connections: Arc<Connections>,
     stop_asked: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -433,11 +433,11 @@ impl<S> Shared<S> {
         settings: Settings,
         plan: CorePlan,
         started_seconds: u32,
-        company: Company,
+        company: ServerShared,
     ) -> Arc<Shared<S>> {
         let workers = (0..settings.workers).map(|_| WorkerShared::default()).collect();
         let policy = &settings.policy;
-        let hot = policy.hot.map(|hot| HotBoard::new(hot, policy.access, settings.secret_seed));
+        let hot = policy.hot.map(|hot| HotKeyTable::new(hot, policy.access, settings.secret_seed));
         store.tell_evictions(company.connections.events.clone());
         company.connections.clients.limits.set(settings.client_rates);
         Arc::new(Shared {
@@ -453,7 +453,7 @@ impl<S> Shared<S> {
             udp: OnceLock::new(),
             durable: OnceLock::new(),
             kernel: OnceLock::new(),
-            board: Board::new(settings.workers + 1),
+            board: StatsRegistry::new(settings.workers + 1),
             detail: AtomicBool::new(false),
             swept: AtomicU64::new(0),
             small_hits_told: AtomicU64::new(0),

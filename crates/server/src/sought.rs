@@ -3,7 +3,7 @@
 //! for `get`s and for `mg`s; whatever is not simple they execute as a key alone.
 
 use crate::core::Core;
-use crate::durable::veil::Sight;
+use crate::durable::pending_writes::Sight;
 use crate::event_log::Class;
 use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_plain_head};
 use crate::requests::writes;
@@ -62,7 +62,7 @@ impl<T: Transport> Core<T> {
         let context = self.context(&touched);
         match sought {
             Sought::Copied(_) => context.is_hidden(hash, sight),
-            Sought::Miss => context.veil.is_some(),
+            Sought::Miss => context.pending_writes.is_some(),
             Sought::Otherwise => false,
         }
     }

@@ -12,7 +12,7 @@ use laneway_client::{Answer, Core, Error, Refusal, Remote, Request, Settings, To
 use laneway_policy::{Form, Placement, owner};
 use laneway_rdma::contract::{Lend, LongRequester as _, Posted, Requester as _};
 use laneway_rdma::faults::Faults;
-use laneway_rdma::long::parcel::Parcel;
+use laneway_rdma::long::sealed_descriptor::SealedDescriptor;
 use laneway_server::clock::Clock;
 use laneway_wire::udp::{Header, Kind};
 use mix::{MILLISECOND, Mix, SECOND, World as _, seed};
@@ -45,7 +45,7 @@ impl World {
 
     /// What the server counts of long messages.
     fn count(&self, name: &str) -> u64 {
-        self.rig.berths.as_ref().expect("it has clients afar").count(name)
+        self.rig.rendezvous_buffers.as_ref().expect("it has clients afar").count(name)
     }
 
     /// What it counts of slots and datagrams.
@@ -258,8 +258,11 @@ fn a_value_that_was_lent_and_comes_again_in_frames_is_stored_once() {
     // More than a slice, so that its digest is made of several.
     let value = rig::value(40_000, 1);
     let message = [b"set k 0 0 40000\r\n", &value[..], b"\r\n"].concat();
-    let Lend::Lent(parcel) = client.lend(5, &message) else { panic!("there is room") };
-    assert_eq!(client.post_request(0, &datagram(Kind::Lent, 5, &parcel.to_bytes())), Posted::Done);
+    let Lend::Lent(sealed_descriptor) = client.lend(5, &message) else { panic!("there is room") };
+    assert_eq!(
+        client.post_request(0, &datagram(Kind::Lent, 5, &sealed_descriptor.to_bytes())),
+        Posted::Done
+    );
     (0..400).for_each(|_| world.turn());
     assert!(world.get("k") == value);
     world.set("k", b"newer");
@@ -273,16 +276,16 @@ fn parcels_that_say_what_is_not_so_harm_nobody() {
     let mut world = World::new(&plan(true, 0, 0), seed());
     let (mut bad, _server) = world.rig.enter_afar();
     let message = b"set k 0 0 2000\r\n";
-    let rkey = Parcel::of(1, 0, message);
+    let rkey = SealedDescriptor::of(1, 0, message);
     for (id, said) in [
         vec![],
         vec![0; 23],
         vec![255; 24],
         rkey.to_bytes().to_vec(),
-        Parcel { offset: BYTES as u32, ..rkey }.to_bytes().to_vec(),
-        Parcel { bytes: u32::MAX, ..rkey }.to_bytes().to_vec(),
-        Parcel { bytes: 0, ..rkey }.to_bytes().to_vec(),
-        Parcel { bytes: BYTES as u32, ..rkey }.to_bytes().to_vec(),
+        SealedDescriptor { offset: BYTES as u32, ..rkey }.to_bytes().to_vec(),
+        SealedDescriptor { bytes: u32::MAX, ..rkey }.to_bytes().to_vec(),
+        SealedDescriptor { bytes: 0, ..rkey }.to_bytes().to_vec(),
+        SealedDescriptor { bytes: BYTES as u32, ..rkey }.to_bytes().to_vec(),
     ]
     .into_iter()
     .enumerate()
@@ -317,9 +320,9 @@ fn a_lent_request_whose_answer_nobody_knows_any_more_is_carried_out_again() {
     let (mut client, _server) = world.rig.enter_afar();
     // A long request with a long reply, which is not remembered.
     let message = [&b"get large"[..], &b" nothing".repeat(250), b"\r\n"].concat();
-    let Lend::Lent(parcel) = client.lend(5, &message) else { panic!("there is room") };
+    let Lend::Lent(sealed_descriptor) = client.lend(5, &message) else { panic!("there is room") };
     for round in 1..=3 {
-        let lent = datagram(Kind::Lent, 5, &parcel.to_bytes());
+        let lent = datagram(Kind::Lent, 5, &sealed_descriptor.to_bytes());
         assert_eq!(client.post_request(0, &lent), Posted::Done);
         (0..400).for_each(|_| world.turn());
         assert!(!taken(&mut client).is_empty(), "round {round} has no answer; seed {}", seed());
@@ -334,8 +337,11 @@ fn what_a_card_does_not_move_goes_in_frames_and_holds_no_room_for_ever() {
     let (mut client, _server) = world.rig.enter_afar();
     let value = rig::value(40_000, 1);
     let message = [b"set k 0 0 40000\r\n", &value[..], b"\r\n"].concat();
-    let Lend::Lent(parcel) = client.lend(5, &message) else { panic!("there is room") };
-    assert_eq!(client.post_request(0, &datagram(Kind::Lent, 5, &parcel.to_bytes())), Posted::Done);
+    let Lend::Lent(sealed_descriptor) = client.lend(5, &message) else { panic!("there is room") };
+    assert_eq!(
+        client.post_request(0, &datagram(Kind::Lent, 5, &sealed_descriptor.to_bytes())),
+        Posted::Done
+    );
     (0..400).for_each(|_| world.turn());
     assert_eq!(taken(&mut client), [], "it is being read");
     world.rig.clock.advance(3 * SECOND);

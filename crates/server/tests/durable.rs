@@ -419,14 +419,17 @@ fn a_failed_flush_refuses_writes_and_goes_on_reading() {
     rig.turns(50);
     // Somebody looks at the new value, and asks only when it was taken back.
     let durable = rig.shared.durable.get().expect("kept").clone();
-    let (hash, sight) = (rig.shared.store.hash(b"k"), durable.veil.sight());
+    let (hash, sight) = (rig.shared.store.hash(b"k"), durable.pending_writes.sight());
     kept.gate.commits_wait.store(false, Relaxed);
     let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
     assert!(told.starts_with(b"SERVER_ERROR "), "{}", rig::tail(&told));
     rig.turns(50);
-    assert!(!durable.veil.hides(hash), "nothing is under way any more");
-    assert!(durable.veil.hides_since(hash, sight), "what was seen was never durable");
-    assert!(!durable.veil.hides_since(hash, durable.veil.sight()), "what is seen now is");
+    assert!(!durable.pending_writes.hides(hash), "nothing is under way any more");
+    assert!(durable.pending_writes.hides_since(hash, sight), "what was seen was never durable");
+    assert!(
+        !durable.pending_writes.hides_since(hash, durable.pending_writes.sight()),
+        "what is seen now is"
+    );
     let told = rig.until(&reader, Vec::new(), |got| got.ends_with(b"END\r\n"));
     assert_eq!(told, b"VALUE k 0 3\r\nold\r\nEND\r\n");
     for request in [

@@ -234,7 +234,10 @@ fn of_a_pipeline_that_a_flush_failed_for_writes_are_refused_and_reads_answered()
         let durable = rig.shared.durable.get().expect("kept").clone();
         rig.turns(50);
         for key in [&b"k"[..], b"q", b"m"] {
-            assert!(!durable.veil.hides(rig.shared.store.hash(key)), "nothing is under way");
+            assert!(
+                !durable.pending_writes.hides(rig.shared.store.hash(key)),
+                "nothing is under way"
+            );
         }
         assert!(durable.is_idle(), "and nothing is counted as such");
     }

@@ -1,8 +1,8 @@
 //! What the scripts cannot say: transfers, values that are somebody else's, memory that runs out,
 //! values whose client went away.
 
-use laneway_server::counters::{Board, Totals};
-use laneway_server::durable::veil::Veiled;
+use laneway_server::counters::{StatsRegistry, Totals};
+use laneway_server::durable::pending_writes::DurableReader;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_store::{Config, Mode, Moment, Store};
 use laneway_wire::{GetVerb, Limits, Request, parse};
@@ -14,10 +14,10 @@ const NOW: Moment = Moment::from_seconds(1_800_000_000);
 struct Server {
     store: Arc<Store>,
     settings: ExecuteSettings,
-    board: Board,
+    board: StatsRegistry,
     touched: Cell<u64>,
     large_from: u64,
-    veil: Option<Veiled<'static>>,
+    pending_writes: Option<DurableReader<'static>>,
 }
 
 impl Server {
@@ -25,10 +25,10 @@ impl Server {
         Server {
             store: Store::new(config).expect("memory for a store"),
             settings: ExecuteSettings::default(),
-            board: Board::new(1),
+            board: StatsRegistry::new(1),
             touched: Cell::new(0),
             large_from: u64::MAX,
-            veil: None,
+            pending_writes: None,
         }
     }
 
@@ -42,7 +42,7 @@ impl Server {
             settings: &self.settings,
             touched: &self.touched,
             large_from: self.large_from,
-            veil: self.veil,
+            pending_writes: self.pending_writes,
             read_only: false,
             log: None,
             by: 0,
@@ -210,7 +210,7 @@ fn without_memory_stores_are_refused_as_memcached_refuses_them() {
     // The memory of what was taken away serves the next.
     assert_eq!(server.say(&format!("set key1 0 0 1000\r\n{value}\r\n")), "STORED\r\n");
     // Where a deletion would be kept durably, what is refused changes nothing.
-    server.veil = Some(Veiled::Keeper { seen: false });
+    server.pending_writes = Some(DurableReader::Keeper { seen: false });
     for request in ["set key2 0 0 1000", "ms key2 1000"] {
         assert_eq!(server.say(&format!("{request}\r\n{value}\r\n")), REFUSED, "{request}");
         assert!(server.say("get key2\r\n").starts_with("VALUE"), "{request}");
@@ -300,7 +300,7 @@ fn a_streamed_value_meets_what_is_there_when_it_ends_not_when_it_began() {
 #[test]
 fn what_the_keeper_saw_and_memory_has_forgotten_is_asked_again_and_nothing_is_done() {
     let mut server = Server::new(Config::default());
-    server.veil = Some(Veiled::Keeper { seen: true });
+    server.pending_writes = Some(DurableReader::Keeper { seen: true });
     let requests = [
         "add k 0 0 1\r\nx\r\n",
         "replace k 0 0 1\r\nx\r\n",
@@ -344,14 +344,14 @@ fn what_the_keeper_saw_and_memory_has_forgotten_is_asked_again_and_nothing_is_do
         let again = incoming.finish(&server.context(), &mut out).err().expect("to be tried again");
         assert_eq!(out, b"", "{line:?}");
         // Back in memory, it meets the item.
-        server.veil = None;
+        server.pending_writes = None;
         assert_eq!(server.set("k", 3), "STORED\r\n");
         assert!(again.finish(&server.context(), &mut out).is_ok());
         let told = if line.starts_with("add") { "NOT_STORED\r\n" } else { "STORED\r\n" };
         assert_eq!(String::from_utf8_lossy(&out), told, "{line:?}");
         assert_eq!(server.say("delete k\r\n"), "DELETED\r\n");
-        server.veil = Some(Veiled::Keeper { seen: true });
+        server.pending_writes = Some(DurableReader::Keeper { seen: true });
     }
-    server.veil = Some(Veiled::Keeper { seen: false });
+    server.pending_writes = Some(DurableReader::Keeper { seen: false });
     assert_eq!(server.say("add k 0 0 1\r\nx\r\n"), "STORED\r\n", "it was not there before");
 }

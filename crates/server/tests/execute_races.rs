@@ -31,7 +31,7 @@ impl Client {
             settings: &self.settings,
             touched: &touched,
             large_from: u64::MAX,
-            veil: None,
+            pending_writes: None,
             read_only: false,
             log: None,
             by: 0,

@@ -2,7 +2,7 @@
 //! steps, and small requests between.
 
 use laneway_policy::Form;
-use laneway_server::connection::CardKind;
+use laneway_server::connection::ConnectionKind;
 use laneway_server::stats::Question;
 use laneway_store::Moment;
 use laneway_vopr::rig::{Plan, Rig};
@@ -173,8 +173,8 @@ fn an_answer_in_one_message_has_as_many_steps_as_a_turn_may_take() {
 fn conns_tells_sockets_first_and_what_a_connection_does() {
     let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
     let connections = &rig.shared.connections;
-    connections.add_place(CardKind::Listener, "tcp:127.0.0.1:11211".to_owned(), 1);
-    connections.add_place(CardKind::Datagrams, "udp:127.0.0.1:11211".to_owned(), 1);
+    connections.add_place(ConnectionKind::Listener, "tcp:127.0.0.1:11211".to_owned(), 1);
+    connections.add_place(ConnectionKind::Datagrams, "udp:127.0.0.1:11211".to_owned(), 1);
     let (idle, storing) = (rig.net.connect(), rig.net.connect());
     rig.turns(3);
     storing.send(b"set k 0 0 500000\r\nabc");

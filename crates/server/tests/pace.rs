@@ -2,7 +2,7 @@
 
 use laneway_policy::{Form, SLICE_BYTES, WorkerId};
 use laneway_server::clock::ManualClock;
-use laneway_server::shared::{Company, Shared};
+use laneway_server::shared::{ServerShared, Shared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Store};
 use laneway_transport::memory::{Faults, Net};
@@ -20,7 +20,7 @@ fn slices_at(nanos: u64) -> [u64; 2] {
     });
     let store = store.expect("a small store");
     let initial = laneway_policy::build(settings.policy.clone()).expect("they fit").initial();
-    let (start, company) = (ManualClock::UNIX_START, Company::default());
+    let (start, company) = (ManualClock::UNIX_START, ServerShared::default());
     let shared = Shared::in_company(store, settings, initial, start, company);
     let net = Net::new(Faults::NONE);
     let clock = ManualClock::default();

@@ -3,7 +3,7 @@
 
 use laneway_policy::{CorePlan, Form, Role, WorkerId};
 use laneway_server::clock::{Clock, ManualClock};
-use laneway_server::shared::{Company, Shared};
+use laneway_server::shared::{ServerShared, Shared};
 use laneway_server::worker::Worker;
 use laneway_store::{Config, Moment, Store};
 use laneway_transport::Wake;
@@ -69,7 +69,7 @@ fn who_turned_large_since_is_woken_for_a_connection_in_the_shared_queue() {
     store.enter(store.hash(b"big"), b"big", NOW).publish(draft, None);
     let initial = laneway_policy::build(settings.policy.clone()).expect("they fit").initial();
     let (first, second) = (plan_of(&initial, 2), plan_of(&initial, 1));
-    let (start, company) = (ManualClock::UNIX_START, Company::default());
+    let (start, company) = (ManualClock::UNIX_START, ServerShared::default());
     let shared = Shared::in_company(store, settings, first, start, company);
     let net = Net::new(Faults::NONE);
     // The others sleep: all that there is of them is what wakes them.

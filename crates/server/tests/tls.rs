@@ -5,7 +5,7 @@
 use laneway_certs::{self as certs, Authority, ClientEnd, TERMS, VERSIONS};
 use laneway_policy::{Design, Form, WorkerId};
 use laneway_server::clock::{Clock, ManualClock};
-use laneway_server::shared::{Company, Shared};
+use laneway_server::shared::{ServerShared, Shared};
 use laneway_server::usher::{ByAddress, Guest as Arrival, Usher};
 use laneway_server::worker::Worker;
 use laneway_tls::{
@@ -40,7 +40,7 @@ struct Rig {
 impl Rig {
     fn new(plan: &Plan) -> Rig {
         let (clock, net) = (ManualClock::default(), Net::new(plan.faults));
-        let (shared, control) = domain_of::<ServerStream>(plan, &clock, Company::default());
+        let (shared, control) = domain_of::<ServerStream>(plan, &clock, ServerShared::default());
         let mut control = Some(control);
         let workers = (0..plan.workers).map(|number| {
             let transport = EitherTransport::new(net.transport());

@@ -1,6 +1,6 @@
 //! What is done while the store is used, migration and checkpoints, and the thread that does it.
 
-use crate::courtesy::give_way;
+use crate::priority::drop_priority;
 use crate::store::{RESERVE_PUT, Shared, Writer};
 use crate::types::{Error, Result};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Background {
 }
 
 fn work(shared: &Shared) {
-    give_way();
+    drop_priority();
     let (bell, mut seen) = (&shared.counters.bell, None);
     while !bell.is_closed() {
         // What fails here is met again, and told, by the next writer that needs the room.

@@ -4,7 +4,7 @@
 //! submitted with; `wake` is called after each, from a thread of the pool, so that a
 //! sleeping caller hears of it. Dropping the pool finishes what was submitted.
 
-use crate::courtesy::give_way;
+use crate::priority::drop_priority;
 use crate::read::LargeReader;
 use crate::store::Shared;
 use crate::types::{Error, Item, Result};
@@ -99,7 +99,7 @@ impl Reads {
 }
 
 fn serve(inner: &Inner, shared: &Arc<Shared>, wake: &(dyn Fn() + Send + Sync)) {
-    give_way();
+    drop_priority();
     let mut queues = inner.lock();
     loop {
         let Some((token, request)) = queues.submitted.pop_front() else {

@@ -6,8 +6,8 @@
 
 use crate::datagram::Path;
 use crate::{Ready, Wait};
-use laneway_rdma::verbs::Hall;
-use laneway_rdma::verbs::hall::Guest;
+use laneway_rdma::verbs::ClientTable;
+use laneway_rdma::verbs::client_table::Guest;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const LOOKS_FAR: u32 = 4096;
 
 /// The part of a worker's transport.
 pub struct Watch {
-    hall: Arc<Hall>,
+    client_table: Arc<ClientTable>,
     /// Number of its first queue.
     first: usize,
     version: u64,
@@ -36,11 +36,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of the clients of `hall`, whose queues are numbered from `first` on.
-    pub fn new(hall: Arc<Hall>, first: usize) -> Watch {
-        let lanes = vec![false; hall.bounds().lanes];
+    /// Of the clients of `client_table`, whose queues are numbered from `first` on.
+    pub fn new(client_table: Arc<ClientTable>, first: usize) -> Watch {
+        let lanes = vec![false; client_table.bounds().lanes];
         let (clients, rooms) = (Vec::new(), BTreeSet::new());
-        Watch { hall, first, version: 0, clients, lanes, rooms, sleeps: 0, looks: 0 }
+        Watch { client_table, first, version: 0, clients, lanes, rooms, sleeps: 0, looks: 0 }
     }
 
     /// Whether `queue` is one of these.
@@ -63,10 +63,10 @@ impl Watch {
     /// Say what is ready. The card makes room in a moment, and tells nobody: whoever waits for it
     /// tries again.
     pub(crate) fn look(&mut self, ready: &mut Vec<Ready>) {
-        let version = self.hall.version();
+        let version = self.client_table.version();
         if version != self.version {
             self.version = version;
-            self.clients = self.hall.clients().into_iter().flatten().collect();
+            self.clients = self.client_table.clients().into_iter().flatten().collect();
         }
         self.looks = self.looks.wrapping_add(1);
         let far = self.looks.is_multiple_of(LOOKS_FAR) && !self.clients.is_empty();

@@ -3,7 +3,7 @@
 //! what one of them does ends in its order, and each may overtake the others. Reads end in any
 //! order.
 
-use laneway_server::durable::hands::{Done, Hands, Order, carry_out};
+use laneway_server::durable::hands::{DeviceExecutor, Done, Order, carry_out};
 use laneway_tier::disk::sim::Random;
 use laneway_tier::{Request, Tier};
 use std::collections::VecDeque;
@@ -87,7 +87,7 @@ impl Devices {
     }
 }
 
-impl Hands for Devices {
+impl DeviceExecutor for Devices {
     fn order(&mut self, order: Order) {
         let mut queues = self.lock();
         queues.begun |= matches!(order, Order::Commit);

@@ -167,7 +167,7 @@ impl Drop for Apart {
 }
 
 /// The calling thread gives way to whoever measures.
-fn give_way() {
+fn drop_priority() {
     let _ = rustix::process::nice(NICE); // without it the measured waits are longer, no more
 }
 
@@ -287,7 +287,7 @@ fn one_flood(
     over: &AtomicBool,
     replies: &AtomicU64,
 ) -> Result<(), String> {
-    give_way();
+    drop_priority();
     let mut stream = place::connect(server)?;
     let sender = stream.try_clone().map_err(|e| format!("a connection cannot be shared: {e}"))?;
     let (sent, under_way) = sync_channel(load.groups_max);
@@ -300,7 +300,7 @@ fn one_flood(
 }
 
 fn send_groups(mut stream: TcpStream, sent: SyncSender<bool>, over: &AtomicBool) {
-    give_way();
+    drop_priority();
     let plain = b"get small\r\n".repeat(GROUP);
     let mut ending = b"get small\r\n".repeat(GROUP - 1);
     ending.extend_from_slice(b"get large\r\n");

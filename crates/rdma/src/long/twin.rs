@@ -2,8 +2,8 @@
 //! some, and has some arrive late, in pieces that overtake whatever came meanwhile. Reads take a
 //! few looks. What lies outside of the memory breaks it, as it breaks a connection.
 
-use super::berth::Carrier;
-use super::parcel::PIECE_BYTES;
+use super::rendezvous::Carrier;
+use super::sealed_descriptor::PIECE_BYTES;
 use crate::contract::Moved;
 use laneway_sync::prim::AtomicU64;
 use laneway_sync::words;

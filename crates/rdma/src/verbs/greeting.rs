@@ -15,7 +15,7 @@
 
 use super::card::{Address, MTU_MAX, MTU_MIN};
 use super::pair::{Far, NUMBER_BITS, Service};
-use super::yard::Bounds;
+use super::request_ring::Bounds;
 use crate::layout::BULK_BYTES_MAX;
 use std::fmt;
 

@@ -4,8 +4,8 @@
 //!
 //! - [`card`]: devices, ports, memory that they may use; [`pair`]: queue pairs; [`post`]: what goes
 //!   through them. With [`ffi`] these are the only ones with `unsafe`.
-//! - [`greeting`]: what both sides tell each other over TCP; [`hall`]: the server's clients, behind
-//!   a [`Door`](crate::door::Door); [`yard`]: a client's slots.
+//! - [`greeting`]: what both sides tell each other over TCP; [`client_table`]: the server's clients, behind
+//!   a [`Door`](crate::door::Door); [`request_ring`]: a client's slots.
 //! - `carry`: the server's way to one client's long messages.
 //! - [`VerbsResponder`]: one worker's handle. [`VerbsRequester`]: a client's, by [`enter`].
 //! - [`look`]: what of all this a machine has; [`trial`]: whether its device does what is asked.
@@ -19,23 +19,23 @@
 
 pub mod card;
 mod carry;
+pub mod client_table;
 mod ffi;
 pub mod greeting;
-pub mod hall;
 pub mod look;
 mod pair;
 mod post;
+mod request_ring;
 mod requester;
 mod responder;
 pub mod trial;
-mod yard;
 
 pub use card::{Place, Trouble};
-pub use hall::{Grants, Hall};
+pub use client_table::{ClientTable, Grants};
 pub use pair::{Far, Service};
+pub use request_ring::Bounds;
 pub use requester::{Lending, VerbsRequester, enter};
 pub use responder::{DEPTH, VerbsResponder};
-pub use yard::Bounds;
 
 /// Slots of a client and lane: HERD's figures at their widest.
 pub const WINDOW: usize = 32;

@@ -4,11 +4,11 @@ use super::card::{Card, Domain, Place, Registered, Trouble, Writers};
 use super::greeting::{Heard, Hello, LINE_BYTES_MAX, QKEY_MAX, Span, Welcome};
 use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Came, Post, ROUTE_BYTES, Receiver, Sender};
-use super::yard::{Bounds, Credit, control, told_of};
+use super::request_ring::{Bounds, Credit, control, told_of};
 use crate::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted, Requester, Verbs};
 use crate::layout::{BULK_BYTES_MAX, HEAD_BYTES, LINE_BYTES, SLOT_BYTES, SLOT_WORDS};
 use crate::long::ledger::Ledger;
-use crate::long::parcel::{PIECE_BYTES, Parcel};
+use crate::long::sealed_descriptor::{PIECE_BYTES, SealedDescriptor};
 use laneway_sync::prim::Ordering::Relaxed;
 use laneway_sync::{slot, words};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -463,26 +463,26 @@ impl LongRequester for VerbsRequester {
                 words::write(self.sender.memory().words(), behind + place.offset, message);
             }
         }
-        let parcel = Parcel::of(place.number, place.offset as u32, message);
-        self.write_lent(&parcel);
-        Lend::Lent(parcel)
+        let sealed_descriptor = SealedDescriptor::of(place.number, place.offset as u32, message);
+        self.write_lent(&sealed_descriptor);
+        Lend::Lent(sealed_descriptor)
     }
 
-    fn lend_again(&mut self, parcel: &Parcel) -> Lend {
-        if self.lacks_room(parcel.bytes as usize) {
+    fn lend_again(&mut self, sealed_descriptor: &SealedDescriptor) -> Lend {
+        if self.lacks_room(sealed_descriptor.bytes as usize) {
             return Lend::Later;
         }
-        self.write_lent(parcel);
-        Lend::Lent(*parcel)
+        self.write_lent(sealed_descriptor);
+        Lend::Lent(*sealed_descriptor)
     }
 
     fn take_back(&mut self, name: u16) {
         self.places.give_back(name);
     }
 
-    fn open_reply(&self, parcel: &Parcel, out: &mut Vec<u8>) -> bool {
+    fn open_reply(&self, sealed_descriptor: &SealedDescriptor, out: &mut Vec<u8>) -> bool {
         let memory = self.replies.as_ref();
-        memory.is_some_and(|memory| parcel.open(memory.words(), out))
+        memory.is_some_and(|memory| sealed_descriptor.open(memory.words(), out))
     }
 }
 
@@ -493,9 +493,9 @@ impl VerbsRequester {
         is_written && self.sender.room() <= bytes.div_ceil(PIECE_BYTES)
     }
 
-    fn write_lent(&mut self, parcel: &Parcel) {
+    fn write_lent(&mut self, sealed_descriptor: &SealedDescriptor) {
         let Requests::Theirs(span) = self.requests else { return };
-        let (from, bytes) = (parcel.offset as usize, parcel.bytes as usize);
+        let (from, bytes) = (sealed_descriptor.offset as usize, sealed_descriptor.bytes as usize);
         for at in (from..from + bytes).step_by(PIECE_BYTES) {
             let end = (at + PIECE_BYTES).min(from + bytes);
             let behind = self.bounds.bytes();

@@ -3,19 +3,19 @@
 //!
 //! Replies are gathered and posted together when the worker says so ([`Responder::pump`]): one
 //! doorbell of the card for all of a burst. With each goes the count of requests that were taken,
-//! in the 32 bits that a SEND carries beside ([`super::yard::told`]).
+//! in the 32 bits that a SEND carries beside ([`super::request_ring::told`]).
 
 use super::card::{Registered, Trouble, Writers};
+use super::client_table::{ClientTable, Counts, Guest};
 use super::greeting::QKEY_MAX;
-use super::hall::{Counts, Guest, Hall};
 use super::pair::{Depths, Pair, Queue, draw};
 use super::post::{Post, SIGNAL_EVERY, Sender};
-use super::yard::{self, Look};
+use super::request_ring::{self, Look};
 use crate::contract::{
     Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder, Verbs,
 };
 use crate::layout::SLOT_BYTES;
-use crate::long::parcel::Parcel;
+use crate::long::sealed_descriptor::SealedDescriptor;
 use crate::region::add;
 use laneway_sync::words;
 use std::io::{self, IoSlice};
@@ -34,7 +34,7 @@ const _: () = assert!((DEPTH as u64).is_multiple_of(SIGNAL_EVERY));
 
 /// See the module's page.
 pub struct VerbsResponder {
-    hall: Arc<Hall>,
+    client_table: Arc<ClientTable>,
     sender: Sender,
     qkey: u32,
     /// Of the table that `clients` is a copy of.
@@ -51,11 +51,11 @@ pub struct VerbsResponder {
 }
 
 impl VerbsResponder {
-    /// Worker number `worker` of those of `hall`.
-    pub fn new(hall: Arc<Hall>, worker: usize) -> Result<VerbsResponder, Trouble> {
-        let lanes = hall.bounds().lanes;
+    /// Worker number `worker` of those of `client_table`.
+    pub fn new(client_table: Arc<ClientTable>, worker: usize) -> Result<VerbsResponder, Trouble> {
+        let lanes = client_table.bounds().lanes;
         assert!(worker < lanes, "worker {worker} of {lanes}");
-        let domain = hall.domain();
+        let domain = client_table.domain();
         let queue = Queue::new(domain.card(), 2 * DEPTH, None)?;
         let depths = Depths { sends: DEPTH, receives: 1 };
         let pair = Pair::new(domain, None, &queue, &queue, &depths)?;
@@ -73,21 +73,21 @@ impl VerbsResponder {
             room: Vec::new(),
             taken: Vec::new(),
             verbs: Verbs::default(),
-            hall,
+            client_table,
         })
     }
 
     fn counts(&self) -> &Counts {
-        &self.hall.counts[self.worker]
+        &self.client_table.counts[self.worker]
     }
 
     fn follow(&mut self) {
-        let version = self.hall.version();
+        let version = self.client_table.version();
         if version == self.version {
             return;
         }
         self.version = version;
-        self.clients = self.hall.clients();
+        self.clients = self.client_table.clients();
     }
 
     /// Post what was gathered. A pair that broke begins anew: what was under way is lost, as
@@ -110,7 +110,7 @@ impl VerbsResponder {
         for _ in 0..TURN.min(burst - self.taken.len()) {
             let start = self.room.len();
             let (look, lost) = guest.take(lane, far, &mut self.room);
-            let counts = &self.hall.counts[self.worker];
+            let counts = &self.client_table.counts[self.worker];
             add(&counts.requests_lost, lost.into());
             match look {
                 Look::Request => {
@@ -123,9 +123,9 @@ impl VerbsResponder {
             }
         }
         if self.sender.has_room(0) && guest.is_to_be_told(lane, far) {
-            self.sender.send(0..0, guest.mailbox(), yard::told(lane, guest.tell(lane)));
+            self.sender.send(0..0, guest.mailbox(), request_ring::told(lane, guest.tell(lane)));
             self.verbs.sends += 1;
-            let counts = &self.hall.counts[self.worker];
+            let counts = &self.client_table.counts[self.worker];
             add(&counts.verbs_send, 1);
             add(&counts.credits, 1);
         }
@@ -134,7 +134,7 @@ impl VerbsResponder {
 
 impl Responder for VerbsResponder {
     fn queues(&self) -> usize {
-        self.hall.bounds().lanes
+        self.client_table.bounds().lanes
     }
 
     fn poll_slots(&mut self, queue: usize, burst: usize) -> usize {
@@ -184,7 +184,7 @@ impl Responder for VerbsResponder {
             return Posted::Gone;
         };
         if !self.sender.has_room(spare) {
-            add(&self.hall.counts[self.worker].replies_without_room, 1);
+            add(&self.client_table.counts[self.worker].replies_without_room, 1);
             return Posted::Full;
         }
         // Its place was last used by a send that has completed.
@@ -195,10 +195,10 @@ impl Responder for VerbsResponder {
             words::write(self.sender.memory().words(), end, piece);
             end += piece.len();
         }
-        let word = yard::told(queue, guest.tell(queue));
+        let word = request_ring::told(queue, guest.tell(queue));
         self.sender.send(start..end, guest.mailbox(), word);
         self.verbs.sends += 1;
-        add(&self.hall.counts[self.worker].verbs_send, 1);
+        add(&self.client_table.counts[self.worker].verbs_send, 1);
         Posted::Done
     }
 
@@ -213,7 +213,7 @@ impl Responder for VerbsResponder {
     }
 
     fn lenders(&self) -> Box<dyn Lenders> {
-        Box::new(VerbsLenders { hall: self.hall.clone() })
+        Box::new(VerbsLenders { client_table: self.client_table.clone() })
     }
 
     fn verbs(&self) -> Verbs {
@@ -223,29 +223,29 @@ impl Responder for VerbsResponder {
 
 /// Long messages of all clients, for all workers.
 struct VerbsLenders {
-    hall: Arc<Hall>,
+    client_table: Arc<ClientTable>,
 }
 
 impl Lenders for VerbsLenders {
     fn bytes(&self, said: &[u8]) -> Option<usize> {
-        Parcel::parse(said).map(|parcel| parcel.bytes as usize)
+        SealedDescriptor::parse(said).map(|sealed_descriptor| sealed_descriptor.bytes as usize)
     }
 
     fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.hall.guest(peer)?.berth().claim(Parcel::parse(said)?)
+        self.client_table.guest(peer)?.rendezvous().claim(SealedDescriptor::parse(said)?)
     }
 
     fn claim_again(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.hall.guest(peer)?.berth().claim_again(Parcel::parse(said)?)
+        self.client_table.guest(peer)?.rendezvous().claim_again(SealedDescriptor::parse(said)?)
     }
 
     fn place(&self, peer: Peer, id: u16, bytes: usize, now_nanos: u64) -> Option<Box<dyn Placed>> {
-        self.hall.guest(peer)?.berth().place(id, bytes, now_nanos)
+        self.client_table.guest(peer)?.rendezvous().place(id, bytes, now_nanos)
     }
 
     fn taken(&self, peer: Peer, id: u16) {
-        if let Some(guest) = self.hall.guest(peer) {
-            guest.berth().taken(id);
+        if let Some(guest) = self.client_table.guest(peer) {
+            guest.rendezvous().taken(id);
         }
     }
 }

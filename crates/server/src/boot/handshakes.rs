@@ -8,7 +8,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::settings::{GUESTS_MAX, Settings};
 use crate::shared::{Connections, Shared};
 use crate::usher::{ByAddress, Usher};
-use laneway_tier::give_way;
+use laneway_tier::drop_priority;
 use laneway_tls::{Acceptor, Bounds, Finished, Handshakes};
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::{Stream, Transport, Wake};
@@ -146,7 +146,7 @@ struct Pool {
 
 impl Pool {
     fn run(&self, mut handshakes: Handshakes<SocketTransport>) {
-        give_way();
+        drop_priority();
         let _ = rustix::process::nice(NICENESS); // as fast as a worker, then
         let mut finished = Vec::new();
         while !self.stop.load(Ordering::Acquire) {

@@ -7,14 +7,14 @@ use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
 use crate::durable::copier::{BackupSettings, Copier, Folder};
 use crate::durable::executor::Executor;
-use crate::durable::hands::{Done, Hands, Order, carry_out};
+use crate::durable::hands::{DeviceExecutor, Done, Order, carry_out};
 use crate::durable::scrub::ScrubSettings;
 use crate::durable::scrubber::Scrubber;
 use crate::durable::shared::{Durable, Recovery};
 use crate::durable::state::Keeper;
 use crate::shared::{Shared, lock};
 use laneway_tier::scrub::Bounds;
-use laneway_tier::{Directory, FolderLock, Reads, Request, Tier, Wake, give_way};
+use laneway_tier::{Directory, FolderLock, Reads, Request, Tier, Wake, drop_priority};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -157,7 +157,7 @@ fn start_scrubber(
     let scrubs = durable.clone();
     let is_bounded = settings.bytes_per_second != 0;
     let scrub = move || {
-        give_way();
+        drop_priority();
         while !durable.scrubs.is_closed() {
             let now = clock.nanos();
             let due = scrubber.step(now, clock.unix_seconds(now));
@@ -229,7 +229,7 @@ impl Threads {
                 .name(name.into())
                 .spawn(move || {
                     if gives_way {
-                        give_way();
+                        drop_priority();
                     }
                     // Who gives way may be stopped while others wait for what it holds.
                     serve(&orders, &tier, &done, || match gives_way {
@@ -267,7 +267,7 @@ fn serve(orders: &Receiver<Order>, tier: &Tier, done: &Mutex<Vec<Done>>, tell: i
     }
 }
 
-impl Hands for Threads {
+impl DeviceExecutor for Threads {
     fn order(&mut self, order: Order) {
         let to = match order {
             Order::Commit => &self.commits,

@@ -93,7 +93,7 @@ impl<S> Keeper<S> {
             return Ok(Tried::Waits(step));
         }
         let holds = |watched: &Watched| {
-            let edition = self.durable.veil.edition(self.shared.store.hash(&watched.key));
+            let edition = self.durable.pending_writes.edition(self.shared.store.hash(&watched.key));
             watched.holds_kept(edition, self.has_item(&watched.key))
         };
         if !asked.watched.iter().all(holds) {

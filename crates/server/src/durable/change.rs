@@ -56,7 +56,7 @@ impl<S> Keeper<S> {
     ) {
         let store = &self.shared.store;
         let (hash, now) = (store.hash(&key), self.now);
-        self.durable.veil.changed(hash);
+        self.durable.pending_writes.changed(hash);
         self.ends.forget(&key);
         let mut value = Cow::Borrowed(stored.unwrap_or_default());
         let got = match (change, stored) {
@@ -205,8 +205,8 @@ impl<S> Keeper<S> {
         let store = &self.shared.store;
         let hash = store.hash(key);
         store.enter(hash, key, self.now).unlink();
-        self.durable.veil.changed(hash);
-        self.durable.veil.taken_back();
+        self.durable.pending_writes.changed(hash);
+        self.durable.pending_writes.taken_back();
     }
 
     /// Whether expired items are looked for: not while a flush waits for what is under way, nor by

@@ -99,7 +99,7 @@ pub enum Done {
 }
 
 /// Whoever carries orders out.
-pub trait Hands: Send {
+pub trait DeviceExecutor: Send {
     /// Begin this.
     fn order(&mut self, order: Order);
     /// Begin to read; `number` comes back with the answer.
@@ -178,7 +178,7 @@ impl Inline {
     }
 }
 
-impl Hands for Inline {
+impl DeviceExecutor for Inline {
     fn order(&mut self, order: Order) {
         self.done.push(carry_out(&self.tier, order));
     }

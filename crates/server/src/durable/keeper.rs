@@ -1,6 +1,6 @@
 //! The keeper, one step at a time.
 
-use super::hands::{Done, Hands, SCHEDULE_KEY};
+use super::hands::{DeviceExecutor, Done, SCHEDULE_KEY};
 use super::shared::add;
 use super::state::Keeper;
 use super::task::{KEYS_PER_STEP, LONG, Task};
@@ -34,7 +34,7 @@ fn wanted(store: &Store, key: &[u8]) -> Wanted {
 
 impl<S> Keeper<S> {
     /// The keeper of this server, whose `durable` is set.
-    pub fn new(shared: Arc<Shared<S>>, hands: Box<dyn Hands>) -> Keeper<S> {
+    pub fn new(shared: Arc<Shared<S>>, hands: Box<dyn DeviceExecutor>) -> Keeper<S> {
         let store = shared.store.clone();
         let keeper = Keeper::begin(shared, hands);
         keeper.recall_flush();

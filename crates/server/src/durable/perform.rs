@@ -168,7 +168,7 @@ impl<S> Keeper<S> {
         // large value is on its way to a device before that is known.
         if self.durable.waits || !is_planted(Bug::UntakenShown) {
             let hash = self.shared.store.hash(key);
-            self.durable.veil.cover(hash);
+            self.durable.pending_writes.cover(hash);
             task.covers.push(hash);
         }
     }
@@ -203,7 +203,7 @@ impl<S> Keeper<S> {
             if !self.shared.store.flush_all() {
                 return Step::Barrier;
             }
-            self.durable.veil.all_changed();
+            self.durable.pending_writes.all_changed();
             self.ends.forget_all();
             if is_due {
                 self.shared.flush_at(0);
@@ -217,7 +217,7 @@ impl<S> Keeper<S> {
         // has, everything is flushed once more.
         let now = task.flushed_at.unwrap_or(context.now);
         let outcome = execute::command(&Context { now, ..context }, request, &mut out);
-        self.durable.veil.all_changed();
+        self.durable.pending_writes.all_changed();
         self.ends.forget_all();
         match outcome {
             Outcome::Again => return Step::Barrier, // the same, as an outcome

@@ -1,9 +1,9 @@
 //! Whether a request may be executed now: not while its key waits for a device, and not before the
 //! item it looks at is in memory.
 
+use super::pending_writes::is_over;
 use super::state::Keeper;
 use super::task::{NO_MEMORY, Step, Task};
-use super::veil::is_over;
 use laneway_store::Moment;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Look;

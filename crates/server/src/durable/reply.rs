@@ -21,7 +21,7 @@ impl<S> Keeper<S> {
 
     pub(super) fn answer(&mut self, task: Task) {
         for hash in &task.covers {
-            self.durable.veil.uncover(*hash);
+            self.durable.pending_writes.uncover(*hash);
         }
         if task.origin.is_some() {
             self.durable.answered(task.bytes); // the keeper's own were not counted

@@ -36,7 +36,7 @@ impl<S> Keeper<S> {
                     self.lose(&key);
                 }
                 for hash in std::mem::take(&mut task.covers) {
-                    self.durable.veil.uncover(hash);
+                    self.durable.pending_writes.uncover(hash);
                 }
                 match has_several {
                     true => task.begin_again_behind(durable, why),

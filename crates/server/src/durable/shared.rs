@@ -1,8 +1,8 @@
 //! What workers and the keeper share.
 
 use super::backup::Backups;
+use super::pending_writes::PendingWrites;
 use super::scrub::Scrubs;
-use super::veil::Veil;
 use super::walks::Walks;
 use crate::handoff::Job;
 use laneway_policy::{WorkerId, WorkerTarget};
@@ -114,7 +114,7 @@ impl Refused {
 /// The shared part.
 pub struct Durable {
     /// What workers ask before they answer.
-    pub veil: Veil,
+    pub pending_writes: PendingWrites,
     /// The store.
     pub tier: Arc<Tier>,
     /// Walks over its keys.
@@ -149,7 +149,7 @@ impl Durable {
     /// durable.
     pub fn new(tier: Arc<Tier>, interval: Option<Duration>, recovery: Recovery) -> Durable {
         Durable {
-            veil: Veil::new(tier.clone()),
+            pending_writes: PendingWrites::new(tier.clone()),
             tier,
             walks: Walks::default(),
             jobs: Ring::new(JOB_PLACES),

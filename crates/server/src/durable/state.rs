@@ -5,12 +5,12 @@
 //! what changed, [`super::reply`] answers.
 
 use super::ends::Ends;
-use super::hands::{Done, Hands, Order};
+use super::hands::{DeviceExecutor, Done, Order};
+use super::pending_writes::DurableReader;
 use super::shared::Durable;
 use super::task::{Fault, Filling, Line, Task};
 use super::trouble::Trouble;
 use super::turns::Turns;
-use super::veil::Veiled;
 use crate::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
 use crate::handoff::Finished;
@@ -44,7 +44,7 @@ pub(super) struct Pending {
 pub struct Keeper<S> {
     pub(super) shared: Arc<Shared<S>>,
     pub(super) durable: Arc<Durable>,
-    pub(super) hands: Box<dyn Hands>,
+    pub(super) hands: Box<dyn DeviceExecutor>,
     pub(super) plan: Arc<CorePlan>,
     pub(super) limits: Limits,
     pub(super) execute_settings: ExecuteSettings,
@@ -116,7 +116,7 @@ pub struct Keeper<S> {
 
 impl<S> Keeper<S> {
     /// The keeper of this server, whose `durable` is set.
-    pub(super) fn begin(shared: Arc<Shared<S>>, hands: Box<dyn Hands>) -> Keeper<S> {
+    pub(super) fn begin(shared: Arc<Shared<S>>, hands: Box<dyn DeviceExecutor>) -> Keeper<S> {
         let durable = shared.durable.get().expect("a keeper keeps something").clone();
         let settings = &shared.settings;
         let limits =
@@ -214,7 +214,7 @@ impl<S> Keeper<S> {
         self.shared.board.worker(self.shared.workers.len()) // the one behind the workers'
     }
 
-    /// `seen`: see [`Veiled::Keeper`].
+    /// `seen`: see [`DurableReader::Keeper`].
     pub(super) fn context<'a>(&'a self, touched: &'a Cell<u64>, seen: bool) -> Context<'a> {
         Context {
             store: &self.shared.store,
@@ -225,7 +225,7 @@ impl<S> Keeper<S> {
             settings: &self.execute_settings,
             touched,
             large_from: u64::MAX,
-            veil: Some(Veiled::Keeper { seen }),
+            pending_writes: Some(DurableReader::Keeper { seen }),
             read_only: false,
             log: Some(&self.shared.connections.events),
             by: 0,

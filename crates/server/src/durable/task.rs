@@ -4,7 +4,7 @@
 use super::shared::counted;
 use crate::execute::redis::{Count, OUT_OF_MEMORY};
 use crate::handoff::{Finished, Job, Origin, Work};
-use crate::latency::Tally;
+use crate::latency::PendingLatencies;
 use crate::output::{End, Output};
 use crate::udp::buffers::Held;
 use laneway_policy::WorkerId;
@@ -213,7 +213,7 @@ pub struct Task {
     /// Where in it that to the request that is next begins.
     pub place: End,
     /// What was done, for the latencies.
-    pub tally: Tally,
+    pub tally: PendingLatencies,
     /// The reply holds a large value.
     pub large: bool,
     /// The client wants no reply, not even of failure.
@@ -348,7 +348,7 @@ impl Task {
             reply: Output::default(),
             reply_bytes: [0; 2],
             place: End::default(),
-            tally: Tally::default(),
+            tally: PendingLatencies::default(),
             large: false,
             quiet: false,
             done: false,

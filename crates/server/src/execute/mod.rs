@@ -37,7 +37,7 @@ pub use store::{
 use crate::client_limits::Limited;
 use crate::counters::Counters;
 use crate::durable::backup;
-use crate::durable::veil::{Sight, Veiled};
+use crate::durable::pending_writes::{DurableReader, Sight};
 use crate::event_log::{EventLog, asked};
 use crate::stats::{self, Question};
 use laneway_store::{Draft, Entry, Hand, ItemMeta, KeyHash, Moment, Pinned, Refused, Store};
@@ -99,7 +99,7 @@ pub struct Context<'a> {
     /// Values of items this large are somebody else's to read: [`Outcome::Elsewhere`].
     pub large_from: u64,
     /// Where items are kept durably: what must not be answered from memory alone.
-    pub veil: Option<Veiled<'a>>,
+    pub pending_writes: Option<DurableReader<'a>>,
     /// Who asks may change nothing, not even by a read that marks its item.
     pub read_only: bool,
     /// Where what happens is logged for those who watch; nowhere where that is of nobody's concern.
@@ -134,26 +134,27 @@ impl<'a> Context<'a> {
 
     /// How far a worker sees, before it looks for an item.
     pub(crate) fn sight(&self) -> Sight {
-        match self.veil {
-            Some(Veiled::Worker(veil)) => veil.sight(),
+        match self.pending_writes {
+            Some(DurableReader::Worker(pending_writes)) => pending_writes.sight(),
             _ => Sight::default(),
         }
     }
 
     /// Whether the keeper must answer for an item that was found in memory since.
     pub(crate) fn is_hidden(&self, hash: KeyHash, sight: Sight) -> bool {
-        matches!(self.veil, Some(Veiled::Worker(veil)) if veil.hides_since(hash, sight))
+        matches!(self.pending_writes, Some(DurableReader::Worker(pending_writes)) if pending_writes.hides_since(hash, sight))
     }
 
     /// Whether what changes an item is the keeper's, for only it changes the tier too.
     fn leaves_changes(&self) -> bool {
-        matches!(self.veil, Some(Veiled::Worker(_))) && !is_planted(Bug::TokenUnwritten)
+        matches!(self.pending_writes, Some(DurableReader::Worker(_)))
+            && !is_planted(Bug::TokenUnwritten)
     }
 
     /// Whether memory has forgotten an item that the keeper found there a moment ago. Whoever
     /// misses it must change nothing, and end with [`Outcome::Kept`]: the item is in the tier.
     fn has_forgotten(&self) -> bool {
-        matches!(self.veil, Some(Veiled::Keeper { seen: true }))
+        matches!(self.pending_writes, Some(DurableReader::Keeper { seen: true }))
             && !is_planted(Bug::EvictedIsAbsent)
     }
 
@@ -163,9 +164,9 @@ impl<'a> Context<'a> {
         if self.has_forgotten() {
             return Some(Outcome::Kept);
         }
-        let Some(Veiled::Worker(veil)) = self.veil else { return None };
-        let value_bytes = veil.value_bytes(key, self.now);
-        if value_bytes.is_none() && !veil.hides(hash) {
+        let Some(DurableReader::Worker(pending_writes)) = self.pending_writes else { return None };
+        let value_bytes = pending_writes.value_bytes(key, self.now);
+        if value_bytes.is_none() && !pending_writes.hides(hash) {
             return None;
         }
         let bytes = value_bytes.map_or(0, |value_bytes| key.len() as u64 + value_bytes);
@@ -181,7 +182,7 @@ impl<'a> Context<'a> {
 
     /// Whether the keeper executes.
     fn is_keepers(&self) -> bool {
-        matches!(self.veil, Some(Veiled::Keeper { .. }))
+        matches!(self.pending_writes, Some(DurableReader::Keeper { .. }))
     }
 
     /// The CAS id of an item as clients see it.

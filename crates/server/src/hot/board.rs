@@ -87,7 +87,7 @@ struct Turn {
 
 /// The board.
 #[derive(Debug)]
-pub struct HotBoard {
+pub struct HotKeyTable {
     settings: HotSettings,
     access: Access,
     seed: u64,
@@ -147,9 +147,9 @@ pub struct HotReport {
     pub balance: Balance,
 }
 
-impl HotBoard {
+impl HotKeyTable {
     /// Nothing is hot yet. `seed`: any random number that is told to nobody.
-    pub fn new(settings: HotSettings, access: Access, seed: u64) -> HotBoard {
+    pub fn new(settings: HotSettings, access: Access, seed: u64) -> HotKeyTable {
         let workers = usize::from(settings.workers);
         let numbers = settings.keys_max * NUMBERS_PER_KEY;
         let counts = || KeyCounts((0..numbers).map(|_| KeyCount::default()).collect());
@@ -166,7 +166,7 @@ impl HotBoard {
             words: Vec::new(),
             slots: None,
         };
-        let board = HotBoard {
+        let board = HotKeyTable {
             settings,
             access,
             seed,

@@ -1,7 +1,7 @@
 //! A worker's own part of the hot keys: its sketch, and its copy of the slot's table. Knows no
 //! worker.
 
-use super::board::HotBoard;
+use super::board::HotKeyTable;
 use laneway_policy::hot::Detector;
 use laneway_policy::hot::hasher::KeyHasher;
 use laneway_policy::hot::routes::{Routed, Routes};
@@ -33,7 +33,7 @@ pub struct HotWorker {
 
 impl HotWorker {
     /// A worker that has counted nothing.
-    pub fn new(board: &HotBoard) -> HotWorker {
+    pub fn new(board: &HotKeyTable) -> HotWorker {
         let settings = board.settings();
         let looks = LOOKS_PER_SLOT * u32::from(settings.workers);
         HotWorker {
@@ -59,7 +59,7 @@ impl HotWorker {
 
     /// Read the slot's table, if there is a newer one.
     #[inline]
-    pub fn follow(&mut self, board: &HotBoard) {
+    pub fn follow(&mut self, board: &HotKeyTable) {
         if let Some(version) = board.notice().read(self.version, &mut self.words) {
             self.version = version;
             self.take_over();

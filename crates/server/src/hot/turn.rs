@@ -1,7 +1,7 @@
 //! What a worker does about hot keys: count what it executes, look up whose a key is, read the
 //! slot's table, and see that the slot ends.
 
-use super::board::{Finding, HotBoard};
+use super::board::{Finding, HotKeyTable};
 use super::local::HotWorker;
 use crate::core::Core;
 use crate::requests::key_of;
@@ -45,7 +45,7 @@ impl<T: Transport> Core<T> {
     }
 
     #[inline(never)]
-    fn follow_table(hot: &mut HotWorker, board: &HotBoard) {
+    fn follow_table(hot: &mut HotWorker, board: &HotKeyTable) {
         hot.follow(board);
     }
 

@@ -6,7 +6,7 @@
 //! part; who reads puts both together. So the common request costs one bucket.
 
 use super::histogram::{Histogram, Reading};
-use super::{ROWS, Tally};
+use super::{PendingLatencies, ROWS};
 use std::sync::{Mutex, PoisonError};
 
 /// Where a request's time goes.
@@ -44,18 +44,23 @@ struct Row {
 
 /// One worker's histograms.
 #[derive(Default)]
-pub struct Book {
+pub struct RecordedLatencies {
     rows: [Row; ROWS],
     /// What was there at the last `stats reset`. Only who asks takes the lock.
     baseline: Mutex<Vec<Reading>>,
 }
 
-impl Book {
+impl RecordedLatencies {
     /// Record every request of `tally`, done at `now_nanos`, and empty it; `each` is told of the
     /// rows, and of how many requests each of them has. Only the worker that owns the book calls
     /// this.
     #[inline]
-    pub fn settle(&self, tally: &mut Tally, now_nanos: u64, mut each: impl FnMut(usize, u64)) {
+    pub fn settle(
+        &self,
+        tally: &mut PendingLatencies,
+        now_nanos: u64,
+        mut each: impl FnMut(usize, u64),
+    ) {
         let took = now_nanos.saturating_sub(tally.since_nanos).max(1);
         let is_straight = tally.wait_nanos == 0 && tally.drain_nanos == 0;
         let mut used = tally.used;
@@ -109,7 +114,7 @@ impl Book {
 }
 
 impl Row {
-    fn add_parts(&self, tally: &Tally, took: u64, requests: u64) {
+    fn add_parts(&self, tally: &PendingLatencies, took: u64, requests: u64) {
         let (wait, drain) = (tally.wait_nanos, tally.drain_nanos);
         self.whole.add_owner(took, requests);
         for (part, nanos) in [

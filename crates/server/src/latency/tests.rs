@@ -6,7 +6,7 @@ use super::*;
 const SMALL: usize = row(Operation::Get, false);
 const LARGE: usize = row(Operation::Get, true);
 
-fn read(book: &Book) -> Vec<Latencies> {
+fn read(book: &RecordedLatencies) -> Vec<Latencies> {
     let mut rows = vec![Latencies::default(); ROWS];
     book.read_into(&mut rows);
     rows
@@ -14,11 +14,14 @@ fn read(book: &Book) -> Vec<Latencies> {
 
 #[test]
 fn each_part_counts_every_request_and_their_times_add_up_to_the_whole() {
-    let book = Book::default();
-    let mut tally = Tally::default();
+    let book = RecordedLatencies::default();
+    let mut tally = PendingLatencies::default();
     tally.add_many(SMALL, 3, 1_000);
     book.settle(&mut tally, 5_000, |_, _| {}); // straight
-    assert!(tally.is_empty() && tally == Tally { since_nanos: 1_000, ..Tally::default() });
+    assert!(
+        tally.is_empty()
+            && tally == PendingLatencies { since_nanos: 1_000, ..PendingLatencies::default() }
+    );
 
     tally.add(SMALL, 10_000);
     tally.begins(17_000);
@@ -51,9 +54,9 @@ fn each_part_counts_every_request_and_their_times_add_up_to_the_whole() {
 
 #[test]
 fn a_reset_leaves_the_counters_as_they_are() {
-    let book = Book::default();
+    let book = RecordedLatencies::default();
     let settle = |requests: u16| {
-        let mut tally = Tally::default();
+        let mut tally = PendingLatencies::default();
         tally.add_many(SMALL, requests, 0);
         book.settle(&mut tally, 2_000, |_, _| {});
     };

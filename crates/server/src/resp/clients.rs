@@ -1,6 +1,6 @@
 //! `CLIENT`: who is connected, and what each says of itself.
 
-use crate::connection::{Card, CardKind, Connection};
+use crate::connection::{Connection, ConnectionKind, ConnectionStats};
 use crate::core::Core;
 use crate::resp::options::{Refusal, SYNTAX, is, name_of};
 use crate::shared::lock;
@@ -69,11 +69,12 @@ impl<T: Transport> Core<T> {
     fn client_list(&self, mut args: Args<'_>) -> Result<Vec<u8>, Refusal> {
         let cards = lock(&self.shared.connections.cards);
         let mut text = Vec::new();
-        let mut tell = |card: &Card| {
+        let mut tell = |card: &ConnectionStats| {
             text.extend(self.client_line(card));
             text.push(b'\n');
         };
-        let is_client = |card: &&std::sync::Arc<Card>| card.kind == CardKind::Client;
+        let is_client =
+            |card: &&std::sync::Arc<ConnectionStats>| card.kind == ConnectionKind::Client;
         match args.next() {
             None => {
                 cards.values().filter(is_client).take(CLIENTS_MAX).for_each(|card| tell(card));
@@ -106,7 +107,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// What is told of one connection.
-    fn client_line(&self, card: &Card) -> Vec<u8> {
+    fn client_line(&self, card: &ConnectionStats) -> Vec<u8> {
         let idle = self.now.seconds().saturating_sub(card.last_seconds.load(Relaxed));
         let said = card.introduction();
         let (peer, local) = (address(&card.peer), card.local.as_deref().unwrap_or_default());
@@ -130,7 +131,7 @@ fn address(text: &str) -> &str {
 }
 
 /// `CLIENT SETINFO`
-fn set_info(card: &Card, what: &[u8], text: &[u8], out: &mut Vec<u8>) {
+fn set_info(card: &ConnectionStats, what: &[u8], text: &[u8], out: &mut Vec<u8>) {
     let is_name = is(what, "lib-name");
     if !is_name && !is(what, "lib-ver") {
         let what = what[..what.len().min(128)].escape_ascii();

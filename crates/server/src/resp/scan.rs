@@ -6,8 +6,8 @@
 //! tier, in the order of the keys, and where it stands is remembered ([`crate::durable::walks`]).
 
 use crate::core::Core;
+use crate::durable::pending_writes::is_over;
 use crate::durable::shared::Durable;
-use crate::durable::veil::is_over;
 use crate::durable::walks::WALKS_MAX;
 use crate::resp::glob::fits;
 use crate::resp::options::{LONG_PATTERN, PATTERN_BYTES_MAX, Refusal, SYNTAX, number};
@@ -103,7 +103,7 @@ impl<T: Transport> Core<T> {
     /// Whether a key must not be told, since its item is not durable yet.
     fn hides(&self, key: &[u8]) -> bool {
         let durable = self.shared.durable.get();
-        durable.is_some_and(|durable| durable.veil.hides(self.shared.store.hash(key)))
+        durable.is_some_and(|durable| durable.pending_writes.hides(self.shared.store.hash(key)))
     }
 
     /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`

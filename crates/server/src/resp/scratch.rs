@@ -305,7 +305,7 @@ impl Scratch {
             counters: &self.counters,
             touched: &touched,
             large_from: u64::MAX,
-            veil: None,
+            pending_writes: None,
             log: None,
             ..asking.context
         };

@@ -55,12 +55,12 @@ impl<T: Transport> Core<T> {
             None => Seen::Item(context.store.peek(hash, key, context.now)),
             Some(durable) => {
                 // The count first: what changes from here on counts as a change.
-                let edition = durable.veil.edition(hash);
+                let edition = durable.pending_writes.edition(hash);
                 let in_memory = context.store.peek(hash, key, context.now).is_some();
-                let in_tier = || durable.veil.value_bytes(key, context.now).is_some();
+                let in_tier = || durable.pending_writes.value_bytes(key, context.now).is_some();
                 // What memory has is there, or its being taken back counts as a change. What it has
                 // not, and the filter hides, may be on its way out.
-                let is_known = in_memory || !durable.veil.hides(hash);
+                let is_known = in_memory || !durable.pending_writes.hides(hash);
                 Seen::Kept { edition, is_there: is_known.then(|| in_memory || in_tier()) }
             }
         };

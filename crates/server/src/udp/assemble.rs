@@ -10,7 +10,7 @@ use super::deliver::TRANSFERS_MAX;
 use super::guard::allowance;
 use super::reply::Transfer;
 use super::shared::Train;
-use super::state::{At, Desk, From, PATIENCE_NANOS};
+use super::state::{At, From, PATIENCE_NANOS, UdpWorker};
 use crate::core::Core;
 use crate::handoff::DatagramOrigin;
 use laneway_policy::{CorePlan, WorkerId};
@@ -32,7 +32,7 @@ pub fn assembler(plan: &CorePlan, whose: usize, spread: u64) -> WorkerId {
     plan.standby().unwrap_or(WorkerId(whose as u16))
 }
 
-impl Desk {
+impl UdpWorker {
     /// Give frames to whoever puts their message together.
     pub(super) fn forward<T: Transport>(
         &mut self,
@@ -175,7 +175,7 @@ impl Desk {
             return;
         }
         self.assembly.expire(now);
-        let Desk { assembly, batches, dirty, .. } = self;
+        let UdpWorker { assembly, batches, dirty, .. } = self;
         let mut datagram = Vec::new();
         assembly.overdue(now, PATIENCE_NANOS, |((peer, request_id), queue), overdue| {
             datagram.clear();

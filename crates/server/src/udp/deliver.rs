@@ -5,14 +5,14 @@
 use super::guard::FRAME_COST_BYTES;
 use super::placed::notice;
 use super::reply::{Reply, Transfer};
-use super::state::{At, Desk, From, Udp};
+use super::state::{At, From, Udp, UdpWorker};
 use crate::core::Core;
 use crate::handoff::{Finished, Origin};
 use crate::output::Output;
 use crate::step::OUT_BYTES_PER_TURN;
 use crate::udp::answers::Once;
 use laneway_rdma::contract::{Moved, Placed};
-use laneway_rdma::long::parcel::PIECE_BYTES;
+use laneway_rdma::long::sealed_descriptor::PIECE_BYTES;
 use laneway_store::meter;
 use laneway_transport::{Transport, rdma};
 use laneway_wire::udp::frames::{Message, frames};
@@ -37,7 +37,7 @@ impl Udp {
     }
 }
 
-impl Desk {
+impl UdpWorker {
     /// Whether a request that is to be carried out once has not been; if it has, it is answered.
     pub(super) fn is_first(&mut self, at: At<'_>, from: &mut From, digest: u64) -> bool {
         match at.shared.once(from.to.queue, &from.key(), digest, from.arrived_nanos) {
@@ -186,7 +186,7 @@ impl Desk {
     }
 }
 
-impl Desk {
+impl UdpWorker {
     /// Room for a long reply with its client, if that lends any.
     fn place(&self, from: &From, bytes: usize) -> Option<Box<dyn Placed>> {
         let (lenders, peer) = self.lending.to(&from.to.peer)?;
@@ -205,9 +205,9 @@ impl Desk {
         if placed.write(&[IoSlice::new(batch.reply())]) != Moved::Done {
             return false;
         }
-        let Some(parcel) = placed.notice(from.arrived_nanos) else { return false };
+        let Some(sealed_descriptor) = placed.notice(from.arrived_nanos) else { return false };
         batch.abandon();
-        batch.datagram(from.to.peer, &notice(from.to.request_id, total, &parcel));
+        batch.datagram(from.to.peer, &notice(from.to.request_id, total, &sealed_descriptor));
         true
     }
 }

@@ -5,7 +5,7 @@
 //! take is bounded by the length of lines and of one reply. Sizes are bytes.
 
 use super::buffers::Buffers;
-use super::state::{At, Desk, From, Gathering, Udp};
+use super::state::{At, From, Gathering, Udp, UdpWorker};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::handoff::{Finished, Job, Origin, Served, Work};
@@ -78,7 +78,7 @@ impl Udp {
     }
 }
 
-impl Desk {
+impl UdpWorker {
     /// The same, of a job that this worker has received itself.
     pub(super) fn gather_here<T: Transport>(
         &mut self,

@@ -9,11 +9,11 @@
 //! twice, or one that its client took back. What came over RDMA and is not as its client sealed it
 //! is asked for in frames. Sizes are bytes.
 
-use super::state::{At, Desk, Fetching, From};
+use super::state::{At, Fetching, From, UdpWorker};
 use crate::core::Core;
 use laneway_policy::pace::Way;
 use laneway_rdma::contract::{Lent, MESSAGE_BYTES_MAX, Moved};
-use laneway_rdma::long::parcel;
+use laneway_rdma::long::sealed_descriptor;
 use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::udp::frames::frames;
@@ -25,12 +25,12 @@ const _: () = assert!(DATAGRAM_BYTES_MAX <= MESSAGE_BYTES_MAX, "a slot holds a d
 
 /// What is read at a time: so many whole frames, for the digest of a message is made of theirs,
 /// so that it is the same whichever way it comes.
-const PIECE_BYTES: usize = FRAME_BYTES_MAX * (parcel::PIECE_BYTES / FRAME_BYTES_MAX);
+const PIECE_BYTES: usize = FRAME_BYTES_MAX * (sealed_descriptor::PIECE_BYTES / FRAME_BYTES_MAX);
 
 /// How long a card may give nothing of what it reads. (Memory of this host always gives.)
 const STILL_NANOS: u64 = 2_000_000_000;
 
-impl Desk {
+impl UdpWorker {
     /// A request that its client lends.
     pub(super) fn take_lent<T: Transport>(
         &mut self,
@@ -134,7 +134,7 @@ fn front_of(mut lent: Box<dyn Lent>) -> Option<Vec<u8>> {
 }
 
 /// Begin to copy what is claimed.
-fn fetch(desk: &mut Desk, from: From, lent: Box<dyn Lent>) {
+fn fetch(desk: &mut UdpWorker, from: From, lent: Box<dyn Lent>) {
     desk.storing_bytes += lent.bytes();
     let bytes = Vec::with_capacity(lent.bytes());
     let seen = (0, from.arrived_nanos);
@@ -143,7 +143,7 @@ fn fetch(desk: &mut Desk, from: From, lent: Box<dyn Lent>) {
 
 /// A client whose memory gives nothing for a while holds room that all share: what it lent is let
 /// go of, and asked for in frames.
-pub(super) fn expire_lent(desk: &mut Desk, at: At<'_>, now: u64) {
+pub(super) fn expire_lent(desk: &mut UdpWorker, at: At<'_>, now: u64) {
     for _ in 0..desk.fetching.len() {
         let Some(mut fetching) = desk.fetching.pop_front() else { return };
         let (bytes, since) = fetching.seen;
@@ -163,7 +163,7 @@ pub(super) fn expire_lent(desk: &mut Desk, at: At<'_>, now: u64) {
 }
 
 /// What was lent has not come as it was: have its client send it in frames.
-fn ask_for_all(desk: &mut Desk, at: At<'_>, from: &From, bytes: usize) {
+fn ask_for_all(desk: &mut UdpWorker, at: At<'_>, from: &From, bytes: usize) {
     at.counts.messages_lent_lost.add_owner(1);
     let Some(total) = frames(bytes) else { return };
     let mut datagram = Vec::new();

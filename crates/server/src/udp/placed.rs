@@ -6,7 +6,7 @@
 
 use crate::handoff::DatagramOrigin;
 use laneway_rdma::contract::{Moved, Placed};
-use laneway_rdma::long::parcel::{PARCEL_BYTES, PIECE_BYTES};
+use laneway_rdma::long::sealed_descriptor::{PARCEL_BYTES, PIECE_BYTES};
 use laneway_transport::datagram::{Datagrams, Departure, Path};
 use laneway_wire::udp::frames::{self, Message};
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
@@ -16,11 +16,15 @@ use std::io::{self, IoSlice};
 const NOTICE_BYTES: usize = HEADER_BYTES + PARCEL_BYTES;
 
 /// The datagram that says where the reply to request `request_id` lies, which is of `total` frames.
-pub fn notice(request_id: u16, total: u16, parcel: &[u8; PARCEL_BYTES]) -> [u8; NOTICE_BYTES] {
+pub fn notice(
+    request_id: u16,
+    total: u16,
+    sealed_descriptor: &[u8; PARCEL_BYTES],
+) -> [u8; NOTICE_BYTES] {
     let header = Header { request_id, sequence: 0, total, kind: Kind::Notice };
     let mut out = [0; NOTICE_BYTES];
     out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
-    out[HEADER_BYTES..].copy_from_slice(parcel);
+    out[HEADER_BYTES..].copy_from_slice(sealed_descriptor);
     out
 }
 
@@ -72,8 +76,10 @@ impl Placing {
             moved += most;
         }
         let total = frames::frames(bytes).unwrap_or(u16::MAX);
-        let Some(parcel) = self.placed.notice(now_nanos) else { return Ok(Written::Lost) };
-        let told = notice(to.request_id, total, &parcel);
+        let Some(sealed_descriptor) = self.placed.notice(now_nanos) else {
+            return Ok(Written::Lost);
+        };
+        let told = notice(to.request_id, total, &sealed_descriptor);
         let departure =
             Departure { peer: to.peer, segment_bytes: None, pieces: &[IoSlice::new(&told)] };
         let sent = datagrams.send(to.queue.into(), Path::Large, &[departure])?;

@@ -5,7 +5,7 @@
 use super::guard::allowance;
 use super::lending::Lending;
 use super::shared::UdpShared;
-use super::state::{At, Desk, From, Udp};
+use super::state::{At, From, Udp, UdpWorker};
 use crate::core::Core;
 use crate::handoff::DatagramOrigin;
 use laneway_policy::{BATCH, CorePlan, Readers, WorkerId, turn};
@@ -27,7 +27,7 @@ impl Udp {
         let settings = &core.shared.settings;
         let shared = core.shared.udp.get_or_init(|| Arc::new(UdpShared::new(settings, queues)));
         let shared = shared.clone();
-        let mut desk = Desk::new(&shared, settings.item_bytes_max);
+        let mut desk = UdpWorker::new(&shared, settings.item_bytes_max);
         desk.lending = Lending::of(&*datagrams);
         let mut udp = Udp { datagrams, desk, shared };
         udp.watch_queues(core)?;
@@ -37,7 +37,7 @@ impl Udp {
     /// The plan has changed: watch the queues that are to be read under it, and drop what another
     /// worker would go on with.
     fn watch_queues<T: Transport>(&mut self, core: &mut Core<T>) -> io::Result<()> {
-        let Desk { ready, bursts, .. } = &mut self.desk;
+        let UdpWorker { ready, bursts, .. } = &mut self.desk;
         let readers = Readers::beside_standby(&core.plan, core.plan.standby_raised, BATCH);
         let worker = |queue: usize| WorkerId(self.shared.queues[queue].worker as u16);
         let mut result = Ok(());
@@ -94,7 +94,7 @@ impl Udp {
 
     /// A queue has something to receive. Its own comes first.
     pub(crate) fn is_ready(&mut self, queue: usize, me: WorkerId) {
-        let Desk { ready, bursts, .. } = &mut self.desk;
+        let UdpWorker { ready, bursts, .. } = &mut self.desk;
         if bursts[queue] > 0 && !ready.contains(&queue) {
             let is_own = self.shared.queues[queue].worker == me.index();
             ready.insert(if is_own { 0 } else { ready.len() }, queue);
@@ -209,7 +209,7 @@ impl Udp {
     }
 }
 
-impl Desk {
+impl UdpWorker {
     /// Serve what is whole; frames of longer messages go to the worker that puts them together,
     /// as many as came together and belong together.
     fn arrival<T: Transport>(

@@ -6,7 +6,7 @@
 use super::buffers::{Buffers, Held};
 use super::placed::{Placing, Written};
 use crate::handoff::DatagramOrigin;
-use crate::latency::Tally;
+use crate::latency::PendingLatencies;
 use crate::output::{Output, Piece};
 use laneway_rdma::contract::Placed;
 use laneway_transport::datagram::{Datagrams, Departure, Path};
@@ -89,7 +89,7 @@ pub struct Transfer {
     /// Where it goes instead, as long as it has that place.
     placing: Option<Placing>,
     /// Requests that are answered when the last frame has left.
-    pub tally: Tally,
+    pub tally: PendingLatencies,
     /// It is sent for the first time: it is kept afterwards.
     pub is_first: bool,
     /// Bytes it has moved since others had their turn.
@@ -110,7 +110,11 @@ pub enum Slice {
 
 impl Transfer {
     /// All frames of a reply. `None` if 16 bits cannot count them.
-    pub fn first(to: DatagramOrigin, reply: Arc<Reply>, tally: Tally) -> Option<Transfer> {
+    pub fn first(
+        to: DatagramOrigin,
+        reply: Arc<Reply>,
+        tally: PendingLatencies,
+    ) -> Option<Transfer> {
         let total = frames::frames(reply.message_bytes())?;
         // One range: there is always at least one frame.
         let left = std::iter::once(0..u32::from(total)).collect();
@@ -155,7 +159,7 @@ impl Transfer {
             }
         }
         left.reverse();
-        let (tally, run_bytes, parked_nanos) = (Tally::default(), 0, 0);
+        let (tally, run_bytes, parked_nanos) = (PendingLatencies::default(), 0, 0);
         let (placing, is_first) = (None, false);
         Transfer { to, reply, left, placing, tally, is_first, run_bytes, parked_nanos }
     }

@@ -7,7 +7,7 @@
 //! anything of it is done (Minos §3.1), since its reply is one message.
 
 use super::gather::is_long;
-use super::state::{At, Desk, From, JoiningFrom};
+use super::state::{At, From, JoiningFrom, UdpWorker};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
 use crate::execute::{self, Body, Context, Outcome, put_miss};
@@ -63,7 +63,7 @@ impl<T: Transport> Core<T> {
     }
 }
 
-impl Desk {
+impl UdpWorker {
     /// Serve the requests of one message. `digest`: of all of its bytes; asked for only where it is
     /// carried out once.
     pub(crate) fn message<T: Transport>(
@@ -548,7 +548,13 @@ impl Desk {
 
 /// A request that somebody else carries out, or that goes in turns; its reply is not of this batch.
 /// `None`: there is no room for it.
-fn job_of(desk: &mut Desk, at: At<'_>, from: &From, bytes: &[u8], size: ItemBytes) -> Option<Job> {
+fn job_of(
+    desk: &mut UdpWorker,
+    at: At<'_>,
+    from: &From,
+    bytes: &[u8],
+    size: ItemBytes,
+) -> Option<Job> {
     desk.batches[from.queue()].abandon();
     let held = at.shared.buffers.hold(bytes.len());
     if held.is_none() {

@@ -4,7 +4,7 @@
 
 use super::lent::expire_lent;
 use super::reply::{Slice, Transfer};
-use super::state::{At, Desk, JoiningFrom, Slicing, Storing, Udp};
+use super::state::{At, JoiningFrom, Slicing, Storing, Udp, UdpWorker};
 use super::whole::let_go;
 use crate::core::Core;
 use crate::handoff::{DatagramOrigin, Job, Origin, Work};
@@ -134,7 +134,7 @@ impl Udp {
         let at = At::of(shared, worker);
         datagrams.tidy();
         expire_lent(desk, at, now);
-        let Desk { parked, transfers, .. } = desk;
+        let UdpWorker { parked, transfers, .. } = desk;
         for transfer in parked.iter_mut().chain(transfers) {
             let waits = transfer.is_placed() && transfer.parked_nanos > 0;
             if waits && now.saturating_sub(transfer.parked_nanos) > PARKED_NANOS {
@@ -161,7 +161,7 @@ impl Udp {
     }
 }
 
-impl Desk {
+impl UdpWorker {
     /// One slice of a value goes into its item; after the last one the request is answered.
     fn value_slice<T: Transport>(&mut self, core: &mut Core<T>, at: At<'_>) {
         let Some(mut storing) = self.storing.pop_front() else { return };

@@ -9,7 +9,7 @@ use super::reply::Transfer;
 use super::shared::{Key, UdpShared, message_bytes_max};
 use crate::execute::{Incoming, Joining};
 use crate::handoff::{DatagramOrigin, Served};
-use crate::latency::Tally;
+use crate::latency::PendingLatencies;
 use crate::output::Output;
 use laneway_policy::WorkerId;
 use laneway_rdma::contract::Lent;
@@ -147,11 +147,11 @@ impl Slicing {
 }
 
 /// Everything but the sockets.
-pub struct Desk {
+pub struct UdpWorker {
     /// Small replies, by queue.
     pub batches: Vec<Batch>,
     /// Requests whose replies lie in `batches`.
-    pub tallies: Vec<Tally>,
+    pub tallies: Vec<PendingLatencies>,
     /// Queues whose batch is to be sent.
     pub dirty: Vec<usize>,
     /// Queues whose send buffer took no more small replies.
@@ -202,14 +202,14 @@ pub struct Udp {
     /// The queues.
     pub datagrams: Box<dyn Datagrams>,
     /// The rest.
-    pub desk: Desk,
+    pub desk: UdpWorker,
     /// What the workers share.
     pub shared: Arc<UdpShared>,
 }
 
-impl Desk {
+impl UdpWorker {
     /// Nothing under way.
-    pub fn new(shared: &UdpShared, item_bytes_max: usize) -> Desk {
+    pub fn new(shared: &UdpShared, item_bytes_max: usize) -> UdpWorker {
         let queues = shared.queues.len();
         let message_bytes_max = message_bytes_max(item_bytes_max);
         let bounds = Bounds {
@@ -219,10 +219,10 @@ impl Desk {
             idle_nanos_max: STILL_NANOS,
             stale_nanos_max: STALE_NANOS,
         };
-        Desk {
+        UdpWorker {
             held: shared.buffers.nothing(),
             batches: (0..queues).map(|_| Batch::default()).collect(),
-            tallies: vec![Tally::default(); queues],
+            tallies: vec![PendingLatencies::default(); queues],
             dirty: Vec::new(),
             full: vec![false; queues],
             ahead: Ahead::default(),

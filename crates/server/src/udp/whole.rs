@@ -3,7 +3,7 @@
 
 use super::request::value_bytes;
 use super::shared::LINE_BYTES_MAX;
-use super::state::{At, Desk, From, Storing};
+use super::state::{At, From, Storing, UdpWorker};
 use crate::core::Core;
 use crate::execute;
 use laneway_policy::ItemBytes;
@@ -35,7 +35,7 @@ fn end_of_first(parsed: &Result<Option<Frame<'_>>, Malformed<'_>>) -> usize {
     }
 }
 
-impl Desk {
+impl UdpWorker {
     /// A message is whole.
     pub(super) fn is_whole<T: Transport>(
         &mut self,

@@ -1,7 +1,7 @@
 //! One connection without a socket: bytes in, parsed, executed, replies out.
 
 use crate::script::Case;
-use laneway_server::counters::Board;
+use laneway_server::counters::StatsRegistry;
 use laneway_server::durable::backup;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_server::stats::{self, BalanceSnapshot, GeneralSnapshot, Question, SettingsSnapshot};
@@ -28,7 +28,7 @@ pub struct Session {
     pub closed: bool,
     store: Arc<Store>,
     settings: ExecuteSettings,
-    board: Board,
+    board: StatsRegistry,
     now: Moment,
     flush_at: u32,
     input: Vec<u8>,
@@ -52,7 +52,7 @@ impl Session {
                 shutdown_enabled: case.has("shutdown=on"),
                 tls_enabled: false,
             },
-            board: Board::new(1),
+            board: StatsRegistry::new(1),
             now: Moment::from_seconds(START_SECONDS),
             flush_at: 0,
             input: Vec::new(),
@@ -111,7 +111,7 @@ impl Session {
             settings: &self.settings,
             touched: &touched,
             large_from: u64::MAX,
-            veil: None,
+            pending_writes: None,
             read_only: false,
             log: None,
             by: 0,
@@ -262,7 +262,7 @@ impl Session {
             settings: &self.settings,
             touched: &touched,
             large_from: u64::MAX,
-            veil: None,
+            pending_writes: None,
             read_only: false,
             log: None,
             by: 0,

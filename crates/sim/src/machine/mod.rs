@@ -10,7 +10,6 @@
 //! Not modelled: caches but for `lines`, the RX wire, clients that wait. Workers poll, so work that
 //! arrives is noticed at once. Unit: picoseconds.
 
-mod abroad;
 mod arrive;
 mod caladan;
 mod central;
@@ -19,16 +18,17 @@ mod counting;
 mod lines;
 mod nic;
 mod outcome;
+mod remote;
 mod spec;
 mod streams;
 mod tq;
 mod turn;
 
-pub use abroad::Numa;
 pub use laneway_policy::standby::Standby;
 pub use lines::SharedLines;
 pub use nic::{Nic, WireOrder};
 pub use outcome::{Halves, Outcome, State, Window};
+pub use remote::Numa;
 pub use spec::{Central, Costs, Machine, Reach, Rx, SliceOrder, Traffic, Tweak};
 pub use streams::{SliceWait, Streams};
 
@@ -65,7 +65,7 @@ struct Request {
     replied: bool,
     counted: bool,
     /// Its item is another NUMA domain's.
-    abroad: bool,
+    remote: bool,
 }
 
 /// A request that is served in several pieces, or that waits to be.
@@ -374,8 +374,8 @@ impl<'a> Run<'a> {
             true => self.random.exponential(self.costs.packet as f64) as u64,
             false => self.costs.of(&drawn),
         };
-        let (now, abroad) = (self.now, self.strays());
-        Request { arrived: now, came: now, service, bytes, large, put, replied, counted, abroad }
+        let (now, remote) = (self.now, self.strays());
+        Request { arrived: now, came: now, service, bytes, large, put, replied, counted, remote }
     }
 
     /// What happens at set times, seen at the first arrival after them.

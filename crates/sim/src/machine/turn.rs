@@ -265,7 +265,7 @@ impl Run<'_> {
     /// Begin what a request needs of this worker now. `false`: nothing; it waits for large work's
     /// turn.
     fn take(&mut self, worker: usize, request: Request, extra: u64) -> bool {
-        if request.abroad {
+        if request.remote {
             self.begin_crossing(worker, request, extra);
             return true;
         }

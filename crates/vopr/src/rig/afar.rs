@@ -5,9 +5,9 @@
 use laneway_rdma::contract::{
     Lend, Lenders, Lent, LongRequester, Peer, Placed, Posted, Request, Requester, Responder, Verbs,
 };
-use laneway_rdma::long::berth::{Berth, Counts};
 use laneway_rdma::long::ledger::Ledger;
-use laneway_rdma::long::parcel::Parcel;
+use laneway_rdma::long::rendezvous::{Counts, RendezvousBuffer};
+use laneway_rdma::long::sealed_descriptor::SealedDescriptor;
 use laneway_rdma::long::twin::{Memory, Twin, memory};
 use laneway_rdma::shmring::RingRequester;
 use laneway_sync::words;
@@ -36,15 +36,19 @@ pub struct Way {
 }
 
 /// The server's side of all of them.
-pub struct Berths {
+pub struct RendezvousBuffers {
     pub way: Way,
-    berths: Mutex<BTreeMap<Peer, Arc<Berth<Twin>>>>,
+    rendezvous_buffers: Mutex<BTreeMap<Peer, Arc<RendezvousBuffer<Twin>>>>,
     pub counts: Arc<Counts>,
 }
 
-impl Berths {
-    pub fn new(way: Way) -> Arc<Berths> {
-        Arc::new(Berths { way, berths: Mutex::default(), counts: Arc::default() })
+impl RendezvousBuffers {
+    pub fn new(way: Way) -> Arc<RendezvousBuffers> {
+        Arc::new(RendezvousBuffers {
+            way,
+            rendezvous_buffers: Mutex::default(),
+            counts: Arc::default(),
+        })
     }
 
     pub fn count(&self, name: &str) -> u64 {
@@ -58,40 +62,40 @@ impl Berths {
         let card = Twin::new(&replies, &requests, seed, faults_percent);
         let card = if is_idle { card.idle() } else { card };
         let card = if is_stuck { card.stuck() } else { card };
-        let berth = Berth::new(card, bytes, bytes, self.counts.clone());
-        self.berths.lock().expect("not poisoned").insert(peer, berth);
+        let rendezvous = RendezvousBuffer::new(card, bytes, bytes, self.counts.clone());
+        self.rendezvous_buffers.lock().expect("not poisoned").insert(peer, rendezvous);
         let wire = Twin::new(&requests, &requests, seed ^ 0xc11e, faults_percent);
         let (places, own) = (Ledger::new(bytes), memory(bytes));
         Client { ring, reads, replies, requests, own, wire, places }
     }
 
-    fn berth(&self, peer: Peer) -> Option<Arc<Berth<Twin>>> {
-        self.berths.lock().expect("not poisoned").get(&peer).cloned()
+    fn rendezvous(&self, peer: Peer) -> Option<Arc<RendezvousBuffer<Twin>>> {
+        self.rendezvous_buffers.lock().expect("not poisoned").get(&peer).cloned()
     }
 }
 
-struct ByTwin(Arc<Berths>);
+struct ByTwin(Arc<RendezvousBuffers>);
 
 impl Lenders for ByTwin {
     fn bytes(&self, said: &[u8]) -> Option<usize> {
-        Parcel::parse(said).map(|parcel| parcel.bytes as usize)
+        SealedDescriptor::parse(said).map(|sealed_descriptor| sealed_descriptor.bytes as usize)
     }
 
     fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.0.berth(peer)?.claim(Parcel::parse(said)?)
+        self.0.rendezvous(peer)?.claim(SealedDescriptor::parse(said)?)
     }
 
     fn claim_again(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.0.berth(peer)?.claim_again(Parcel::parse(said)?)
+        self.0.rendezvous(peer)?.claim_again(SealedDescriptor::parse(said)?)
     }
 
     fn place(&self, peer: Peer, id: u16, bytes: usize, now: u64) -> Option<Box<dyn Placed>> {
-        self.0.berth(peer)?.place(id, bytes, now)
+        self.0.rendezvous(peer)?.place(id, bytes, now)
     }
 
     fn taken(&self, peer: Peer, id: u16) {
-        if let Some(berth) = self.0.berth(peer) {
-            berth.taken(id);
+        if let Some(rendezvous) = self.0.rendezvous(peer) {
+            rendezvous.taken(id);
         }
     }
 }
@@ -99,7 +103,7 @@ impl Lenders for ByTwin {
 /// A worker's handle whose clients are afar.
 pub struct Afar<R> {
     pub inner: R,
-    pub berths: Arc<Berths>,
+    pub rendezvous_buffers: Arc<RendezvousBuffers>,
 }
 
 impl<R: Responder> Responder for Afar<R> {
@@ -122,7 +126,7 @@ impl<R: Responder> Responder for Afar<R> {
         self.inner.tidy();
     }
     fn lenders(&self) -> Box<dyn Lenders> {
-        Box::new(ByTwin(self.berths.clone()))
+        Box::new(ByTwin(self.rendezvous_buffers.clone()))
     }
     fn verbs(&self) -> Verbs {
         self.inner.verbs()
@@ -142,8 +146,8 @@ pub struct Client {
 }
 
 impl Client {
-    fn carry(&mut self, parcel: &Parcel) {
-        let (at, bytes) = (parcel.offset as usize, parcel.bytes as usize);
+    fn carry(&mut self, sealed_descriptor: &SealedDescriptor) {
+        let (at, bytes) = (sealed_descriptor.offset as usize, sealed_descriptor.bytes as usize);
         let mut message = Vec::new();
         words::read_into(&self.own, at, bytes, &mut message);
         if self.reads {
@@ -186,21 +190,21 @@ impl LongRequester for Client {
             return Lend::NoRoom;
         };
         words::write(&self.own, place.offset, message);
-        let parcel = Parcel::of(place.number, place.offset as u32, message);
-        self.carry(&parcel);
-        Lend::Lent(parcel)
+        let sealed_descriptor = SealedDescriptor::of(place.number, place.offset as u32, message);
+        self.carry(&sealed_descriptor);
+        Lend::Lent(sealed_descriptor)
     }
 
-    fn lend_again(&mut self, parcel: &Parcel) -> Lend {
-        self.carry(parcel);
-        Lend::Lent(*parcel)
+    fn lend_again(&mut self, sealed_descriptor: &SealedDescriptor) -> Lend {
+        self.carry(sealed_descriptor);
+        Lend::Lent(*sealed_descriptor)
     }
 
     fn take_back(&mut self, name: u16) {
         self.places.give_back(name);
     }
 
-    fn open_reply(&self, parcel: &Parcel, out: &mut Vec<u8>) -> bool {
-        parcel.open(&self.replies, out)
+    fn open_reply(&self, sealed_descriptor: &SealedDescriptor, out: &mut Vec<u8>) -> bool {
+        sealed_descriptor.open(&self.replies, out)
     }
 }

@@ -1,7 +1,7 @@
 //! A data folder on simulated media, for a server without threads; and hands that wait as long as
 //! the test wants.
 
-use laneway_server::durable::hands::{Done, Hands, Inline, Order};
+use laneway_server::durable::hands::{DeviceExecutor, Done, Inline, Order};
 use laneway_tier::disk::sim::{Faults, Power, SimDisk};
 use laneway_tier::pm::wal::WalRegion;
 use laneway_tier::{Durability, Error, Media, Request, Result, Settings, Tier};
@@ -104,7 +104,7 @@ impl Kept {
         Kept { tier: tier.clone(), interval: None, gate: Arc::default() }
     }
 
-    pub fn hands(&self) -> Box<dyn Hands> {
+    pub fn hands(&self) -> Box<dyn DeviceExecutor> {
         let inline = Inline::new(self.tier.clone());
         let gate = self.gate.clone();
         Box::new(Slow { inline, gate, orders: Vec::new(), reads: Vec::new() })
@@ -119,7 +119,7 @@ struct Slow {
     reads: Vec<(u64, Request)>,
 }
 
-impl Hands for Slow {
+impl DeviceExecutor for Slow {
     fn order(&mut self, order: Order) {
         self.orders.push(order);
     }

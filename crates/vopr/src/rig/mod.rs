@@ -21,16 +21,16 @@ use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::{RingRequester, RingResponder};
 use laneway_rdma::{door, faults};
-use laneway_server::abroad;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
 use laneway_server::durable::executor::Executor;
-use laneway_server::durable::hands::Hands;
+use laneway_server::durable::hands::DeviceExecutor;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::durable::state::Keeper;
+use laneway_server::remote;
 use laneway_server::settings::Binding;
-use laneway_server::shared::{Company, Shared, WorkerShared};
+use laneway_server::shared::{ServerShared, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, HugePages, Mode, Store};
 use laneway_tls::{Acceptor, EitherStream, EitherTransport};
@@ -58,7 +58,7 @@ pub struct Rig {
     pub net: Net,
     pub datagrams: Option<DatagramNet>,
     pub registry: Option<Arc<Registry>>,
-    pub berths: Option<Arc<afar::Berths>>,
+    pub rendezvous_buffers: Option<Arc<afar::RendezvousBuffers>>,
     /// Of the first NUMA domain; there may be others.
     pub shared: Arc<Shared<RigStream>>,
     /// Of each.
@@ -249,7 +249,7 @@ impl Rig {
         let clock = plan.clock.clone().unwrap_or_default();
         let placement = Placement::new(owner::SEED, plan.workers as u16, plan.domains);
         let placement = placement.expect("each domain has a worker");
-        let company = Company::default();
+        let company = ServerShared::default();
         let parts = (0..plan.domains).map(|domain| {
             let (first, workers) = placement.queues_of(domain);
             let memory_bytes = plan.memory_bytes / u64::from(plan.domains);
@@ -259,7 +259,7 @@ impl Rig {
         let parts: Vec<_> = parts.collect();
         let all: Vec<_> = parts.iter().map(|(_, (shared, _))| shared.clone()).collect();
         if plan.domains > 1 {
-            abroad::link(&all, placement);
+            remote::link(&all, placement);
         }
         let mut rig = Rig {
             net: Net::new(plan.faults),
@@ -268,7 +268,7 @@ impl Rig {
                 let terms = Terms::of(plan.workers, BULK_BYTES);
                 Arc::new(Registry::new(terms, CLIENTS_MAX))
             }),
-            berths: plan.afar.map(afar::Berths::new),
+            rendezvous_buffers: plan.afar.map(afar::RendezvousBuffers::new),
             shared: all[0].clone(),
             domains: all,
             clock,
@@ -295,7 +295,7 @@ impl Rig {
     }
 
     /// Items are kept by a durable executor with these hands.
-    pub fn keep(&mut self, hands: Box<dyn Hands>) {
+    pub fn keep(&mut self, hands: Box<dyn DeviceExecutor>) {
         self.keeper = Some(Executor::new(Keeper::new(self.shared.clone(), hands)));
     }
 
@@ -341,7 +341,7 @@ impl Rig {
             queues = Some(Box::new(net.datagrams()));
         }
         if let (Some(registry), Some(faults)) = (&self.registry, plan.shm) {
-            queues = Some(in_memory(registry, number, (faults, &self.berths), queues));
+            queues = Some(in_memory(registry, number, (faults, &self.rendezvous_buffers), queues));
         }
         if let Some(queues) = queues {
             worker.serve_datagrams(queues).expect("memory transports do not fail");
@@ -381,9 +381,9 @@ impl Rig {
 
     /// A client on another host, or so it seems.
     pub fn enter_afar(&self) -> (afar::Client, UnixStream) {
-        let berths = self.berths.as_ref().expect("it serves clients afar");
+        let rendezvous_buffers = self.rendezvous_buffers.as_ref().expect("it serves clients afar");
         let (ring, peer, server) = self.enter();
-        (berths.enter(peer, ring), server)
+        (rendezvous_buffers.enter(peer, ring), server)
     }
 
     /// One step of every worker.
@@ -498,7 +498,7 @@ fn publish(shared: &Shared<RigStream>, change: impl FnOnce(&mut CorePlan)) {
 pub fn domain_of<S>(
     plan: &Plan,
     clock: &ManualClock,
-    company: Company,
+    company: ServerShared,
 ) -> (Arc<Shared<S>>, Control) {
     let policy_settings = laneway_policy::Settings {
         design: plan.design,
@@ -549,16 +549,16 @@ fn store(plan: &Plan) -> Arc<Store> {
 fn in_memory(
     registry: &Arc<Registry>,
     worker: usize,
-    (faults, berths): (faults::Faults, &Option<Arc<afar::Berths>>),
+    (faults, rendezvous_buffers): (faults::Faults, &Option<Arc<afar::RendezvousBuffers>>),
     others: Option<Box<dyn Datagrams>>,
 ) -> Box<dyn Datagrams> {
     let faults = faults::Faults { seed: faults.seed ^ worker as u64, ..faults };
     let responder = RingResponder::new(registry.clone(), worker);
     let responder = faults::Lossy::new(responder, faults);
     let places = registry.terms().replies;
-    if let Some(berths) = berths.clone() {
+    if let Some(rendezvous_buffers) = rendezvous_buffers.clone() {
         assert!(others.is_none(), "clients afar, and nobody else");
-        let responder = afar::Afar { inner: responder, berths };
+        let responder = afar::Afar { inner: responder, rendezvous_buffers };
         return Box::new(RdmaDatagrams::new(Whence::Afar, responder, places));
     }
     let queues = RdmaDatagrams::new(Whence::Here, responder, places);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::auth::gate::Auth;
 use crate::auth::users::Users;
-use crate::counters::{Board, Totals};
+use crate::counters::{StatsRegistry, Totals};
 use crate::execute::VERSION;
 use laneway_wire::binary::Echo;
 use laneway_wire::binary::print::put_parts;
@@ -14,7 +14,7 @@ const ALICE: &[u8] = b"set a 0 0 12\r\nalice secret\r\n";
 /// before the next; what became of it; what was not consumed; and what was counted.
 fn told(unproven: &mut Unproven, pieces: &[&[u8]]) -> (String, &'static str, String, Totals) {
     let users = Users::read("alice:secret\nbob:two:colons and blanks").expect("users");
-    let (auth, board) = (Auth::new(users, 1), Board::new(1));
+    let (auth, board) = (Auth::new(users, 1), StatsRegistry::new(1));
     let door = Door {
         auth: &auth,
         peer: "tcp:10.0.0.1:5000",

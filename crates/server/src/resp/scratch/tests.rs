@@ -47,7 +47,7 @@ fn what_was_tried_in_vain_is_not_counted() {
         settings: &settings,
         touched: &touched,
         large_from: u64::MAX,
-        veil: None,
+        pending_writes: None,
         read_only: false,
         log: None,
         by: 0,

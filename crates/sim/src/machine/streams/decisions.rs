@@ -47,8 +47,8 @@ fn drawn(seed: u64) -> Vec<Vec<Ask>> {
 fn request(ask: &Ask) -> Request {
     let bytes = ask.map_or(SMALL_BYTES, |large| LARGE_BYTES[large]) as u32;
     let (large, replied, service) = (ask.is_some(), true, 1_000_000);
-    let (arrived, came, put, counted, abroad) = (0, 0, false, false, false);
-    Request { arrived, came, service, bytes, large, put, replied, counted, abroad }
+    let (arrived, came, put, counted, remote) = (0, 0, false, false, false);
+    Request { arrived, came, service, bytes, large, put, replied, counted, remote }
 }
 
 fn simulated(asks: &[Vec<Ask>]) -> Vec<RoundOf> {

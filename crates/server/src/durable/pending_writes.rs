@@ -16,9 +16,9 @@ const SLOTS: usize = 1 << 14;
 
 /// Who executes a command where items are kept durably.
 #[derive(Clone, Copy)]
-pub enum Veiled<'a> {
-    /// A worker, which asks the veil.
-    Worker(&'a Veil),
+pub enum DurableReader<'a> {
+    /// A worker, which asks the pending-write filter.
+    Worker(&'a PendingWrites),
     /// The keeper, which asks the tier and what is under way before it executes.
     Keeper {
         /// It found the item in memory then. Other threads may have it evicted since, and so may
@@ -27,8 +27,8 @@ pub enum Veiled<'a> {
     },
 }
 
-/// The veil.
-pub struct Veil {
+/// The pending-write filter.
+pub struct PendingWrites {
     tier: Arc<Tier>,
     changing: Box<[AtomicU32]>,
     /// How often keys were changed.
@@ -41,12 +41,12 @@ pub struct Veil {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sight(u64);
 
-impl Veil {
+impl PendingWrites {
     /// Over nothing.
-    pub fn new(tier: Arc<Tier>) -> Veil {
+    pub fn new(tier: Arc<Tier>) -> PendingWrites {
         let changing = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
         let editions = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-        Veil { tier, changing, editions, taken_back: AtomicU64::new(0) }
+        PendingWrites { tier, changing, editions, taken_back: AtomicU64::new(0) }
     }
 
     fn slot(&self, hash: KeyHash) -> &AtomicU32 {

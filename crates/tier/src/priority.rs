@@ -25,7 +25,7 @@ fn schedule(policy: c_int, priority: Priority) -> bool {
 
 /// From now on the calling thread runs when no thread in real time wants the CPU. Elsewhere, where
 /// the kernel is fair to all, nothing changes.
-pub fn give_way() {
+pub fn drop_priority() {
     let policy = policy() as c_int & !libc::SCHED_RESET_ON_FORK;
     if matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR) {
         // It needs no privilege; should it be refused all the same, the thread stays what it was.
@@ -42,9 +42,9 @@ mod tests {
     fn a_thread_in_real_time_is_an_ordinary_one_afterwards() {
         if !schedule(libc::SCHED_FIFO, 1) {
             // Not `println`: the runner of tests keeps what a test that passes prints.
-            let _ = writeln!(std::io::stderr(), "SKIPPED: courtesy: no right to SCHED_FIFO");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: priority: no right to SCHED_FIFO");
         }
-        give_way();
+        drop_priority();
         assert_eq!(policy(), c_long::from(libc::SCHED_OTHER));
     }
 }

@@ -10,7 +10,7 @@ use laneway_sync::words;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
-/// Bytes of a parcel.
+/// Bytes of a sealed descriptor.
 pub const PARCEL_BYTES: usize = 24;
 /// What a card moves at a time, at most: a slice, behind which others have their turn.
 pub const PIECE_BYTES: usize = 32 << 10;
@@ -19,7 +19,7 @@ const KEY: u64 = u64::from_le_bytes(*b"laneway2");
 
 /// A long message, said where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parcel {
+pub struct SealedDescriptor {
     /// New for each message of this direction and connection.
     pub number: u64,
     /// Over its number and bytes: see [`Sealing`].
@@ -51,12 +51,12 @@ impl Sealing {
     }
 }
 
-impl Parcel {
+impl SealedDescriptor {
     /// A whole message that lies at `offset`.
-    pub fn of(number: u64, offset: u32, message: &[u8]) -> Parcel {
+    pub fn of(number: u64, offset: u32, message: &[u8]) -> SealedDescriptor {
         let mut sealing = Sealing::new(number);
         sealing.add(message);
-        Parcel { number, seal: sealing.seal(), offset, bytes: message.len() as u32 }
+        SealedDescriptor { number, seal: sealing.seal(), offset, bytes: message.len() as u32 }
     }
 
     /// As it stands in a message.
@@ -70,11 +70,11 @@ impl Parcel {
     }
 
     /// From a message; `None` if it is not as long as one.
-    pub fn parse(bytes: &[u8]) -> Option<Parcel> {
+    pub fn parse(bytes: &[u8]) -> Option<SealedDescriptor> {
         let bytes: &[u8; PARCEL_BYTES] = bytes.try_into().ok()?;
         let (words, _) = bytes.as_chunks::<8>();
         let last = u64::from_le_bytes(words[2]);
-        Some(Parcel {
+        Some(SealedDescriptor {
             number: u64::from_le_bytes(words[0]),
             seal: u64::from_le_bytes(words[1]),
             offset: last as u32,
@@ -111,12 +111,16 @@ mod tests {
 
     #[test]
     fn a_parcel_comes_back_and_has_one_length() {
-        let parcel =
-            Parcel { number: 1 << 40 | 5, seal: u64::MAX - 3, offset: 7, bytes: 0xffff_fffe };
-        let bytes = parcel.to_bytes();
-        assert_eq!(Parcel::parse(&bytes), Some(parcel));
-        assert_eq!(Parcel::parse(&bytes[1..]), None);
-        assert_eq!(Parcel::parse(&[&bytes[..], b"x"].concat()), None);
+        let sealed_descriptor = SealedDescriptor {
+            number: 1 << 40 | 5,
+            seal: u64::MAX - 3,
+            offset: 7,
+            bytes: 0xffff_fffe,
+        };
+        let bytes = sealed_descriptor.to_bytes();
+        assert_eq!(SealedDescriptor::parse(&bytes), Some(sealed_descriptor));
+        assert_eq!(SealedDescriptor::parse(&bytes[1..]), None);
+        assert_eq!(SealedDescriptor::parse(&[&bytes[..], b"x"].concat()), None);
     }
 
     #[test]
@@ -124,46 +128,50 @@ mod tests {
         let memory: Vec<AtomicU64> = (0..32).map(|_| AtomicU64::new(0)).collect();
         let message: Vec<u8> = (0..200).collect();
         words::write(&memory, 40, &message);
-        let parcel = Parcel::of(9, 40, &message);
-        let opens = |parcel: Parcel| {
+        let sealed_descriptor = SealedDescriptor::of(9, 40, &message);
+        let opens = |sealed_descriptor: SealedDescriptor| {
             let mut out = b"before".to_vec();
-            let opened = parcel.open(&memory, &mut out);
+            let opened = sealed_descriptor.open(&memory, &mut out);
             assert_eq!(&out[..6], b"before");
             assert!(if opened { out[6..] == message } else { out.len() == 6 });
             opened
         };
-        assert!(opens(parcel));
+        assert!(opens(sealed_descriptor));
         for wrong in [
-            Parcel { number: 10, ..parcel },
-            Parcel { seal: parcel.seal ^ 1, ..parcel },
-            Parcel { offset: 41, ..parcel },
-            Parcel { offset: u32::MAX, ..parcel },
-            Parcel { bytes: 199, ..parcel },
-            Parcel { bytes: u32::MAX, ..parcel },
-            Parcel { offset: 57, ..parcel },
+            SealedDescriptor { number: 10, ..sealed_descriptor },
+            SealedDescriptor { seal: sealed_descriptor.seal ^ 1, ..sealed_descriptor },
+            SealedDescriptor { offset: 41, ..sealed_descriptor },
+            SealedDescriptor { offset: u32::MAX, ..sealed_descriptor },
+            SealedDescriptor { bytes: 199, ..sealed_descriptor },
+            SealedDescriptor { bytes: u32::MAX, ..sealed_descriptor },
+            SealedDescriptor { offset: 57, ..sealed_descriptor },
         ] {
             assert!(!opens(wrong), "{wrong:?}");
         }
         for at in 40..240 {
             let was = [message[at - 40]];
             words::write(&memory, at, &[was[0] ^ 0x10]);
-            assert!(!opens(parcel), "byte {at} is another");
+            assert!(!opens(sealed_descriptor), "byte {at} is another");
             words::write(&memory, at, &was);
         }
-        assert!(opens(parcel));
+        assert!(opens(sealed_descriptor));
     }
 
     #[test]
     fn a_seal_is_the_same_however_its_message_was_cut() {
         let message: Vec<u8> = (0..1000).map(|at| (at * 7) as u8).collect();
-        let whole = Parcel::of(3, 0, &message).seal;
+        let whole = SealedDescriptor::of(3, 0, &message).seal;
         for cut in [0, 1, 7, 8, 999] {
             let mut sealing = Sealing::new(3);
             sealing.add(&message[..cut]);
             sealing.add(&message[cut..]);
             assert_eq!(sealing.seal(), whole, "{cut}");
         }
-        assert_eq!(Parcel::of(1, 0, b"laneway").seal, SEAL_OF_LANEWAY, "docs/protocol.md has it");
+        assert_eq!(
+            SealedDescriptor::of(1, 0, b"laneway").seal,
+            SEAL_OF_LANEWAY,
+            "docs/protocol.md has it"
+        );
     }
 
     /// Of message 1, which is `laneway`.

@@ -8,10 +8,10 @@ use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
 use super::greeting::{self, Hello, Span, Welcome};
 use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Handle, Mailbox};
-use super::yard::{Bounds, Look, Yard};
+use super::request_ring::{Bounds, Look, RequestRing};
 use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, address_of, refuse};
-use crate::long::berth::{self, Berth};
+use crate::long::rendezvous::{self, RendezvousBuffer};
 use crate::region::counts;
 use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
@@ -59,9 +59,9 @@ counts! {
 pub struct Guest {
     peer: Peer,
     /// Has the queue pair that takes what the client writes.
-    berth: Arc<Berth<Carry>>,
+    rendezvous: Arc<RendezvousBuffer<Carry>>,
     memory: Arc<Registered>,
-    yard: Yard,
+    request_ring: RequestRing,
     mailbox: Arc<Mailbox>,
     /// What its place hangs on, once more.
     door: Arc<OwnedFd>,
@@ -90,11 +90,11 @@ impl Guest {
     /// Whether the next slot of a lane holds something, at a glance, or may soon.
     #[inline]
     pub fn has_request(&self, lane: usize) -> bool {
-        self.yard.has_request(self.memory.words(), lane)
+        self.request_ring.has_request(self.memory.words(), lane)
     }
 
-    pub(super) fn berth(&self) -> &Arc<Berth<Carry>> {
-        &self.berth
+    pub(super) fn rendezvous(&self) -> &Arc<RendezvousBuffer<Carry>> {
+        &self.rendezvous
     }
 
     pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
@@ -102,15 +102,15 @@ impl Guest {
     }
 
     pub(super) fn take(&self, lane: usize, far: bool, out: &mut Vec<u8>) -> (Look, u32) {
-        self.yard.take(self.memory.words(), lane, far, out)
+        self.request_ring.take(self.memory.words(), lane, far, out)
     }
 
     pub(super) fn tell(&self, lane: usize) -> u32 {
-        self.yard.tell(lane)
+        self.request_ring.tell(lane)
     }
 
     pub(super) fn is_to_be_told(&self, lane: usize, far: bool) -> bool {
-        self.yard.is_to_be_told(self.memory.words(), lane, far)
+        self.request_ring.is_to_be_told(self.memory.words(), lane, far)
     }
 }
 
@@ -124,7 +124,7 @@ pub struct Grants {
 }
 
 /// All of them. Shared by the workers and the door.
-pub struct Hall {
+pub struct ClientTable {
     bounds: Bounds,
     grants: Grants,
     granted: Arc<AtomicUsize>,
@@ -143,7 +143,7 @@ pub struct Hall {
     /// By worker.
     pub counts: Vec<Counts>,
     /// Of long messages, which are no worker's alone.
-    pub long: Arc<berth::Counts>,
+    pub long: Arc<rendezvous::Counts>,
     /// Clients that came, were refused, and said something else than hello.
     pub clients_come: AtomicU64,
     /// See above.
@@ -152,23 +152,23 @@ pub struct Hall {
     pub hellos_bad: AtomicU64,
 }
 
-impl fmt::Debug for Hall {
+impl fmt::Debug for ClientTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hall").field("bounds", &self.bounds).finish_non_exhaustive()
+        f.debug_struct("ClientTable").field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }
 
-impl Hall {
+impl ClientTable {
     /// No client yet, and room for so many.
     pub fn new(
         card: Arc<Card>,
         bounds: Bounds,
         clients_max: usize,
         grants: Grants,
-    ) -> Result<Hall, Trouble> {
+    ) -> Result<ClientTable, Trouble> {
         let unused = Queue::new(&card, PLACES_UNUSED, None)?;
         let domain = Domain::new(&card)?;
-        Ok(Hall {
+        Ok(ClientTable {
             bounds,
             grants,
             granted: Arc::default(),
@@ -256,11 +256,12 @@ impl Hall {
         let spans = (hello.replies, source);
         let (counts, theirs) = (self.long.clone(), door.clone());
         let carry = Carry::new(&domain, pair, memory.clone(), spans, theirs, counts)?;
-        let berth = Berth::new(carry, replies_bytes, requests_bytes, self.long.clone());
+        let rendezvous =
+            RendezvousBuffer::new(carry, replies_bytes, requests_bytes, self.long.clone());
         let (number, qkey) = (hello.replies_number, hello.replies_qkey);
         let mailbox = Arc::new(Mailbox { handle, number, qkey });
-        let (yard, gone) = (Yard::new(self.bounds), AtomicBool::new(false));
-        Ok((Guest { peer, berth, memory, yard, mailbox, door, gone, from }, welcome))
+        let (request_ring, gone) = (RequestRing::new(self.bounds), AtomicBool::new(false));
+        Ok((Guest { peer, rendezvous, memory, request_ring, mailbox, door, gone, from }, welcome))
     }
 
     /// Where a client's long requests will lie, and what it is told of it.
@@ -320,7 +321,7 @@ impl Hall {
     }
 }
 
-impl House for Hall {
+impl House for ClientTable {
     type Hello = Hello;
     const SAY: &str = "say laneway-rdma 2 and who you are";
 
@@ -378,7 +379,7 @@ impl House for Hall {
     }
 
     fn is_proven(&self, peer: Peer) -> bool {
-        self.guest(peer).is_none_or(|guest| guest.yard.is_used())
+        self.guest(peer).is_none_or(|guest| guest.request_ring.is_used())
     }
 
     fn leave(&self, peer: Peer) {
@@ -395,10 +396,10 @@ impl House for Hall {
 
     fn bury(&self) -> bool {
         let mut retired = self.retired();
-        // Messages under way have hold of the berth alone: its pair and memory end here, not at a
-        // worker. The guest first: who has none gets no berth anew.
+        // Messages under way have hold of the rendezvous buffer alone: its pair and memory end here, not at a
+        // worker. The guest first: who has none gets no rendezvous buffer anew.
         let is_held = |guest: &Arc<Guest>| {
-            Arc::strong_count(guest) > 1 || Arc::strong_count(guest.berth()) > 1
+            Arc::strong_count(guest) > 1 || Arc::strong_count(guest.rendezvous()) > 1
         };
         let (held, free): (Vec<_>, Vec<_>) = retired.drain(..).partition(is_held);
         *retired = held;

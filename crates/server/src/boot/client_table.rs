@@ -1,4 +1,4 @@
-//! The doors for clients over RDMA: one at each TCP address, of one hall, each with a thread that
+//! The doors for clients over RDMA: one at each TCP address, of one client table, each with a thread that
 //! sleeps until somebody comes or goes. No request passes it.
 
 use super::Gate;
@@ -7,7 +7,7 @@ use crate::settings::{RdmaSettings, Settings};
 use crate::shared::Shared;
 use laneway_rdma::door::Door;
 use laneway_rdma::verbs::card::Card;
-use laneway_rdma::verbs::{Bounds, Grants, Hall, Trouble, WINDOW};
+use laneway_rdma::verbs::{Bounds, ClientTable, Grants, Trouble, WINDOW};
 use laneway_transport::socket::Listener;
 use std::fmt;
 use std::io;
@@ -17,20 +17,20 @@ use std::sync::Arc;
 
 /// Why no client can come over RDMA.
 #[derive(Debug)]
-pub enum HallError {
+pub enum ClientTableError {
     /// There is no such device, or it refuses.
     Device(Trouble),
     /// The door cannot be listened at.
     Listen(SocketAddr, io::Error),
 }
 
-impl fmt::Display for HallError {
+impl fmt::Display for ClientTableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HallError::Device(trouble) => {
+            ClientTableError::Device(trouble) => {
                 write!(f, "--rdma: {trouble}. Without --rdma the server runs; see laneway doctor")
             }
-            HallError::Listen(address, error) => {
+            ClientTableError::Listen(address, error) => {
                 write!(f, "cannot listen on {address}: {error}; choose another with --rdma-port")
             }
         }
@@ -39,9 +39,9 @@ impl fmt::Display for HallError {
 
 /// Doors that nobody has come through yet.
 pub struct Closed {
-    doors: Vec<(Door<Listener, Hall>, UnixStream)>,
+    doors: Vec<(Door<Listener, ClientTable>, UnixStream)>,
     /// Who has come through.
-    pub hall: Arc<Hall>,
+    pub client_table: Arc<ClientTable>,
     /// Where they are, with the ports that the kernel chose.
     pub addresses: Vec<SocketAddr>,
 }
@@ -58,22 +58,23 @@ fn grants(item_bytes_max: usize) -> Grants {
 }
 
 /// Open the device and listen, if that is asked for.
-pub fn listen(settings: &Settings) -> Result<Option<Closed>, HallError> {
+pub fn listen(settings: &Settings) -> Result<Option<Closed>, ClientTableError> {
     let Some(RdmaSettings { place, addresses, clients_max }) = &settings.rdma else {
         return Ok(None);
     };
     let bounds = Bounds { lanes: settings.workers, window: WINDOW };
-    let card = Card::open(place).map_err(HallError::Device)?;
+    let card = Card::open(place).map_err(ClientTableError::Device)?;
     let grants = grants(settings.item_bytes_max);
-    let hall = Hall::new(card, bounds, *clients_max, grants).map_err(HallError::Device)?;
-    let hall = Arc::new(hall);
+    let client_table =
+        ClientTable::new(card, bounds, *clients_max, grants).map_err(ClientTableError::Device)?;
+    let client_table = Arc::new(client_table);
     let (mut doors, mut told) = (Vec::new(), Vec::new());
     for address in addresses {
-        let wrong = |error| HallError::Listen(*address, error);
+        let wrong = |error| ClientTableError::Listen(*address, error);
         match Listener::tcp(*address, settings.backlog) {
             Ok(listener) => {
                 told.extend(listener.address());
-                doors.push(Door::new(listener, hall.clone()).map_err(wrong)?);
+                doors.push(Door::new(listener, client_table.clone()).map_err(wrong)?);
             }
             // A machine without IPv6 still serves the IPv4 wildcard.
             Err(error)
@@ -84,7 +85,7 @@ pub fn listen(settings: &Settings) -> Result<Option<Closed>, HallError> {
             Err(error) => return Err(wrong(error)),
         }
     }
-    Ok(Some(Closed { doors, hall, addresses: told }))
+    Ok(Some(Closed { doors, client_table, addresses: told }))
 }
 
 impl Closed {

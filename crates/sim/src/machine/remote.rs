@@ -39,7 +39,7 @@ impl Run<'_> {
         let cost = self.machine.numa.map_or(0, |numa| numa.cost);
         let spared = self.costs.receive.saturating_sub(self.costs.steal);
         let service = request.service.saturating_sub(spared).max(1) + cost;
-        let request = Request { abroad: false, came: self.now, service, ..request };
+        let request = Request { remote: false, came: self.now, service, ..request };
         let small = u64::from(self.control.plan.workers_small);
         let queue = if self.machine.central_queue { 0 } else { self.stray.below(small) as usize };
         self.rx[queue].push_back(request);

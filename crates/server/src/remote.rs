@@ -37,7 +37,7 @@ pub fn link<S>(all: &[Arc<Shared<S>>], placement: Placement) {
 }
 
 /// Whether this is the place of another domain.
-pub(crate) fn is_abroad(to: WorkerTarget) -> bool {
+pub(crate) fn is_remote(to: WorkerTarget) -> bool {
     let of_domain = |id: WorkerId| (ABROAD..u16::MAX).contains(&id.0);
     matches!(to, WorkerTarget::Worker(id) if of_domain(id))
 }
@@ -49,11 +49,11 @@ impl<T: Transport> Core<T> {
     }
 
     /// The queue for a request for `key`, if another domain holds it.
-    pub(crate) fn abroad(&self, key: &[u8]) -> Option<WorkerTarget> {
+    pub(crate) fn remote(&self, key: &[u8]) -> Option<WorkerTarget> {
         let domains = self.shared.domains.get()?;
         let domain = domains.of(key);
-        let is_abroad = domain != domains.own() && !key.is_empty();
-        is_abroad.then_some(WorkerTarget::Worker(WorkerId(ABROAD + domain)))
+        let is_remote = domain != domains.own() && !key.is_empty();
+        is_remote.then_some(WorkerTarget::Worker(WorkerId(ABROAD + domain)))
     }
 
     /// What a command about `key` is executed in, wherever the key's memory is.

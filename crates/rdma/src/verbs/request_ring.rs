@@ -94,18 +94,18 @@ struct Lane {
 
 /// One client's lanes.
 #[derive(Debug)]
-pub struct Yard {
+pub struct RequestRing {
     bounds: Bounds,
     lanes: Vec<Lane>,
     /// Whether its client has asked for room, ever.
     asked: AtomicBool,
 }
 
-impl Yard {
+impl RequestRing {
     /// Nothing taken yet.
-    pub fn new(bounds: Bounds) -> Yard {
+    pub fn new(bounds: Bounds) -> RequestRing {
         let lanes = (0..bounds.lanes).map(|_| Lane::default()).collect();
-        Yard { bounds, lanes, asked: AtomicBool::new(false) }
+        RequestRing { bounds, lanes, asked: AtomicBool::new(false) }
     }
 
     fn next(&self, lane: usize) -> Option<MutexGuard<'_, u32>> {
@@ -288,75 +288,78 @@ mod tests {
         slot[SLOT_WORDS - 1].store(control(number, message.len()).pack().to_le(), Relaxed);
     }
 
-    fn take(yard: &Yard, words: &[AtomicU64], far: bool) -> (Look, u32, Vec<u8>) {
+    fn take(request_ring: &RequestRing, words: &[AtomicU64], far: bool) -> (Look, u32, Vec<u8>) {
         let mut out = Vec::new();
-        let (look, lost) = yard.take(words, 1, far, &mut out);
+        let (look, lost) = request_ring.take(words, 1, far, &mut out);
         (look, lost, out)
     }
 
     #[test]
     fn a_place_is_used_once_a_request_was_taken_or_its_client_asked() {
-        let (yard, words) = (Yard::new(BOUNDS), memory());
-        assert!(take(&yard, &words, true).0 == Look::Nothing && !yard.is_used());
+        let (request_ring, words) = (RequestRing::new(BOUNDS), memory());
+        assert!(take(&request_ring, &words, true).0 == Look::Nothing && !request_ring.is_used());
         arrive(&words, 1, 7, b"not the next");
-        take(&yard, &words, true);
-        assert!(!yard.is_used(), "that is nobody's request");
+        take(&request_ring, &words, true);
+        assert!(!request_ring.is_used(), "that is nobody's request");
         arrive(&words, 1, 0, b"first");
-        take(&yard, &words, false);
-        assert!(yard.is_used());
-        let yard = Yard::new(BOUNDS);
+        take(&request_ring, &words, false);
+        assert!(request_ring.is_used());
+        let request_ring = RequestRing::new(BOUNDS);
         words[BOUNDS.ask(0)].store(1, Relaxed);
-        assert!(!yard.is_to_be_told(&words, 0, false) && !yard.is_used());
-        assert!(yard.is_to_be_told(&words, 0, true) && yard.is_used());
+        assert!(!request_ring.is_to_be_told(&words, 0, false) && !request_ring.is_used());
+        assert!(request_ring.is_to_be_told(&words, 0, true) && request_ring.is_used());
     }
 
     #[test]
     fn requests_are_taken_in_turn_and_what_was_lost_is_passed_over_by_who_looks_far() {
-        let (yard, words) = (Yard::new(BOUNDS), memory());
+        let (request_ring, words) = (RequestRing::new(BOUNDS), memory());
         arrive(&words, 1, 0, b"first");
         arrive(&words, 1, 2, b"third");
-        assert!(yard.has_request(&words, 1) && !yard.has_request(&words, 0));
-        assert_eq!(take(&yard, &words, false), (Look::Request, 0, b"first".to_vec()));
-        assert_eq!(take(&yard, &words, false), (Look::Nothing, 0, Vec::new()));
-        assert!(!yard.has_request(&words, 1));
-        assert_eq!(take(&yard, &words, true), (Look::Request, 1, b"third".to_vec()));
-        assert_eq!(take(&yard, &words, true), (Look::Nothing, 0, Vec::new()));
+        assert!(request_ring.has_request(&words, 1) && !request_ring.has_request(&words, 0));
+        assert_eq!(take(&request_ring, &words, false), (Look::Request, 0, b"first".to_vec()));
+        assert_eq!(take(&request_ring, &words, false), (Look::Nothing, 0, Vec::new()));
+        assert!(!request_ring.has_request(&words, 1));
+        assert_eq!(take(&request_ring, &words, true), (Look::Request, 1, b"third".to_vec()));
+        assert_eq!(take(&request_ring, &words, true), (Look::Nothing, 0, Vec::new()));
         arrive(&words, 1, 3, b"");
         arrive(&words, 1, 4, b"fifth");
-        assert_eq!(take(&yard, &words, false), (Look::Request, 0, Vec::new()));
-        assert_eq!(take(&yard, &words, false), (Look::Request, 0, b"fifth".to_vec()));
-        assert_eq!(yard.tell(1), 5);
+        assert_eq!(take(&request_ring, &words, false), (Look::Request, 0, Vec::new()));
+        assert_eq!(take(&request_ring, &words, false), (Look::Request, 0, b"fifth".to_vec()));
+        assert_eq!(request_ring.tell(1), 5);
     }
 
     #[test]
     fn a_request_that_is_not_the_next_or_has_an_impossible_length_is_thrown_away() {
-        let (yard, words) = (Yard::new(BOUNDS), memory());
+        let (request_ring, words) = (RequestRing::new(BOUNDS), memory());
         let slot = BOUNDS.slot(1, 0);
         arrive(&words, 1, 0, b"late");
         words[slot.end - 1].store(control(4, 4).pack().to_le(), Relaxed);
-        assert_eq!(take(&yard, &words, true), (Look::Stale, 0, Vec::new()));
+        assert_eq!(take(&request_ring, &words, true), (Look::Stale, 0, Vec::new()));
         words[slot.end - 1].store(control(0, 1401).pack().to_le(), Relaxed);
-        assert_eq!(take(&yard, &words, true).0, Look::Impossible);
-        assert_eq!(yard.tell(1), 1, "the client went on to the next slot");
+        assert_eq!(take(&request_ring, &words, true).0, Look::Impossible);
+        assert_eq!(request_ring.tell(1), 1, "the client went on to the next slot");
         // Another number far ahead is nothing that a connection could have written.
         words[BOUNDS.slot(1, 2).end - 1].store(control(6, 0).pack().to_le(), Relaxed);
-        assert_eq!(take(&yard, &words, true), (Look::Nothing, 0, Vec::new()));
+        assert_eq!(take(&request_ring, &words, true), (Look::Nothing, 0, Vec::new()));
     }
 
     #[test]
     fn a_client_is_told_by_the_half_window_and_when_it_asks() {
-        let (yard, words) = (Yard::new(BOUNDS), memory());
+        let (request_ring, words) = (RequestRing::new(BOUNDS), memory());
         arrive(&words, 1, 0, b"a");
-        take(&yard, &words, false);
-        assert!(!yard.is_to_be_told(&words, 1, true));
+        take(&request_ring, &words, false);
+        assert!(!request_ring.is_to_be_told(&words, 1, true));
         arrive(&words, 1, 1, b"b");
-        take(&yard, &words, false);
-        assert!(yard.is_to_be_told(&words, 1, false));
-        assert_eq!(yard.tell(1), 2);
-        assert!(!yard.is_to_be_told(&words, 1, true));
+        take(&request_ring, &words, false);
+        assert!(request_ring.is_to_be_told(&words, 1, false));
+        assert_eq!(request_ring.tell(1), 2);
+        assert!(!request_ring.is_to_be_told(&words, 1, true));
         words[BOUNDS.ask(1)].store(1, Relaxed);
-        assert!(!yard.is_to_be_told(&words, 1, false));
-        assert!(yard.is_to_be_told(&words, 1, true) && !yard.is_to_be_told(&words, 1, true));
+        assert!(!request_ring.is_to_be_told(&words, 1, false));
+        assert!(
+            request_ring.is_to_be_told(&words, 1, true)
+                && !request_ring.is_to_be_told(&words, 1, true)
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! bytes lie where a late write could reach them.
 
 use super::ledger::{Ledger, Place};
-use super::parcel::{PARCEL_BYTES, PIECE_BYTES, Parcel, Sealing};
+use super::sealed_descriptor::{PARCEL_BYTES, PIECE_BYTES, SealedDescriptor, Sealing};
 use crate::contract::{Lent, Moved, Placed};
 use crate::region::{add, counts};
 use laneway_sync::prim::AtomicU64;
@@ -89,7 +89,7 @@ struct Claims {
 }
 
 /// See the module's page.
-pub struct Berth<C> {
+pub struct RendezvousBuffer<C> {
     inner: Mutex<Inner<C>>,
     replies: Mutex<Ledger>,
     claims: Mutex<Claims>,
@@ -97,7 +97,7 @@ pub struct Berth<C> {
     counts: Arc<Counts>,
 }
 
-impl<C: Carrier + 'static> Berth<C> {
+impl<C: Carrier + 'static> RendezvousBuffer<C> {
     /// Of a client that lends `replies_bytes` for replies, and whose requests lie in
     /// `requests_bytes`; each may be 0.
     pub fn new(
@@ -105,11 +105,17 @@ impl<C: Carrier + 'static> Berth<C> {
         replies_bytes: usize,
         requests_bytes: usize,
         counts: Arc<Counts>,
-    ) -> Arc<Berth<C>> {
+    ) -> Arc<RendezvousBuffer<C>> {
         let replies = Mutex::new(Ledger::new(replies_bytes));
         let (fetch, scratch) = (Fetch::Nothing, Vec::new());
         let inner = Mutex::new(Inner { carrier, fetch, scratch });
-        Arc::new(Berth { inner, replies, claims: Mutex::default(), requests_bytes, counts })
+        Arc::new(RendezvousBuffer {
+            inner,
+            replies,
+            claims: Mutex::default(),
+            requests_bytes,
+            counts,
+        })
     }
 
     fn replies(&self) -> MutexGuard<'_, Ledger> {
@@ -147,8 +153,8 @@ impl<C: Carrier + 'static> Berth<C> {
             return None;
         };
         let sealing = Sealing::new(place.number);
-        let berth = self.clone();
-        Some(Box::new(Placing { berth, place, bytes, written: 0, sealing, is_told: false }))
+        let rendezvous = self.clone();
+        Some(Box::new(Placing { rendezvous, place, bytes, written: 0, sealing, is_told: false }))
     }
 
     /// The client has taken the reply to request `id`, or wants it no more.
@@ -156,26 +162,39 @@ impl<C: Carrier + 'static> Berth<C> {
         self.replies().give_back(id);
     }
 
-    /// Begin to read what `parcel` says, if it was not read before.
-    pub fn claim(self: &Arc<Self>, parcel: Parcel) -> Option<Box<dyn Lent>> {
-        self.begin(parcel, false)
+    /// Begin to read what `sealed_descriptor` says, if it was not read before.
+    pub fn claim(self: &Arc<Self>, sealed_descriptor: SealedDescriptor) -> Option<Box<dyn Lent>> {
+        self.begin(sealed_descriptor, false)
     }
 
     /// The same, though it was: what came of it is not known any more.
-    pub fn claim_again(self: &Arc<Self>, parcel: Parcel) -> Option<Box<dyn Lent>> {
-        self.begin(parcel, true)
+    pub fn claim_again(
+        self: &Arc<Self>,
+        sealed_descriptor: SealedDescriptor,
+    ) -> Option<Box<dyn Lent>> {
+        self.begin(sealed_descriptor, true)
     }
 
-    fn begin(self: &Arc<Self>, parcel: Parcel, again: bool) -> Option<Box<dyn Lent>> {
-        let fits = parcel.bytes > 0 && parcel.fits(self.requests_bytes);
-        let claimed = fits && self.claims().claim(parcel.number, again);
+    fn begin(
+        self: &Arc<Self>,
+        sealed_descriptor: SealedDescriptor,
+        again: bool,
+    ) -> Option<Box<dyn Lent>> {
+        let fits = sealed_descriptor.bytes > 0 && sealed_descriptor.fits(self.requests_bytes);
+        let claimed = fits && self.claims().claim(sealed_descriptor.number, again);
         if !claimed {
             self.count(|counts| &counts.loans_refused);
             return None;
         }
         self.count(|counts| &counts.loans_claimed);
-        let sealing = Sealing::new(parcel.number);
-        Some(Box::new(Loan { berth: self.clone(), parcel, read: 0, begun: 0, sealing }))
+        let sealing = Sealing::new(sealed_descriptor.number);
+        Some(Box::new(Loan {
+            rendezvous: self.clone(),
+            sealed_descriptor,
+            read: 0,
+            begun: 0,
+            sealing,
+        }))
     }
 }
 
@@ -225,7 +244,7 @@ impl<C: Carrier> Inner<C> {
 
 /// A reply on its way into its client's memory.
 struct Placing<C: Carrier + 'static> {
-    berth: Arc<Berth<C>>,
+    rendezvous: Arc<RendezvousBuffer<C>>,
     place: Place,
     bytes: usize,
     written: usize,
@@ -237,9 +256,9 @@ impl<C: Carrier> Placed for Placing<C> {
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> Moved {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         assert!(bytes <= PIECE_BYTES && bytes <= self.bytes - self.written, "beyond its place");
-        let Some(mut inner) = self.berth.try_lock() else { return Moved::Later };
+        let Some(mut inner) = self.rendezvous.try_lock() else { return Moved::Later };
         // Under the first lock: who has the place next writes behind what is written now.
-        if !self.berth.replies().holds(self.place.number) {
+        if !self.rendezvous.replies().holds(self.place.number) {
             return Moved::Gone;
         }
         let moved = inner.carrier.write(self.place.offset + self.written, pieces);
@@ -247,37 +266,37 @@ impl<C: Carrier> Placed for Placing<C> {
         if moved == Moved::Done {
             pieces.iter().for_each(|piece| self.sealing.add(piece));
             self.written += bytes;
-            self.berth.count(|counts| &counts.verbs_write);
+            self.rendezvous.count(|counts| &counts.verbs_write);
         }
         moved
     }
 
     fn notice(&mut self, now_nanos: u64) -> Option<[u8; PARCEL_BYTES]> {
         assert_eq!(self.written, self.bytes, "told before it was written");
-        if !self.berth.replies().renew(self.place.number, now_nanos, KEEP_NANOS) {
+        if !self.rendezvous.replies().renew(self.place.number, now_nanos, KEEP_NANOS) {
             return None;
         }
         self.is_told = true;
-        self.berth.count(|counts| &counts.notices);
+        self.rendezvous.count(|counts| &counts.notices);
         let Place { number, offset } = self.place;
         let (offset, bytes, seal) = (offset as u32, self.bytes as u32, self.sealing.seal());
-        Some(Parcel { number, seal, offset, bytes }.to_bytes())
+        Some(SealedDescriptor { number, seal, offset, bytes }.to_bytes())
     }
 }
 
 impl<C: Carrier> Drop for Placing<C> {
     fn drop(&mut self) {
         if !self.is_told {
-            self.berth.replies().give_back_number(self.place.number);
-            self.berth.count(|counts| &counts.replies_unplaced);
+            self.rendezvous.replies().give_back_number(self.place.number);
+            self.rendezvous.count(|counts| &counts.replies_unplaced);
         }
     }
 }
 
 /// A request on its way in.
 struct Loan<C: Carrier + 'static> {
-    berth: Arc<Berth<C>>,
-    parcel: Parcel,
+    rendezvous: Arc<RendezvousBuffer<C>>,
+    sealed_descriptor: SealedDescriptor,
     read: usize,
     /// Bytes that are being read.
     begun: usize,
@@ -286,27 +305,28 @@ struct Loan<C: Carrier + 'static> {
 
 impl<C: Carrier> Loan<C> {
     fn is_whole(&self) -> bool {
-        self.read == self.parcel.bytes as usize && self.sealing.seal() == self.parcel.seal
+        self.read == self.sealed_descriptor.bytes as usize
+            && self.sealing.seal() == self.sealed_descriptor.seal
     }
 }
 
 impl<C: Carrier> Lent for Loan<C> {
     fn bytes(&self) -> usize {
-        self.parcel.bytes as usize
+        self.sealed_descriptor.bytes as usize
     }
 
     fn read(&mut self, offset: usize, bytes: usize, out: &mut Vec<u8>) -> Moved {
         assert_eq!(offset, self.read, "it is read from its front on");
         assert!(bytes > 0 && bytes <= PIECE_BYTES && bytes <= self.bytes() - offset);
-        let Some(mut inner) = self.berth.try_lock() else { return Moved::Later };
+        let Some(mut inner) = self.rendezvous.try_lock() else { return Moved::Later };
         if self.begun == 0 {
-            let at = self.parcel.offset as usize + offset;
-            match inner.begin(self.parcel.number, at, bytes) {
+            let at = self.sealed_descriptor.offset as usize + offset;
+            match inner.begin(self.sealed_descriptor.number, at, bytes) {
                 Moved::Done => self.begun = bytes,
                 other => return other,
             }
             if inner.carrier.reads_by_verb() {
-                self.berth.count(|counts| &counts.verbs_read);
+                self.rendezvous.count(|counts| &counts.verbs_read);
             }
         }
         let start = out.len();
@@ -323,7 +343,7 @@ impl<C: Carrier> Lent for Loan<C> {
     fn is_right(&self) -> bool {
         let is_right = self.is_whole();
         if !is_right {
-            self.berth.count(|counts| &counts.loans_torn);
+            self.rendezvous.count(|counts| &counts.loans_torn);
         }
         is_right
     }
@@ -333,14 +353,14 @@ impl<C: Carrier> Drop for Loan<C> {
     fn drop(&mut self) {
         if self.begun > 0 {
             // Held for one copy of a slice at most.
-            let inner = self.berth.inner.lock();
+            let inner = self.rendezvous.inner.lock();
             let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
-            if inner.fetch == Fetch::Of(self.parcel.number) {
+            if inner.fetch == Fetch::Of(self.sealed_descriptor.number) {
                 inner.fetch = Fetch::Unwanted;
             }
         }
         // Last: whoever reads this message next finds nothing of ours under its number.
-        self.berth.claims().end(self.parcel.number, self.is_whole());
+        self.rendezvous.claims().end(self.sealed_descriptor.number, self.is_whole());
     }
 }
 
