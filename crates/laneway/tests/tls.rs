@@ -272,7 +272,9 @@ fn memcacheds_own_flags_start_a_server_that_encrypts_and_its_settings_are_told()
     ] {
         assert!(told.contains(&format!("{line}\r\n")), "{line} in {told}");
     }
-    assert_eq!(stat(&mut client, "handshakes_failed_nothing_in_common"), 1);
+    // A client hears of it just before it is counted.
+    let mut refused = || stat(&mut client, "handshakes_failed_nothing_in_common");
+    assert!((0..100_000).any(|_| refused() == 1));
     server.stop();
 }
 

@@ -5,7 +5,7 @@
 //! A *queue* is where requests of any client arrive, one per worker of the server. Nothing here
 //! waits or allocates per request; what finds no room says so. Messages are bytes without meaning.
 
-use crate::long::sealed_descriptor::{PARCEL_BYTES, SealedDescriptor};
+use crate::long::sealed_descriptor::{SEALED_DESCRIPTOR_BYTES, SealedDescriptor};
 use std::io::{self, IoSlice};
 
 /// Longest message of a slot.
@@ -136,7 +136,7 @@ pub trait Placed: Send {
     ///
     /// # Panics
     /// If not all of it is written.
-    fn notice(&mut self, now_nanos: u64) -> Option<[u8; PARCEL_BYTES]>;
+    fn notice(&mut self, now_nanos: u64) -> Option<[u8; SEALED_DESCRIPTOR_BYTES]>;
 }
 
 /// Whoever may claim what clients lend. Any worker may: large messages have a worker of their own.

@@ -76,9 +76,7 @@ impl<S> Shared<S> {
             Question::General => stats::write_general(&self.general(now.seconds()), &mut out),
             Question::Settings => stats::write_settings(&self.settings_snapshot(), &mut out),
             Question::Items => stats::write_items(&self.class_stats(), &mut out),
-            Question::Slabs => {
-                stats::write_slabs(&self.class_stats(), &self.store_stats(), &mut out);
-            }
+            Question::Slabs => self.write_slabs(&mut out),
             Question::Sizes => stats::write_sizes(&self.class_stats(), &mut out),
             Question::Reset => {
                 self.each_domain(Shared::reset);
@@ -112,7 +110,7 @@ impl<S> Shared<S> {
                 stats::write_shm(registry, path.as_deref(), &mut out);
             }
             Question::Rdma => {
-                stats::write_rdma(self.verbs.get().map(|client_table| &**client_table), &mut out)
+                stats::write_rdma(self.verbs.get().map(|table| &**table), &mut out);
             }
             Question::Tls => {
                 stats::write_tls(self.settings.tls_told().as_ref(), now.seconds(), &mut out);
@@ -141,6 +139,10 @@ impl<S> Shared<S> {
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
         }
         out
+    }
+
+    fn write_slabs(&self, out: &mut Vec<u8>) {
+        stats::write_slabs(&self.class_stats(), &self.store_stats(), out);
     }
 
     /// `stats reset`, of this domain.

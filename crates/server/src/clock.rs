@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Nanoseconds of a time that somebody has typed; what is too long to be counted, as a time meant as
-/// "for ever" may be, is as long as can be.
+/// Nanoseconds of a time that somebody has typed; what is too long to be counted, as a time meant
+/// as "for ever" may be, is as long as can be.
 pub(crate) fn nanos_of(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

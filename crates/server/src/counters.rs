@@ -2,8 +2,8 @@
 //!
 //! A counter has one writer, the worker that owns the set; so counting is a load and a store, never
 //! a locked instruction. Readers sum racily: each counter is exact, a set of them is a moment's
-//! smear. `stats reset` writes no counter, since that would be a second writer: a [`StatsRegistry`] keeps
-//! the sums of that moment and subtracts them from then on.
+//! smear. `stats reset` writes no counter, since that would be a second writer: a [`StatsRegistry`]
+//! keeps the sums of that moment and subtracts them from then on.
 //!
 //! Knows no protocol. Units are in the names; everything else is a count of requests.
 

@@ -1,7 +1,7 @@
 //! How long requests took, from when their last byte was found to have arrived to their last byte
 //! handed to the kernel: per operation, small and large apart, and by what they spent it on
-//! ([`Part`]). A [`PendingLatencies`] goes with the requests, a [`RecordedLatencies`] is what a worker counts them in;
-//! those that were large or slow are [`noted`], too.
+//! ([`Part`]). A [`PendingLatencies`] goes with the requests, a [`RecordedLatencies`] is what a
+//! worker counts them in; those that were large or slow are [`noted`], too.
 
 pub mod book;
 pub mod buckets;

@@ -5,10 +5,11 @@
 //! at a time.
 
 use crate::{
+    counts::Counts,
     draft::Draft,
     hand::Hand,
     hook::Unlinked,
-    index::{ChainFull, Counts, Entered, Place},
+    index::{ChainFull, Entered, Place},
     location::{Location, Medium},
     mark::{self, Mark},
     moment::Moment,

@@ -18,6 +18,7 @@ mod bucket;
 pub mod budget;
 mod charge;
 mod class;
+mod counts;
 mod cursor;
 mod draft;
 mod entries;

@@ -2,7 +2,7 @@
 //! true by itself.
 
 use crate::{
-    index::Counts,
+    counts::Counts,
     store::Store,
     types::{ClassStats, Stats},
 };

@@ -115,6 +115,9 @@ struct Point {
     nanos: f64,
     variance: f64,
     covariance: f64,
+    /// Nanoseconds for each byte more, when sizes last differed enough to tell: also after those of
+    /// one end of the class have gone the other way, or they would be tried again and again.
+    slope: Option<f64>,
     is_fresh: bool,
 }
 
@@ -130,12 +133,13 @@ impl Point {
         self.nanos += nanos_by * NEWEST;
         self.variance = (1.0 - NEWEST) * (self.variance + NEWEST * by * by);
         self.covariance = (1.0 - NEWEST) * (self.covariance + NEWEST * by * nanos_by);
+        if (self.bytes * SPREAD).powi(2) < self.variance {
+            self.slope = Some(self.covariance / self.variance);
+        }
     }
 
-    /// Nanoseconds for each byte more, if sizes differ enough to tell.
     fn slope(&self) -> Option<f64> {
-        let tells = (self.bytes * SPREAD).powi(2) < self.variance;
-        tells.then(|| (self.covariance / self.variance).clamp(0.0, self.nanos / self.bytes))
+        self.slope.map(|slope| slope.clamp(0.0, self.nanos / self.bytes))
     }
 }
 
@@ -175,7 +179,7 @@ impl Curve {
         for point in &mut self.0 {
             if !std::mem::take(&mut point.is_fresh) {
                 point.nanos *= FORGOTTEN;
-                point.covariance *= FORGOTTEN;
+                point.slope = point.slope.map(|slope| slope * FORGOTTEN);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The boundary that adapts beside each single path: on each timed medium, for the writes of YCSB's
 //! mixes under Zipf and uniform, it takes the media no more than 1 / 0.97 of what the better path
-//! takes, once the log was turned over twenty times, in 24 more. The time is counted, so each run repeats
-//! exactly; `--nocapture` shows what each path took and wrote.
+//! takes, once the log was turned over twenty times, in 24 more. The time is counted, so each run
+//! repeats exactly; `--nocapture` shows what each path took and wrote.
 
 mod timed;
 
@@ -187,8 +187,8 @@ fn run(
     (0..20 * sizes.turn_over()).for_each(|_| run.write());
     let before = run.machine.tier.usage();
     (run.nanos, run.user_bytes) = (0, 0);
-    // Long enough for compaction, which comes in bursts: by eight turns over it is still by chance how
-    // many a path had.
+    // Long enough for compaction, which comes in bursts: by eight turns over it is still by chance
+    // how many a path had.
     let writes = 24 * sizes.turn_over();
     (0..writes).for_each(|_| run.write());
     let after = run.machine.tier.usage();

@@ -21,7 +21,8 @@ const SLEEPING_ROUNDS_MAX: u32 = 60;
 const QUIET_NANOS: u64 = 1_000_000;
 /// Rounds after the last client has left, and the time that passes in each.
 const LEAVE_ROUNDS: u32 = 60;
-/// The same where clients are limited: what those who left have sent is read as fast as they may ask.
+/// The same where clients are limited: what those who left have sent is read as fast as they may
+/// ask.
 const LEAVE_ROUNDS_LIMITED: u32 = 600;
 const LEAVE_NANOS: u64 = 500_000_000;
 

@@ -83,7 +83,8 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "memjs",
         language: "JavaScript",
-        advice: "0.5 s for a reply by default (`timeout`), then it asks again; its `prepend` of 1.3.2 sends what `append` sends",
+        advice: "0.5 s for a reply by default (`timeout`), then it asks again; its `prepend` of \
+                  1.3.2 sends what `append` sends",
         run: |place| node(place, "memjs"),
         ..PINNED
     },

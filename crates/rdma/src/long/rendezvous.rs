@@ -8,7 +8,7 @@
 //! bytes lie where a late write could reach them.
 
 use super::ledger::{Ledger, Place};
-use super::sealed_descriptor::{PARCEL_BYTES, PIECE_BYTES, SealedDescriptor, Sealing};
+use super::sealed_descriptor::{PIECE_BYTES, SEALED_DESCRIPTOR_BYTES, SealedDescriptor, Sealing};
 use crate::contract::{Lent, Moved, Placed};
 use crate::region::{add, counts};
 use laneway_sync::prim::AtomicU64;
@@ -271,7 +271,7 @@ impl<C: Carrier> Placed for Placing<C> {
         moved
     }
 
-    fn notice(&mut self, now_nanos: u64) -> Option<[u8; PARCEL_BYTES]> {
+    fn notice(&mut self, now_nanos: u64) -> Option<[u8; SEALED_DESCRIPTOR_BYTES]> {
         assert_eq!(self.written, self.bytes, "told before it was written");
         if !self.rendezvous.replies().renew(self.place.number, now_nanos, KEEP_NANOS) {
             return None;

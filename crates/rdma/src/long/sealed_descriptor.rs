@@ -11,7 +11,7 @@ use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
 /// Bytes of a sealed descriptor.
-pub const PARCEL_BYTES: usize = 24;
+pub const SEALED_DESCRIPTOR_BYTES: usize = 24;
 /// What a card moves at a time, at most: a slice, behind which others have their turn.
 pub const PIECE_BYTES: usize = 32 << 10;
 /// The other half of the seal's key.
@@ -60,8 +60,8 @@ impl SealedDescriptor {
     }
 
     /// As it stands in a message.
-    pub fn to_bytes(self) -> [u8; PARCEL_BYTES] {
-        let mut out = [0; PARCEL_BYTES];
+    pub fn to_bytes(self) -> [u8; SEALED_DESCRIPTOR_BYTES] {
+        let mut out = [0; SEALED_DESCRIPTOR_BYTES];
         out[..8].copy_from_slice(&self.number.to_le_bytes());
         out[8..16].copy_from_slice(&self.seal.to_le_bytes());
         out[16..20].copy_from_slice(&self.offset.to_le_bytes());
@@ -71,7 +71,7 @@ impl SealedDescriptor {
 
     /// From a message; `None` if it is not as long as one.
     pub fn parse(bytes: &[u8]) -> Option<SealedDescriptor> {
-        let bytes: &[u8; PARCEL_BYTES] = bytes.try_into().ok()?;
+        let bytes: &[u8; SEALED_DESCRIPTOR_BYTES] = bytes.try_into().ok()?;
         let (words, _) = bytes.as_chunks::<8>();
         let last = u64::from_le_bytes(words[2]);
         Some(SealedDescriptor {

@@ -396,8 +396,8 @@ impl House for ClientTable {
 
     fn bury(&self) -> bool {
         let mut retired = self.retired();
-        // Messages under way have hold of the rendezvous buffer alone: its pair and memory end here, not at a
-        // worker. The guest first: who has none gets no rendezvous buffer anew.
+        // Messages under way have hold of the rendezvous buffer alone: its pair and memory end
+        // here, not at a worker. The guest first: who has none gets no rendezvous buffer anew.
         let is_held = |guest: &Arc<Guest>| {
             Arc::strong_count(guest) > 1 || Arc::strong_count(guest.rendezvous()) > 1
         };

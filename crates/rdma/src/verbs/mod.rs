@@ -4,8 +4,8 @@
 //!
 //! - [`card`]: devices, ports, memory that they may use; [`pair`]: queue pairs; [`post`]: what goes
 //!   through them. With [`ffi`] these are the only ones with `unsafe`.
-//! - [`greeting`]: what both sides tell each other over TCP; [`client_table`]: the server's clients, behind
-//!   a [`Door`](crate::door::Door); [`request_ring`]: a client's slots.
+//! - [`greeting`]: what both sides tell each other over TCP; [`client_table`]: the server's
+//!   clients, behind a [`Door`](crate::door::Door); [`request_ring`]: a client's slots.
 //! - `carry`: the server's way to one client's long messages.
 //! - [`VerbsResponder`]: one worker's handle. [`VerbsRequester`]: a client's, by [`enter`].
 //! - [`look`]: what of all this a machine has; [`trial`]: whether its device does what is asked.

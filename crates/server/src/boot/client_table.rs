@@ -1,5 +1,5 @@
-//! The doors for clients over RDMA: one at each TCP address, of one client table, each with a thread that
-//! sleeps until somebody comes or goes. No request passes it.
+//! The doors for clients over RDMA: one at each TCP address, of one client table, each with a
+//! thread that sleeps until somebody comes or goes. No request passes it.
 
 use super::Gate;
 use super::door::Running;

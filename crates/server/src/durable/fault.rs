@@ -95,8 +95,8 @@ impl<S> Keeper<S> {
         self.lines.iter().filter(waits).map(|line| line.again_nanos).min()
     }
 
-    /// When its own thread steps it again at the latest, whatever else happens. It sleeps until then,
-    /// and [`Keeper::is_due_sooner`] tells when it is to be woken.
+    /// When its own thread steps it again at the latest, whatever else happens. It sleeps until
+    /// then, and [`Keeper::is_due_sooner`] tells when it is to be woken.
     pub fn due_nanos(&mut self) -> u64 {
         self.wakes_nanos = self.next_nanos();
         self.wakes_nanos

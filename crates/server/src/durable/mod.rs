@@ -3,16 +3,16 @@
 //! One *keeper* executes every request that changes an item, and every read of an item that is not
 //! in memory. So changes of the whole server have one order, and what the keeper finds in memory
 //! after a change is what goes to the tier. A worker serves hits by itself, as ever; it asks the
-//! [`pending_writes`] first whether the key is being changed, and on a miss whether the tier holds it, and
-//! hands the request over if so. A reply waits until all that it tells of is durable; who waits is
-//! a slot of a connection's output, never a worker. (SplitKV, HotStorage'20, has the two write
-//! paths; the order of publishing and acknowledging is ours.)
+//! [`pending_writes`] first whether the key is being changed, and on a miss whether the tier holds
+//! it, and hands the request over if so. A reply waits until all that it tells of is durable; who
+//! waits is a slot of a connection's output, never a worker. (SplitKV, HotStorage'20, has the two
+//! write paths; the order of publishing and acknowledging is ours.)
 //!
-//! In the order of use: [`pending_writes`], [`shared`], [`walks`] (what workers see); [`executor`] (who steps
-//! the keeper); [`keeper`] (its step: it hears of what has ended and takes what is asked), `turns`
-//! (whose request is next), [`admit`] (going on with it, request by request; [`resp`] where it is
-//! RESP, [`at_once`] where several keys change in one moment, [`mod@binary`] where it is the binary
-//! protocol), [`ready`] (may it be executed?),
+//! In the order of use: [`pending_writes`], [`shared`], [`walks`] (what workers see); [`executor`]
+//! (who steps the keeper); [`keeper`] (its step: it hears of what has ended and takes what is
+//! asked), `turns` (whose request is next), [`admit`] (going on with it, request by request;
+//! [`resp`] where it is RESP, [`at_once`] where several keys change in one moment, [`mod@binary`]
+//! where it is the binary protocol), [`ready`] (may it be executed?),
 //! [`fetch`] (its item is asked for), `ends` (or
 //! only when it ends), [`perform`] (executing one), [`change`] (what it changed goes
 //! to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves

@@ -142,7 +142,10 @@ impl<'a> Context<'a> {
 
     /// Whether the keeper must answer for an item that was found in memory since.
     pub(crate) fn is_hidden(&self, hash: KeyHash, sight: Sight) -> bool {
-        matches!(self.pending_writes, Some(DurableReader::Worker(pending_writes)) if pending_writes.hides_since(hash, sight))
+        match self.pending_writes {
+            Some(DurableReader::Worker(pending)) => pending.hides_since(hash, sight),
+            _ => false,
+        }
     }
 
     /// Whether what changes an item is the keeper's, for only it changes the tier too.

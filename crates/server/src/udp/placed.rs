@@ -6,20 +6,20 @@
 
 use crate::handoff::DatagramOrigin;
 use laneway_rdma::contract::{Moved, Placed};
-use laneway_rdma::long::sealed_descriptor::{PARCEL_BYTES, PIECE_BYTES};
+use laneway_rdma::long::sealed_descriptor::{PIECE_BYTES, SEALED_DESCRIPTOR_BYTES};
 use laneway_transport::datagram::{Datagrams, Departure, Path};
 use laneway_wire::udp::frames::{self, Message};
 use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
 use std::io::{self, IoSlice};
 
 /// Bytes of a notice.
-const NOTICE_BYTES: usize = HEADER_BYTES + PARCEL_BYTES;
+const NOTICE_BYTES: usize = HEADER_BYTES + SEALED_DESCRIPTOR_BYTES;
 
 /// The datagram that says where the reply to request `request_id` lies, which is of `total` frames.
 pub fn notice(
     request_id: u16,
     total: u16,
-    sealed_descriptor: &[u8; PARCEL_BYTES],
+    sealed_descriptor: &[u8; SEALED_DESCRIPTOR_BYTES],
 ) -> [u8; NOTICE_BYTES] {
     let header = Header { request_id, sequence: 0, total, kind: Kind::Notice };
     let mut out = [0; NOTICE_BYTES];

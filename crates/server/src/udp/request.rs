@@ -7,6 +7,7 @@
 //! anything of it is done (Minos §3.1), since its reply is one message.
 
 use super::gather::is_long;
+use super::passed_over::is_passed_over;
 use super::state::{At, From, JoiningFrom, UdpWorker};
 use crate::core::Core;
 use crate::durable::shared::KEEPER;
@@ -19,7 +20,6 @@ use laneway_policy::pace::Way;
 use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
 use laneway_store::{GROUP, Sought, meter};
 use laneway_transport::Transport;
-use laneway_wire::limits::BINARY_REQUEST;
 use laneway_wire::reply::{BAD_DATA_CHUNK, CRLF, END};
 use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Meta, Request, Then, parse};
 use std::cell::Cell;
@@ -567,17 +567,6 @@ fn job_of(
     Some(Job { held, ..Job::request(bytes.to_vec(), size, from.arrived_nanos, origin) })
 }
 
-/// Whether this is nothing that a client of ours sends, and is counted.
-fn is_passed_over(at: At<'_>, bytes: &[u8]) -> bool {
-    let reply = is_reply(bytes);
-    let count = if reply { &at.counts.replies_received } else { &at.counts.binary_requests };
-    let is = reply || is_binary(bytes);
-    if is {
-        count.add_owner(1);
-    }
-    is
-}
-
 /// The length of the value that follows a request's line, if one does.
 pub(super) fn value_bytes(request: &Request<'_>) -> Option<usize> {
     match request {
@@ -585,19 +574,6 @@ pub(super) fn value_bytes(request: &Request<'_>) -> Option<usize> {
         Request::MetaSet(set) => Some(set.value_bytes),
         _ => None,
     }
-}
-
-/// Whether a line begins as replies do: with a capital letter or a digit, as every reply does and
-/// no request. Answering it by `ERROR`, as a stream would be, lets one datagram with a false source
-/// run between two servers for ever, each taking the other's error for a request.
-fn is_reply(line: &[u8]) -> bool {
-    line.first().is_some_and(|first| first.is_ascii_uppercase() || first.is_ascii_digit())
-}
-
-/// Whether a request of the binary protocol is next: dropped, as a datagram answers nobody who does
-/// not speak as we do.
-fn is_binary(line: &[u8]) -> bool {
-    line.first() == Some(&BINARY_REQUEST)
 }
 
 /// Whether the client wants no answer, not even to what cannot be read to its end.

@@ -49,7 +49,8 @@ pub enum Kind {
     /// where (a descriptor of 24 bytes). Only where requests come by memory.
     Lent,
     /// 6: the reply does not stand here, but in memory that its client lends: the payload says
-    /// where (a sealed descriptor of 24 bytes), the total of how many frames it would be. Only over RDMA.
+    /// where (a sealed descriptor of 24 bytes), the total of how many frames it would be. Only over
+    /// RDMA.
     Notice,
     /// Anything else means nothing yet.
     Unknown(u8),
