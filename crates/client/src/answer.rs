@@ -1,5 +1,6 @@
-//! A whole reply message against the request it answers: every length, the key and the end are
-//! checked before anything is believed. The bytes of a value are the application's to check.
+//! Checks a whole reply message against the request that it answers: the length, the key and the
+//! end must all agree before the client believes anything. The application checks the bytes of a
+//! value.
 
 use crate::error::{Error, Refusal};
 use crate::request::{Command, Request};

@@ -1,6 +1,6 @@
-//! What found no room at a server that requests are written to: it is tried again, first come,
-//! first served, and nothing that is too late leaves. And how long to sleep beside that. Knows no
-//! clock, and not where it is written.
+//! The queue of requests that found no room in a server's memory. The client tries them again in
+//! their order, drops what is too late, and computes how long it may sleep meanwhile. This module
+//! knows no clock, and no kind of memory.
 
 use crate::core::{Core, Departure};
 use laneway_rdma::contract::MESSAGE_BYTES_MAX;

@@ -1,7 +1,7 @@
-//! How a client gets its region: it connects to a unix socket of the server, says hello, and is
-//! passed the memory and the doorbells (`SCM_RIGHTS`). Whoever may open the socket's path may be a
-//! client. The connection stays: its end is the client's end. What lies behind the door, a
-//! [`House`], is another one where clients come over a network ([`crate::verbs`]).
+//! Gives a client its region: the client connects to a unix socket of the server, says hello, and
+//! is passed the memory and the doorbells (`SCM_RIGHTS`). Every process that may open the socket's
+//! path may be a client. The connection stays open; its end is the client's end. Behind the door
+//! stands a [`House`]; clients that come over a network have another one ([`crate::verbs`]).
 //!
 //! The server makes the memory, seals its size and lays it out; the client is told the terms in a
 //! line. (HERD's clients are told addresses and keys by a daemon of their own, §4.2.) Nobody waits

@@ -1,6 +1,7 @@
-//! Any kind of such memory, with what a network does to it, by seed: requests and replies are lost,
-//! come twice, or come late and out of order. Unreliable connections and datagrams lose silently
-//! (HERD §2.2.2); a client that was told nothing asks again, and the server must know it.
+//! Seeded faults around any kind of such memory, as a network has them: requests and replies are
+//! lost, come twice, or come late and out of order. Unreliable connections and datagrams lose
+//! silently (HERD §2.2.2): a client that gets no answer asks again, and the server must recognise
+//! the repeat.
 //!
 //! The same seed and the same calls make the same faults.
 

@@ -1,4 +1,5 @@
-//! Who asks, and for what: the clients by address, and the keys asked for most, of all domains.
+//! Reports which clients ask most, by address, and which keys are asked for most, summed over all
+//! NUMA domains.
 
 use crate::clients::{ClientSums, ClientWatch};
 use crate::hot::sample::Count;

@@ -1,5 +1,6 @@
-//! Whether large replies wait for the wire: what the plan must know, for more large workers make a
-//! full wire only fuller (`policy::cores::ExtraGrant`).
+//! The rule by which the server decides whether large replies wait for the wire. The plan must know
+//! it, since more large workers only make a full wire fuller (`policy::cores::ExtraGrant`). What a
+//! single worker observes is in `wire_wait`.
 //!
 //! Datagrams wait when a send buffer is full. A stream waits when its peer takes nothing more, but
 //! then the peer may simply not be reading; so streams count only while several wait at once, the

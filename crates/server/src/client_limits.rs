@@ -1,5 +1,6 @@
-//! How much the clients of one address may ask for (`--client-rate`, `--client-bytes`): a token
-//! bucket of requests and one of bytes for each address (`policy::rate`), shared by all workers.
+//! Limits the requests and bytes of the clients of one address (`--client-rate`, `--client-bytes`).
+//! Each address has a token bucket of requests and one of bytes (`policy::rate`), which all workers
+//! share.
 //!
 //! An address is what connections are limited by, too (`per_address`): without its port, and of
 //! IPv6 the first half. Clients of a unix socket have none, and are not limited; neither are

@@ -1,4 +1,4 @@
-//! Who asks for how much: totals by client address, so that a noisy neighbour has a name.
+//! Counts requests and bytes by client address, so that an operator finds a noisy neighbour.
 //!
 //! There are [`PLACES`] of them. An address is given one when its first connection comes; when all
 //! are given, that of the address which left longest ago is given anew, and while none has left,

@@ -1,6 +1,6 @@
-//! What every part of a worker works with: its number, the plan that it follows, its time and its
-//! transport, and in what it executes requests. A part is given it for a call and keeps nothing of
-//! it, so no part knows another ([`crate::worker`] wires them).
+//! The context that every part of a worker works with: the worker's number, the plan that it
+//! follows, its time and its transport, and the context in which it executes requests. A part gets
+//! it for a call and keeps nothing of it, so no part knows another ([`crate::worker`] wires them).
 
 use crate::auth::gate::Door;
 use crate::clients::{ClientCounts, ClientSums};

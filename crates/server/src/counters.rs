@@ -1,4 +1,4 @@
-//! What each worker has done, counted: one [`Counters`] per worker, summed by whoever asks.
+//! Counts what each worker has done: there is one [`Counters`] per worker, and readers sum them.
 //!
 //! A counter has one writer, the worker that owns the set; so counting is a load and a store, never
 //! a locked instruction. Readers sum racily: each counter is exact, a set of them is a moment's

@@ -1,4 +1,4 @@
-//! What the process has used of the machine's processors.
+//! The processor time that the process has used.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;

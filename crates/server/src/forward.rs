@@ -1,5 +1,5 @@
-//! Which requests another worker executes, or the keeper: asked before anything is looked up, and
-//! once more when the size of the item is known.
+//! Decides which requests go to another worker or to the durable executor: once before any look-up,
+//! and once more when the size of the item is known.
 
 use crate::core::Core;
 use crate::durable::shared::KEEPER;

@@ -1,7 +1,7 @@
-//! Handing requests of a connection over to another worker or to the keeper: in what pieces. A
-//! request without a value goes as its line, one with a value as its line and the value, one whose
-//! value streams in as the finished draft. Of a multiget those keys go together that go to one
-//! queue.
+//! Hands requests of a connection over to another worker or to the durable executor, and decides in
+//! what pieces. A request without a value goes as its line, one with a value as its line and the
+//! value, and one whose value streams in as the finished draft. The keys of a multiget that go to
+//! one queue go together.
 //!
 //! What is handed over is consumed only when it lies in its queue: a full queue leaves everything
 //! as it was, for the next turn. `lanes` moves whole connections instead, see [`crate::places`].

@@ -1,5 +1,5 @@
-//! What one worker gives to another: a [`Job`], one parsed request that nobody has begun, and what
-//! comes back, a [`Finished`] reply (Minos §3.1 "software queue", §5 "SHO", "HKH+WS").
+//! What workers hand to each other: a [`Job`] is one parsed request that is not begun yet, and a
+//! [`Finished`] reply is what comes back (Minos §3.1 "software queue", §5 "SHO", "HKH+WS").
 //!
 //! Any worker may execute a job. The reply of a stream's request goes back to the connection's
 //! home, into the place that [`Output::reserve`] kept for it, so that replies leave in the order of

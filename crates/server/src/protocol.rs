@@ -1,5 +1,5 @@
-//! What the protocols differ in where a turn goes through its input (`receive`): the loop is the
-//! same for all of them.
+//! The differences between the protocols where a turn goes through its input; the loop in `receive`
+//! is the same for all of them.
 
 use crate::connection::Connection;
 use crate::core::Core;

@@ -1,4 +1,4 @@
-//! Which protocol a new connection speaks, by its first bytes, where one port is for both.
+//! Recognises the protocol of a new connection by its first bytes, where one port serves several.
 //!
 //! The byte 0x80 begins a request of memcached's binary protocol. A `*` begins a RESP request, and
 //! no line of memcached's. Of inline commands those words count

@@ -1,5 +1,5 @@
-//! What a request asks, as far as its words say it: which key, whether it writes, and as what it is
-//! counted.
+//! Properties of a parsed request that need no look-up: its key, whether it writes, and under which
+//! operation it is counted.
 
 use crate::latency::Operation;
 use laneway_wire::{GetVerb, KEY_BYTES_MAX, Meta, Request};

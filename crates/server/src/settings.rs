@@ -1,4 +1,4 @@
-//! What a server is started with, checked. Flags are another's business.
+//! The checked settings with which a server is started. Flags are parsed elsewhere.
 
 use crate::client_limits::Rates;
 use crate::recognise::Beside;

@@ -1,5 +1,5 @@
-//! What becomes of an item of some size, where requests are executed by who received them: who
-//! stores it?
+//! Decides by the size of an item whether this worker stores it or the connection moves to a large
+//! worker. It serves the designs in which the worker that received a request executes it.
 
 use crate::core::Core;
 use laneway_policy::{Design, ItemBytes, Route, route};

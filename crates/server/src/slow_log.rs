@@ -1,6 +1,5 @@
-//! What is read of the requests that workers note: by `stats large`, and by whoever writes them
-//! into the log. The log is written by a thread that is no worker, since a pipe that nobody reads
-//! stops who writes into it.
+//! Reads the requests that workers have noted, for `stats large` and for the slow log. A thread
+//! that is no worker writes that log, since a pipe that nobody reads blocks its writer.
 
 use crate::latency::noted::{NotedRequest, Ring};
 use crate::shared::{Shared, WorkerShared};

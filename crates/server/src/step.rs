@@ -1,5 +1,5 @@
-//! How much a connection has in one turn, and how serving its input comes to a stop. Sizes are
-//! bytes.
+//! Bounds how much of a connection is served in one turn, and says how serving its input stops.
+//! Sizes are bytes.
 
 /// Keys of a multiget looked up in one turn; one that finds nothing makes no reply to bound it.
 pub const KEYS_PER_TURN: usize = 512;

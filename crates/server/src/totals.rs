@@ -1,4 +1,4 @@
-//! What was counted in all, wherever a request was answered.
+//! Totals of what was counted, wherever a request was answered.
 
 use crate::counters::Totals;
 use crate::kernel::Kernel;

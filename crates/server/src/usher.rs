@@ -1,5 +1,5 @@
-//! How a connection whose TLS handshake is over comes to a worker, and how those whose handshakes
-//! are under way are counted. No thread, no clock: who makes the handshakes calls this.
+//! Brings a connection whose TLS handshake is over to a worker, and counts handshakes that are
+//! under way. This module knows no thread and no clock: the threads that make handshakes call it.
 
 use crate::connection::Connection;
 use crate::per_address::Counted;

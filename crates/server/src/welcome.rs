@@ -1,4 +1,4 @@
-//! A new connection, wherever it comes from: it is counted, and gets a home.
+//! Every new connection comes by here: it is counted, and assigned to a home worker.
 
 use crate::connection::Connection;
 use crate::event_log::Parting;

@@ -1,4 +1,5 @@
-//! A worker's part in knowing whether large replies wait for the wire: see [`crate::backlog`].
+//! Each worker observes here whether its large streams or its datagrams wait for the wire, and
+//! notes since when. The rule, and what the plan reads of it, are in [`crate::backlog`].
 
 use crate::backlog::STREAMS_MIN;
 use crate::connection::Connection;

@@ -1,6 +1,6 @@
-//! Writes that never wait for a medium, for who must not: what finds no room in the active segment
-//! of the log at once is handed back, and goes by way of somebody who may wait. And large values,
-//! which are written before their record is appended.
+//! Writes that never wait for a medium, for callers that must not. A record that finds no room in
+//! the active segment of the log at once is handed back, and the caller sends it through a thread
+//! that may wait. Large values are here, too; they are written before their record is appended.
 
 use crate::append::{Draft, Ticket, check, deletion, small};
 use crate::index::What;

@@ -1,4 +1,4 @@
-//! What is done while the store is used, migration and checkpoints, and the thread that does it.
+//! Migration and checkpoints, which go on while the store is used, and the thread that makes them.
 
 use crate::priority::drop_priority;
 use crate::store::{RESERVE_PUT, Shared, Writer};

@@ -1,4 +1,4 @@
-//! How the thread that maintains a store is woken.
+//! Wakes the thread that maintains a store.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Where the line between the two paths is: values from there on go straight to the SSD, as long as
-//! that costs less now (SplitKV, "Size Boundary of KV Items", where it is fixed).
+//! The boundary between the two paths: values of that size and above go straight to the SSD, as
+//! long as that costs less now (SplitKV, "Size Boundary of KV Items", where it is fixed).
 //!
 //! Costs are the media's time, as moving averages by classes of sizes: what a group of records
 //! takes, what one with values takes by their bytes, and what migration and compaction take for

@@ -1,5 +1,5 @@
-//! What is in use when a store is opened: blocks of the SSD, bytes of segments and sort tables, and
-//! how many items there are.
+//! Counts what is in use when a store is opened: blocks of the SSD, bytes of segments and sort
+//! tables, and the items.
 //!
 //! Counted entry by entry while the index is filled, when each entry is at hand: to walk millions
 //! of them once more, all over memory, took longer than all the rest of a start. Where something

@@ -1,5 +1,5 @@
-//! Which segment of the log migration empties next: the one with the lowest weight (SplitKV,
-//! hotness-aware migration), or the oldest.
+//! Chooses the segment of the log that migration empties next: the one with the lowest weight
+//! (SplitKV, hotness-aware migration), or the oldest.
 
 use crate::index::Home;
 use crate::log::Slot;

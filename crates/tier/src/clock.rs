@@ -1,5 +1,5 @@
-//! What eviction knows from step to step: which large values come next under the hand of the clock,
-//! and how warm each sort table is (docs/operating.md, "When the SSD is full").
+//! The state of eviction between its steps: the large values that the hand of the clock reaches
+//! next, and how warm each sort table is (docs/operating.md, "When the SSD is full").
 //!
 //! The clock (Corbató 1968) goes over the SSD in the order of its blocks, and not over the index in
 //! the order of its keys: what is dropped then lies together, and leaves runs long enough for sort

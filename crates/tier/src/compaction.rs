@@ -1,5 +1,6 @@
-//! What is left of a compaction of the whole store ([`crate::condense`]), which goes a step at a
-//! time; and the one that somebody asked for beside everything else, with what is told of it.
+//! Progress of a compaction of the whole store ([`crate::condense`]), which goes a step at a time:
+//! the work that is left, and, of one that was requested while the store serves, what is reported
+//! of it.
 
 use crate::types::Error;
 use std::sync::{Mutex, MutexGuard};

@@ -1,5 +1,5 @@
-//! Compaction of a whole store: what is sparse is rewritten until the bytes in use are close to
-//! those that are current, whether a server is on it or nobody.
+//! Compaction of a whole store: sparse segments and sort tables are rewritten until the bytes in
+//! use are close to those that are current, whether a server uses the store or nobody.
 //!
 //! Segments of the log of which a ninth is not current are emptied, as by migration
 //! ([`crate::migrate`]), and sort tables with as little in their blocks are merged

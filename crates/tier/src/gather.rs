@@ -1,4 +1,5 @@
-//! What a start finds behind the checkpoint, gathered, and put into the index in the order of keys.
+//! Recovery gathers here what it finds behind the checkpoint, and puts it into the index in the
+//! order of keys.
 //!
 //! A log is in no order of keys: to put its records into an index of millions one by one means to
 //! wait for memory several times for each. In order, what one finds the next needs, too.

@@ -1,4 +1,4 @@
-//! What stands at the front of every checkpoint (docs/disk-format.md, "Checkpoint").
+//! The head of every checkpoint (docs/disk-format.md, "Checkpoint").
 
 use crate::bytes::{Put, Reader};
 use crate::entry::Home;

@@ -1,4 +1,5 @@
-//! What entries of an index hold: blocks of the SSD, bytes of segments and sort tables.
+//! Counts the space that the entries of an index hold: blocks of the SSD, bytes of segments and
+//! sort tables.
 //!
 //! Counted entry by entry, as they come and go: while an index is filled, when each entry is at
 //! hand; and, where the index is in persistent memory, for as long as it is used, so that a

@@ -1,4 +1,4 @@
-//! Whether the log is the one that the checkpoints were made with.
+//! Decides whether the log is the one that the checkpoints were made with.
 //!
 //! A folder whose log is not mounted, or a path that leads to another store's, looks like a log
 //! with nothing in it. To go on from there would serve old values, and the first write would be the

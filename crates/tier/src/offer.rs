@@ -1,5 +1,5 @@
-//! What an appended record does to the index, once it may: nothing is shown before it is durable,
-//! but where the settings say so.
+//! Applies an appended record to the index as soon as that is allowed: no change is visible before
+//! it is durable, unless the settings say so.
 
 use crate::index::{Entry, Published, Tie, What};
 use crate::log::Log;

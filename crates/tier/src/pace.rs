@@ -1,6 +1,6 @@
-//! How fast what goes in the background may be: bytes a second, as a moment from which on the next
-//! bytes may go. No burst is saved up; what was spent beyond the rate, for want of room, is made
-//! good up to a bound.
+//! Limits the rate of background work, in bytes a second: it computes the moment from which on the
+//! next bytes may go. No burst is saved up; what was spent beyond the rate, for want of room, is
+//! made good up to a bound.
 //!
 //! Arithmetic: times come as arguments, in nanoseconds of one clock.
 

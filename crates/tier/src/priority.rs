@@ -1,6 +1,6 @@
-//! Threads that do the work of large values and of nobody in particular give way to those that
-//! answer: where the process runs in real time (SCHED_FIFO, as people pin servers), a thread that
-//! got the CPU keeps it, and copies and checks 64 KiB while small requests wait.
+//! Lowers the priority of background threads and of those that handle large values, below the
+//! threads that answer. Under SCHED_FIFO, with which people pin servers, a thread that got the CPU
+//! keeps it, and would copy and check 64 KiB while small requests wait.
 //!
 //! The kernel is asked, and not the C library: musl's functions of these names refuse.
 

@@ -1,4 +1,4 @@
-//! What a start tells of itself.
+//! What a start of the store reports of itself.
 
 /// How large the media of a store are to it, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

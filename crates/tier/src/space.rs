@@ -1,4 +1,4 @@
-//! Which blocks of the SSD are free.
+//! The free blocks of the SSD.
 //!
 //! Kept in memory only: recovery knows what is in use from the index. Freed blocks join their
 //! neighbours; the smallest run that fits is taken, and when none does, a value is cut into several

@@ -1,5 +1,5 @@
-//! Which way a value goes, as everybody asks, and who is told what the media take where the
-//! boundary follows them ([`crate::boundary`]).
+//! Decides which of the two paths a value takes, for every caller. Where the boundary follows the
+//! media ([`crate::boundary`]), it also passes on how long the media took.
 //!
 //! A record says itself whether its value is in it or on the SSD, so each value is found the way it
 //! went, wherever the boundary was then and is now.

@@ -1,4 +1,4 @@
-//! What the tier counts.
+//! The tier's statistics.
 //!
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
 

@@ -1,4 +1,4 @@
-//! What the store holds, counted as it comes and goes: to tell of it takes no lock and walks
+//! Counts what the store holds, as items come and go. A report of it takes no lock, and walks
 //! neither the index nor the log nor sort tables.
 //!
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed. Who reads

@@ -1,5 +1,5 @@
-//! What [`Shared::stats`] counts as it comes and goes, found by a walk over index, log and sort
-//! tables: the counters are held against it.
+//! Counts by a walk over index, log and sort tables what [`Shared::stats`] counts as items come and
+//! go; the counters are checked against it.
 
 use crate::log::Slot;
 use crate::stats::{Stats, Usage};

@@ -3,6 +3,10 @@
 //! [`rig`] is a server without threads, kernel or time: its workers and its durable executor are
 //! stepped by hand over networks and disks in memory, so that a run repeats exactly from its seed.
 //! The server's own tests stand on it.
+//!
+//! [`swarm`] draws what a run looks like, [`world`] carries the run out, [`life`] is one life of
+//! the server in it, `steps` has the single steps of everybody, and [`run`] repeats and shrinks a run
+//! that failed.
 #![forbid(unsafe_code)]
 
 pub mod ask;

@@ -1,4 +1,5 @@
-//! Whether the machine leaves its CPUs to us: asked before a run, while nobody is measured.
+//! The test for a quiet host: before a run, while nothing is measured, it finds out whether other
+//! processes or the hypervisor take the CPUs away from the comparison.
 //!
 //! A hypervisor that gives a CPU away, and a process that takes one, look the same from inside: a
 //! thread that does nothing but read the clock finds that time has passed. So one such thread on

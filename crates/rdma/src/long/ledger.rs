@@ -1,5 +1,5 @@
-//! Who holds which bytes of one piece of memory, and until when. Whoever writes into memory of the
-//! other side, or lets it read, asks here for a place first.
+//! Allocates places in one piece of memory to holders, for a limited time. A side that writes into
+//! the memory of the other, or lets it read, asks here for a place first.
 //!
 //! First fit, in whole cache lines; one holder has one place, and a new place ends its old one. A
 //! place whose time is up is free again: its holder finds out by asking ([`Ledger::holds`]), and

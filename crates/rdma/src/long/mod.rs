@@ -1,5 +1,6 @@
-//! What is too long for a slot or a datagram, between a client and a server on different hosts: one
-//! side says where it lies, and the cards move it. (HERD §4 leaves both directions open.)
+//! Messages that are too long for a slot or a datagram, between a client and a server on different
+//! hosts: one side says where the bytes lie, and the cards move them. (HERD §4 leaves both
+//! directions open.)
 //!
 //! - **Replies** are written into memory that the client lends at the greeting; behind the last
 //!   WRITE one datagram says where: a [`sealed_descriptor`], with a number and a seal over every

@@ -1,5 +1,5 @@
-//! Where a long message lies, and its seal. 24 bytes, little-endian: number (8), seal (8), offset
-//! from the start of the memory (4), length (4).
+//! A sealed descriptor says where a long message lies, and has its seal. It has 24 bytes,
+//! little-endian: number (8), seal (8), offset from the start of the memory (4), length (4).
 //!
 //! The seal is SipHash-1-3 of the message, keyed by its number and a constant: it tells bytes of
 //! another message, of an earlier one at the same place, and pieces that never arrived. It is no

@@ -1,5 +1,6 @@
-//! Memory that what leaves is copied into until the card has taken it: a ring, in whole cache
-//! lines, whose pieces are free again in the order they left. Sizes are bytes.
+//! A ring of memory for outgoing pieces: they are copied into it and stay there until the card has
+//! taken them. Pieces have whole cache lines and are freed in the order in which they left. Sizes
+//! are bytes.
 
 use crate::layout::LINE_BYTES;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
-//! A card in software, for tests: writes into another's memory packet by packet, and by seed loses
-//! some, and has some arrive late, in pieces that overtake whatever came meanwhile. Reads take a
-//! few looks. What lies outside of the memory breaks it, as it breaks a connection.
+//! A card in software, for tests. It writes into another's memory packet by packet; by seed it
+//! loses some packets and delivers some late, in pieces that overtake later ones. A read takes a
+//! few polls. An access outside of the memory breaks it, as it breaks a connection.
 
 use super::rendezvous::Carrier;
 use super::sealed_descriptor::PIECE_BYTES;

@@ -1,5 +1,5 @@
-//! How a client finds a value by READs alone: which to ask for next, by what the last one brought.
-//! One READ is under way at a time, for each says where the next goes: so each is a round trip.
+//! A client's look-up by READs alone: it decides what to READ next by what the last READ brought.
+//! One READ is under way at a time, since each says where the next goes; so each is a round trip.
 //!
 //! Whatever is READ may have been written meanwhile. A checksum that is wrong begins the lookup
 //! anew, after a pause that doubles; [`TRIES_MAX`] times, then it has failed. So has one whose

@@ -1,5 +1,5 @@
-//! What the two ends say to each other where they use messages: eight bytes, a key, a value.
-//! Numbers are little-endian. For these designs alone; Laneway's own requests are memcached's.
+//! The messages between the two ends, in designs that use messages: eight bytes, a key, a value.
+//! Numbers are little-endian. Only these designs have them; Laneway's own requests are memcached's.
 //!
 //! | bytes | request | reply |
 //! |---|---|---|

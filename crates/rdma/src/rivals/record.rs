@@ -1,5 +1,5 @@
-//! What stands in memory that clients READ, and where a key may stand: what both ends must agree
-//! on. Numbers are little-endian; checksums are SipHash-1-3 under a key of zero.
+//! The layout of memory that clients READ, and the places where a key may stand: both ends must
+//! agree on it. Numbers are little-endian; checksums are SipHash-1-3 under a key of zero.
 //!
 //! **A bucket** of Pilaf's, 32 bytes with one item (HERD §5.1.1): where its extent begins in units
 //! of 8 bytes (4), length of key (2) and value (2), a tag of the key (4), a version (4), the

@@ -1,4 +1,4 @@
-//! What one end has asked of its card, and the bytes of it: counted where it is asked.
+//! Counts the verbs that one end has asked of its card, and their bytes, where it asks for them.
 //!
 //! Bytes are payload: what a verb carries of its caller's. Not counted: the headers of the wire and
 //! the requests of READs, which carry none of it. A message that is written goes with its control

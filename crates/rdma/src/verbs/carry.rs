@@ -1,5 +1,6 @@
-//! A client's connection, used from the server's side: what is long is written into the memory that
-//! the client lends, and READ out of it, or copied out of what it was granted, by pieces.
+//! Moves long messages over one client's connection, from the server's side. It writes replies into
+//! memory that the client lends; it READs requests out of memory that the client lends, or copies
+//! them out of memory that the server granted. All of it goes by pieces.
 //!
 //! Some pieces are on their way out at a time and one on its way in, through memory of our own: a
 //! reply lies in the store, which no device knows. A device that refuses one breaks the connection:

@@ -1,7 +1,8 @@
-//! The server's clients over verbs: each has a queue pair that takes its requests, memory for them
-//! in a protection domain of its own, and an address to which replies go. Workers share the table;
-//! each has one queue pair of its own for all replies (HERD §4.3: a connection for each client
-//! would not fit the card's memory).
+//! The table of a server's clients over RDMA verbs, which all workers share. Each client has a
+//! queue pair for its requests, memory for them in a protection domain of its own, an address to which
+//! replies go, and, where it asked for it, memory that the server grants for long requests. Each
+//! worker has one queue pair for all replies (HERD §4.3: a connection for each client would not fit
+//! the card's memory).
 
 use super::card::{Card, Domain, Registered, Trouble, Writers};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};

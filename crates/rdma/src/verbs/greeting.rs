@@ -1,4 +1,4 @@
-//! What a client and a server tell each other over TCP before either can write: one line each.
+//! The greeting: a client and a server exchange one line each over TCP before either can write.
 //!
 //! ```text
 //! laneway-rdma 2 SERVICE LID GID MTU QPN PSN UD_QPN UD_QKEY REPLIES REQUESTS

@@ -1,5 +1,5 @@
-//! What of RDMA a machine has, and what to do about what is missing. Looks only: loads the library,
-//! opens devices and closes them.
+//! Looks which parts of RDMA a machine has, and says what to do about those that are missing. It
+//! changes nothing: it loads the library, opens devices and closes them.
 
 use super::card::{Card, Place, Trouble, names};
 use super::ffi;

@@ -1,4 +1,4 @@
-//! What goes through queue pairs: lists of work requests, one doorbell for each.
+//! Posts lists of work requests to queue pairs, with one doorbell for each list.
 //!
 //! [`Sender`] asks for a completion of one request in [`SIGNAL_EVERY`] (HERD §3.2.2, "selective
 //! signaling"); what is short enough travels in the request itself ("inlining"). [`Receiver`] has

@@ -1,4 +1,5 @@
-//! Who may ask: the users of `-Y` and their passwords, and how often an address may be wrong.
+//! Authentication as all workers share it: the users of `-Y` and their passwords, and a limit on
+//! how often an address may send a wrong one.
 //!
 //! A connection of a server with users begins as one that has not said who it is; behind that it
 //! is like any other, so nothing of this is on the way of a request.

@@ -1,4 +1,4 @@
-//! What a request came to of who has not said who he is.
+//! The outcome of a request of a client that has not authenticated yet.
 
 /// It, and its bytes.
 pub(super) enum Heard {

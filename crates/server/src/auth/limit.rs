@@ -1,6 +1,6 @@
-//! How often an address may send a wrong password: so many at once, then one a second. Whoever has
-//! none left is refused unseen, with a right password too; otherwise its answer would be worth a
-//! guess.
+//! Limits how often an address may send a wrong password: `WRONG_MAX` times at once, then one a
+//! second. An address that has used up its attempts is refused before its password is compared, and
+//! a right password is refused, too; otherwise the answer would tell a guesser something.
 //!
 //! Addresses share a fixed number of places by a hash with a secret seed. A place counts for one
 //! address, whose tag it keeps: another one that was wrong takes the place over and begins anew. So

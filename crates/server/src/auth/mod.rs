@@ -1,6 +1,6 @@
-//! Who may ask: [`users`] and their passwords, [`limit`]s for those who guess, [`gate`], which is
-//! both, and connections that are [`unproven`]; [`sasl`] is how the binary
-//! protocol says it.
+//! Authentication: [`users`] and their passwords, [`limit`]s for clients that guess, [`gate`],
+//! which has both, and connections that are [`unproven`]. [`sasl`] is authentication in the binary
+//! protocol.
 
 pub mod gate;
 mod heard;

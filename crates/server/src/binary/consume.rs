@@ -1,4 +1,4 @@
-//! What a connection does next that speaks memcached's binary protocol.
+//! Consumes one turn's input of a connection that speaks memcached's binary protocol.
 
 use crate::connection::{Connection, Mode};
 use crate::core::Core;

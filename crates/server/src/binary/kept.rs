@@ -1,6 +1,6 @@
-//! Where items are kept durably: which requests the keeper executes, and in what pieces they are
-//! given to it. What is whole and short goes in rows, as the text protocol's requests do
-//! ([`crate::batches`]); what does not go along goes alone, and the next waits for its reply.
+//! Durable items by the binary protocol: decides which requests the durable executor executes, and
+//! how they are handed to it. Whole short requests go in batches, as those of the text protocol do
+//! ([`crate::batches`]). Any other request goes by itself, and the next waits for its reply.
 
 use crate::batches::{End, READS_BYTES_MAX, REQUESTS_MAX, Row};
 use crate::binary::value::key_and_flags;

@@ -2,8 +2,8 @@
 //! as the text protocol's; only requests are read and replies written in another way. In the order
 //! of a request: [`consume`] (one turn's input), [`request`] (one request), then by what it asks:
 //! [`gets`] (values), [`store`] (a [`value`] to be stored), [`plain`] (one key, or none); [`kept`]
-//! is what the keeper executes where items are kept durably. What a connection has to say before
-//! all that, where there are users, is in [`crate::auth::sasl`].
+//! has the requests that the durable executor executes where items are kept durably. Where there
+//! are users, a connection authenticates before all that, by [`crate::auth::sasl`].
 //!
 //! A request is executed by who received it: in `lanes` its connection moves to a large worker
 //! where it is large; in the rival designs, which hand requests over, nothing is handed over of the

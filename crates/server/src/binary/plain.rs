@@ -1,4 +1,4 @@
-//! Requests without a value, but for those that read one.
+//! Requests without a value, except those that read one.
 
 use crate::binary::value::pass_over;
 use crate::connection::Connection;

@@ -1,4 +1,4 @@
-//! What is known of the value of a request before it has arrived.
+//! What the header of a request tells of its value before the value has arrived.
 
 use crate::connection::{Connection, Mode};
 use crate::step::Step;

@@ -1,7 +1,7 @@
-//! The keeper's thread, which steps it beside the workers that do, and those that wait for devices
-//! on its behalf: one that commits, one that writes large values, one that makes room in the log,
-//! one that counts for `stats tier`, and the tier's own for reading. Beside these one makes backups
-//! and one verifies all that is kept.
+//! The threads of the durable executor. One steps it, beside the workers that do. The others wait
+//! for devices on its behalf: one commits, one writes large values, one makes room in the log, one
+//! counts for `stats tier`, and the tier has its own for reading. Two more make backups and verify
+//! all that is kept.
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;

@@ -1,4 +1,4 @@
-//! What a running server tells of itself: where it listens, and whether its workers make turns.
+//! What a running server reports of itself: where it listens, and whether its workers make turns.
 
 use super::{Server, ServerStream};
 use crate::shared::{Phase, Shared};

@@ -1,4 +1,4 @@
-//! Going on with a task, request by request, until it is done or waits for something.
+//! Goes on with a task, request by request, until it is done or waits for something.
 
 use super::ready::step_of;
 use super::state::Keeper;

@@ -1,7 +1,7 @@
 //! Requests about several keys that change in one moment: a transaction behind `WATCH`, `MSETNX`,
-//! `RENAME`, `RENAMENX` ([`crate::resp::scratch`]). All items that they are about are in memory
-//! together before any of them is copied, and nothing else comes between the first copy and the
-//! last change, since the keeper alone changes items, and one step does all of it.
+//! `RENAME`, `RENAMENX` ([`crate::resp::scratch`]). All their items are in memory together before
+//! any of them is copied. Nothing else comes between the first copy and the last change, since the
+//! durable executor alone changes items, and one step does all of it.
 //!
 //! All keys are hidden before the first of them changes, so a worker that has met the new item of
 //! one cannot meet the old item of another behind it. To the tier they go one after the other, and

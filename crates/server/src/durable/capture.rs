@@ -1,4 +1,5 @@
-//! Which keys a command changes: the store's hook notes them while the keeper executes.
+//! Records which keys a command changes: the store's hook notes them while the durable executor
+//! executes.
 //!
 //! What other threads do meanwhile (evicting, sweeping, the workers' own misses) changes nothing
 //! that the tier must hear of: it holds the item still, or it has expired there too.

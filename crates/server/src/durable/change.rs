@@ -1,4 +1,5 @@
-//! What a command has changed in memory goes to the tier; what cannot is taken back.
+//! Writes what a command has changed in memory to the tier. Where the tier refuses, the change in
+//! memory is taken back.
 
 use super::capture::Change;
 use super::ends;

@@ -1,4 +1,4 @@
-//! Who makes backups: a step at a time, at a bounded rate, beside everything else.
+//! Makes backups: one step at a time, at a bounded rate, while the server serves.
 //!
 //! Reads the tier alone: memory is a cache over it. Knows no thread; time comes with every step.
 

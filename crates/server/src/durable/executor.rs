@@ -1,8 +1,8 @@
-//! The durable executor under a lock: whoever has something for it and finds that nobody steps it
-//! does so, on its own thread (after flat combining, Hendler et al., SPAA'10). To wake another
-//! thread for each write, and to be woken for its reply, costs more than executing it. A thread of
-//! its own ([`crate::boot`]) steps it too: when something that was waited for has ended, when
-//! something is due, and for whoever found the lock taken.
+//! The durable executor under a lock (flat combining, Hendler et al., SPAA'10). A thread that has a
+//! job for it, and finds that no other thread steps it, steps it itself: to wake another thread for
+//! each write, and to be woken for its reply, costs more than to execute the write. The executor's
+//! own thread ([`crate::boot`]) steps it, too: when an operation that it waited for has ended, when
+//! something is due, and for a thread that found the lock taken.
 //!
 //! A step is short and never waits for a device, so the lock is held for no longer than that.
 

@@ -2,7 +2,7 @@
 //! piece comes piece by piece, straight into its item.
 //!
 //! What is longer than [`STRETCH_BYTES`] is copied in by stretches, one a step: requests for what
-//! is in memory, and other work of the keeper, come in between (Minos §3: small before large).
+//! is in memory, and other work of the executor, come in between (Minos §3: small before large).
 
 use super::change::marks_of;
 use super::ends::end_of;

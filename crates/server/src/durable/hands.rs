@@ -1,5 +1,6 @@
-//! Who waits for devices on the keeper's behalf. Threads in a server; in tests nobody: an order is
-//! carried out at once and its end is heard of in the next step, so that a run repeats exactly.
+//! Carries out operations that wait for devices, on the durable executor's behalf. In a server
+//! threads do so. In tests there are none: an order is carried out at once and its end is reported
+//! in the next step, so that a run repeats exactly.
 
 use laneway_store::Pinned;
 use laneway_sync::planted::{Bug, is_planted};

@@ -1,4 +1,5 @@
-//! The keeper, one step at a time.
+//! The durable executor, one step at a time: it takes results of devices and new jobs, and goes on
+//! with the tasks that wait for them.
 
 use super::hands::{DeviceExecutor, Done, SCHEDULE_KEY};
 use super::shared::add;

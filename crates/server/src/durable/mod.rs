@@ -1,16 +1,16 @@
 //! The durable store behind the server (`--data-dir`): memory is a cache over it.
 //!
-//! One *keeper* executes every request that changes an item, and every read of an item that is not
-//! in memory. So changes of the whole server have one order, and what the keeper finds in memory
-//! after a change is what goes to the tier. A worker serves hits by itself, as ever; it asks the
-//! [`pending_writes`] first whether the key is being changed, and on a miss whether the tier holds
-//! it, and hands the request over if so. A reply waits until all that it tells of is durable; who
-//! waits is a slot of a connection's output, never a worker. (SplitKV, HotStorage'20, has the two
-//! write paths; the order of publishing and acknowledging is ours.)
+//! One *durable executor* ([`keeper`]) executes every request that changes an item, and every read
+//! of an item that is not in memory. So all changes of the server have one order, and the executor
+//! writes to the tier what it finds in memory after a change. A worker serves hits by itself. It
+//! first asks [`pending_writes`] whether the key is being changed, and on a miss whether the tier
+//! holds it; if so, it hands the request over. A reply waits until all that it reports is durable;
+//! it waits in a slot of its connection's output, and no worker waits. (SplitKV, HotStorage'20, has
+//! the two write paths; the order of publishing and acknowledging is ours.)
 //!
 //! In the order of use: [`pending_writes`], [`shared`], [`walks`] (what workers see); [`executor`]
-//! (who steps the keeper); [`keeper`] (its step: it hears of what has ended and takes what is
-//! asked), `turns` (whose request is next), [`admit`] (going on with it, request by request;
+//! (its lock, and which thread steps it); [`keeper`] (its step: it takes results of devices and new
+//! jobs), `turns` (whose request is next), [`admit`] (going on with it, request by request;
 //! [`resp`] where it is RESP, [`at_once`] where several keys change in one moment, [`mod@binary`]
 //! where it is the binary protocol), [`ready`] (may it be executed?),
 //! [`fetch`] (its item is asked for), `ends` (or
@@ -20,11 +20,11 @@
 //! (an item comes into memory), [`resume`] (a change is kept), [`settle`] (a group is durable).
 //! Beside all of it [`copier`] makes the backups that are asked of [`backup`], and [`scrubber`]
 //! reads everything now and then and verifies it ([`scrub`] tells of that). [`hands`] wait for
-//! devices, and `trouble` has the log told where those fail. [`state`] is what the keeper knows;
-//! [`capture`] is how it learns what a command changed.
+//! devices, and `trouble` logs it where those fail. [`state`] has the executor's state; by
+//! [`capture`] it learns what a command changed.
 //!
-//! The keeper and who waits for it may share a CPU with workers, whose hits come first: a step is
-//! short, long values are copied by stretches, and between steps the workers may run.
+//! The executor's threads may share a CPU with workers, whose hits come first: a step is short,
+//! long values are copied by stretches, and between steps the workers may run.
 //!
 //! Knows no socket; time comes with every step. Seconds are unix seconds.
 

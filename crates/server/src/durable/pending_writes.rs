@@ -1,5 +1,5 @@
-//! What a worker must ask before it answers from memory: is this key being changed by something
-//! that is not durable yet, and on a miss, does the tier hold it?
+//! The pending-write filter: it tells a worker, before it answers from memory, whether a change of
+//! the key is under way that is not durable yet, and on a miss whether the tier holds the item.
 //!
 //! Keys share counters by their hash; a key that is hidden for another's sake goes the longer way
 //! and gets the same answer.

@@ -1,4 +1,4 @@
-//! Executing one request in memory, as a worker would, and keeping what it has changed.
+//! Executes one request in memory, as a worker would, and has its changes written to the tier.
 
 use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};

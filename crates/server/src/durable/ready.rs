@@ -1,5 +1,5 @@
-//! Whether a request may be executed now: not while its key waits for a device, and not before the
-//! item it looks at is in memory.
+//! Decides whether a request may be executed now: not while its key waits for a device, and not
+//! before the item that it looks at is in memory.
 
 use super::pending_writes::is_over;
 use super::state::Keeper;

@@ -1,4 +1,4 @@
-//! A reply leaves once what it tells of is durable.
+//! Holds replies back until the changes that they report are durable.
 
 use super::state::Keeper;
 use super::task::Task;

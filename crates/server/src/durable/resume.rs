@@ -1,4 +1,5 @@
-//! What somebody was waited for has ended: the task whose it is goes on, and those behind its key.
+//! An operation has ended that a task waited for: the task goes on, and so do the tasks that wait
+//! for the same key.
 
 use super::hands::Aside;
 use super::shared::bump;

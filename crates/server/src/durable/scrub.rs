@@ -1,5 +1,5 @@
-//! What is told of passes over the media: `stats tier` and metrics read it without a lock. Who
-//! makes them is [`super::scrubber`].
+//! Progress of passes over the media; `stats tier` and metrics read it without a lock.
+//! [`super::scrubber`] makes the passes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,6 +1,6 @@
-//! Who reads all that is kept durably, now and then, and verifies it: a step at a time, at a
-//! bounded rate, beside everything else. An item that nobody asks for may rot for years; here it is
-//! found while there is a backup that has it.
+//! Reads all that is kept durably from time to time and verifies it: one step at a time, at a
+//! bounded rate, while the server serves. An item that nobody asks for may rot for years; the
+//! scrubber finds it while there is a backup that has it.
 //!
 //! Reads the tier alone. What is damaged is told and counted, and left as it is: who asks for it is
 //! told that it is lost, as ever. Knows no thread; time comes with every step.

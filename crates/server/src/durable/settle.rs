@@ -1,4 +1,4 @@
-//! Commits, and what waits for nothing else to be under way.
+//! Commits, and requests that must wait until nothing else is under way.
 
 use super::hands::Order;
 use super::shared::bump;

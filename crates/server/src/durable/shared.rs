@@ -1,4 +1,4 @@
-//! What workers and the keeper share.
+//! The state that workers and the durable executor share.
 
 use super::backup::Backups;
 use super::pending_writes::PendingWrites;

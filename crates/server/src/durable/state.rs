@@ -1,8 +1,8 @@
-//! What the keeper knows: which keys wait for what, and the tasks that wait for them. What is done
-//! with it is in the files beside this one, in layers: [`super::keeper`] hears of what has ended
-//! and takes what is asked, [`super::resume`], [`super::fault`] and [`super::settle`] go on with
-//! who waited, [`super::admit`] says who may, [`super::perform`] executes, [`super::change`] keeps
-//! what changed, [`super::reply`] answers.
+//! The state of the durable executor: which keys wait for what, and the tasks that wait for them.
+//! The files beside this one use it, in layers: [`super::keeper`] takes results and new jobs;
+//! [`super::resume`], [`super::fault`] and [`super::settle`] go on with tasks that waited;
+//! [`super::admit`] decides which request may begin, [`super::perform`] executes it,
+//! [`super::change`] writes what changed, and [`super::reply`] answers.
 
 use super::ends::Ends;
 use super::hands::{DeviceExecutor, Done, Order};

@@ -1,5 +1,5 @@
-//! A job in the keeper's hands: what is done of it, and what its reply waits for. And an item that
-//! it waits for.
+//! A task is a job that the durable executor has taken: how far it is, and what its reply waits
+//! for. This module also has the items that tasks wait for.
 
 use super::shared::counted;
 use crate::execute::redis::{Count, OUT_OF_MEMORY};

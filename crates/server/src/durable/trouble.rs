@@ -1,5 +1,5 @@
-//! The log is told when a medium refuses, is full, or gives what is damaged: one line of each kind
-//! in ten seconds at most. Every request may meet it, and whoever executes requests must not wait
+//! Writes one line to the log when a medium refuses, is full, or returns damaged data, at most one
+//! of each kind in ten seconds. Every request may meet such a fault, and its executor must not wait
 //! for the log's reader each time.
 //!
 //! No line tells a key: clients may keep secrets in them. `laneway fsck` tells them.

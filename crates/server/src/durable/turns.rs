@@ -1,6 +1,6 @@
-//! Whose request is begun next. Connections take turns, a job each time, or one that has many under
-//! way would stand before everybody else: with 8 jobs of 64 requests by some milliseconds. A job
-//! that stands alone (a datagram's, a single request's) has a turn of its own.
+//! Decides whose request is begun next. Connections take turns of one job each. Otherwise a
+//! connection with many jobs under way would delay all others: with 8 jobs of 64 requests by some
+//! milliseconds. A job that stands alone (a datagram's, a single request's) has a turn of its own.
 //!
 //! A connection's jobs begin in their order, and none begins while an earlier one waits for a
 //! device: its line is stalled then.

@@ -1,5 +1,6 @@
-//! Where walks over the keys of a data folder stand (`SCAN`). They go in the order of the keys, and
-//! a cursor has 64 bits, which no key fits into: so the places of the last walks are remembered.
+//! Remembers where walks over the keys of a data folder stand (`SCAN`). Walks go in the order of
+//! the keys. No key fits into a cursor of 64 bits, so the server remembers the places of the last
+//! walks.
 //!
 //! Of a walk its place is known and the one before, so that a request whose reply was lost can be
 //! asked again. A cursor that is not known any more is told to be so: a walk never misses a part of

@@ -1,4 +1,4 @@
-//! What a `watch` line asks for.
+//! Parses a `watch` line.
 
 use super::event::{CLASSES, Class};
 use laneway_wire::scan::Tokens;

@@ -1,4 +1,4 @@
-//! What may be watched, and the events of it.
+//! The classes of events that a client may watch, and the events themselves.
 
 use laneway_store::{Moment, Refused};
 

@@ -1,4 +1,4 @@
-//! The log itself: who has an event writes it, if its class is watched.
+//! The event log itself: every thread writes its events here, if their class is watched.
 
 use super::event::{Class, Event, HEAD_WORDS, Subject, TEXT_BYTES_MAX, WORDS};
 use super::line;

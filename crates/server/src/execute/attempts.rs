@@ -1,4 +1,4 @@
-//! How often an optimistic change begins again, when others change the same item in between.
+//! Bounds how often an optimistic change begins again when others change the same item in between.
 
 use laneway_store::ItemMeta;
 

@@ -1,5 +1,5 @@
-//! What execution tells the event log ([`crate::event_log`]): a function for each kind of event.
-//! Where nobody watches each of them is one look at a word.
+//! Execution reports events to the event log ([`crate::event_log`]) by a function for each kind of
+//! event. While no client watches, each of them is one load of a word.
 
 use super::Context;
 use crate::event_log::{Class, DeletedBy, Event, EventLog, Fetched, Stored, StoredBy, Subject};

@@ -1,6 +1,5 @@
-//! What the commands do: a request, executed against the store, and its reply, byte for byte as
-//! memcached 1.6.45 gives it; in [`binary`], what those of its binary protocol do, and in
-//! [`redis`], what Redis' commands do.
+//! Executes requests against the store and writes their replies, byte for byte as memcached 1.6.45
+//! does; [`binary`] has the commands of its binary protocol, and [`redis`] those of Redis.
 //!
 //! Every compound operation has one shape, so that a bucket is held for pointer moves only: look at
 //! the item without entering, build what shall replace it outside, enter, see that the item is

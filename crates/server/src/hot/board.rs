@@ -1,5 +1,5 @@
-//! What the workers share of the hot keys: the slot's table as a notice, how often each worker
-//! executed each hot key, and behind a lock the scheduler.
+//! The state of hot keys that workers share: the slot's table as a notice, how often each worker
+//! executed each hot key, and, behind a lock, the scheduler.
 //!
 //! The lock is taken a few times per slot, by whoever finds a hot key or turns the slot, and they
 //! only try: if somebody else has it, the key is found by its next request and the slot turned by

@@ -1,5 +1,5 @@
-//! What a worker does about hot keys: count what it executes, look up whose a key is, read the
-//! slot's table, and see that the slot ends.
+//! A worker's steps for hot keys: it counts what it executes, looks up which worker owns a key,
+//! reads the slot's table, and begins a new slot when the last is over.
 
 use super::board::{Finding, HotKeyTable};
 use super::local::HotWorker;

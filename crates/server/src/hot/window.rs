@@ -1,5 +1,6 @@
-//! What the statistics remember of hot keys and of the workers' balance. Knows no scheduler. Times
-//! are nanoseconds, everything else counts requests.
+//! Statistics of hot keys: rates over a window of time, and how evenly the workers were loaded
+//! (`stats balance`; KeySched §2 "Max-Ave-Ratio"). This module knows no scheduler. Times are
+//! nanoseconds, everything else counts requests.
 
 /// Rates are told of so much time at least, and at most twice as much.
 const WINDOW_NANOS: u64 = 1_000_000_000;

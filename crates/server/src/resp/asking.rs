@@ -1,4 +1,4 @@
-//! What a command is executed in.
+//! The context in which a command is executed.
 
 use crate::connection::Connection;
 use crate::core::Core;

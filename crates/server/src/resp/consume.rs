@@ -1,4 +1,4 @@
-//! What a connection does next that speaks RESP.
+//! Consumes one turn's input of a connection that speaks RESP.
 
 use crate::connection::{Connection, Mode};
 use crate::core::Core;

@@ -1,7 +1,7 @@
-//! Where items are kept durably: which requests by RESP the keeper executes, and in what pieces
-//! they are given to it. What is whole and short goes in rows, as memcached's requests do
-//! ([`crate::batches`]); a long one goes alone, and the next waits for its reply; an `MSET` that
-//! has not arrived whole goes a stretch at a time.
+//! Durable items by RESP: decides which requests the durable executor executes, and how they are
+//! handed to it. Whole short requests go in batches, as memcached's do ([`crate::batches`]). A long
+//! request goes by itself, and the next waits for its reply; an `MSET` that has not arrived whole
+//! goes a stretch at a time.
 
 use crate::batches::{End, KEYS_MAX, READS_BYTES_MAX, REQUESTS_MAX, Row};
 use crate::connection::{Connection, Mode};

@@ -1,5 +1,5 @@
-//! What a command about one key does, whoever executes it: the worker that received it, or, where
-//! items are kept durably, the keeper.
+//! Executes a command about one key. The caller is the worker that received it or, for durable
+//! items, the durable executor.
 
 use crate::execute::redis::{self, Asking, Expiry, Known, Short};
 use crate::execute::{Outcome, Spot, join_whole};

@@ -1,4 +1,4 @@
-//! What stands behind a key or a value: options, numbers, times.
+//! Parses what stands behind a key or a value: options, numbers, times.
 
 use crate::execute::redis::{
     Answer, Condition, Deadline, Expiry, ExpiryUnit, NO_INTEGER, Set, Short, When,

@@ -1,5 +1,5 @@
-//! What a connection that speaks RESP keeps from one turn to the next, and takes along where it
-//! moves.
+//! The state of a connection that speaks RESP, kept from one turn to the next; it moves with the
+//! connection.
 
 use crate::execute::Spot;
 use crate::execute::redis::{Set, Watched};

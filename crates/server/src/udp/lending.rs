@@ -1,4 +1,5 @@
-//! Who moves the long messages of clients that open memory to us, by where they are.
+//! Chooses who moves the long messages of clients that open memory to the server, by where these
+//! clients are.
 
 use laneway_rdma::contract::{Lenders, Peer};
 use laneway_transport::datagram::{Datagrams, Whence};

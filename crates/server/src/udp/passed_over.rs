@@ -1,4 +1,5 @@
-//! Datagrams that are nobody's request, and are dropped without an answer.
+//! Recognises datagrams that no client of ours sends, such as replies and requests of the binary
+//! protocol. They are dropped without an answer.
 
 use super::state::At;
 use laneway_wire::limits::BINARY_REQUEST;

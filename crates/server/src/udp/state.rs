@@ -1,4 +1,5 @@
-//! What one worker has under way in UDP. Knows no worker. Times are nanoseconds.
+//! The state of one worker's UDP requests and replies that are under way. Knows no worker. Times
+//! are nanoseconds.
 
 use super::ahead::Ahead;
 use super::batch::Batch;

@@ -1,4 +1,4 @@
-//! How a store holds what a backup needs: every change of the index passes here ([`super::cut`]).
+//! Holds what a backup needs: every change of the index passes here ([`super::cut`]).
 
 use super::cut::{BATCH_BYTES, Bounds, Gone, Held, Next, Place, State};
 use crate::fetch::Wanted;

@@ -1,4 +1,4 @@
-//! What holds blocks: a real file or device ([`real`]), or a simulated one that loses, tears and
+//! Block devices: a real file or device ([`real`]), or a simulated one that loses, tears and
 //! refuses by seed ([`sim`]).
 //!
 //! A write may be short and is not durable before the next [`Disk::sync`] that succeeds. Offsets

@@ -1,4 +1,4 @@
-//! Which lines of the tree's memory are in use: a bit for each, in memory only.
+//! Allocates the lines of the tree's memory: a bit for each, in memory only.
 //!
 //! Nothing of it is written when lines are taken or given back. A checkpoint keeps the bits; what
 //! changed since then is mentioned in the journal, and what is mentioned is looked at when the tree

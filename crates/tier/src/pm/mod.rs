@@ -1,4 +1,4 @@
-//! Where the log lies: bytes that survive a loss of power once they are written, flushed and
+//! The medium of the log: bytes in it survive a loss of power once they are written, flushed and
 //! fenced.
 //!
 //! One interface, four backends: [`wal`] on a file or device, with the group as one synchronous

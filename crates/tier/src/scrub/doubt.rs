@@ -1,5 +1,5 @@
-//! What did not verify when it was read among others, looked at by itself: something else may lie
-//! there by now, which is no damage.
+//! Looks at an item by itself that did not verify when it was read among others: another item may
+//! lie at its place by now, which is no damage.
 
 use super::window::{Owner, Part, Unit};
 use crate::index::{Entry, Home, What};

@@ -1,4 +1,4 @@
-//! What of a store comes next in the order of its media, in bounded memory.
+//! Finds the places that a pass reads next, in the order of the media and in bounded memory.
 //!
 //! The index is in the order of keys. So it is walked, and those places are kept that come first
 //! behind what was read; when these were read it is walked again for the next. Windows of a

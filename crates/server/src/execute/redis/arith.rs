@@ -1,4 +1,4 @@
-//! `INCR` and its kin: a signed number of 64 bits, which begins at 0.
+//! `INCR`, `INCRBY`, `DECR` and `DECRBY`: they change a signed 64-bit number, which begins at 0.
 //!
 //! memcached's `incr` knows unsigned numbers only, and where it makes one shorter it fills up with
 //! spaces; those are read here, too, and not written. What is below zero memcached refuses.

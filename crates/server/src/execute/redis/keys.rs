@@ -1,4 +1,4 @@
-//! What is asked about keys, and done to their items without looking at values.
+//! Commands about keys that do not look at values.
 
 use super::anew::Anew;
 use super::attempts::{Attempts, unchanged};

@@ -1,4 +1,4 @@
-//! What `WATCH` remembers of a key, and whether that has changed since.
+//! The state of a key that `WATCH` remembers, and whether it has changed since.
 
 use crate::execute::attempts::unchanged;
 use laneway_store::ItemMeta;
