@@ -5,8 +5,8 @@
 //! The server's own tests stand on it.
 //!
 //! [`swarm`] draws what a run looks like, [`world`] carries the run out, [`life`] is one life of
-//! the server in it, `steps` has the single steps of everybody, and [`run`] repeats and shrinks a run
-//! that failed.
+//! the server in it, `steps` has the single steps of everybody, and [`run`] repeats and shrinks a
+//! run that failed.
 #![forbid(unsafe_code)]
 
 pub mod ask;

@@ -1,8 +1,8 @@
 //! The table of a server's clients over RDMA verbs, which all workers share. Each client has a
-//! queue pair for its requests, memory for them in a protection domain of its own, an address to which
-//! replies go, and, where it asked for it, memory that the server grants for long requests. Each
-//! worker has one queue pair for all replies (HERD §4.3: a connection for each client would not fit
-//! the card's memory).
+//! queue pair for its requests, memory for them in a protection domain of its own, an address to
+//! which replies go, and, where it asked for it, memory that the server grants for long requests.
+//! Each worker has one queue pair for all replies (HERD §4.3: a connection for each client would
+//! not fit the card's memory).
 
 use super::card::{Card, Domain, Registered, Trouble, Writers};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
