@@ -2,7 +2,7 @@
 
 use laneway_vopr::rig;
 
-use laneway_policy::Form;
+use laneway_policy::{Form, SLICE_BYTES};
 use laneway_server::client_limits::Limited;
 use laneway_server::shared::Phase;
 use laneway_transport::memory::Client;
@@ -335,6 +335,27 @@ fn as_many_are_let_go_as_there_are_bytes_for() {
         // A wait for each turn beyond the burst, some 16 or 32 KB each, and not one for each of 20.
         assert!((8..=100).contains(&holds), "{holds}, {value_bytes}");
     }
+}
+
+#[test]
+fn what_a_limit_leaves_of_a_slice_is_not_told_as_the_slice_of_everybody() {
+    let mut rig = Rig::new(&one_worker());
+    let noisy = rig.net.connect_from(NOISY);
+    rig.set(&noisy, "big", &value(1 << 20, 1));
+    rig.shared.answer_client_limit(Limited::Bytes, 100_000);
+    rig.turn();
+    assert_eq!(noisy.send(b"get big\r\n"), 9);
+    let mut got = 0;
+    for _ in 0..200 * MILLI {
+        rig.turn();
+        got += noisy.receive(usize::MAX).len();
+    }
+    assert!((4_096..40_000).contains(&got), "{got} bytes, some at a time");
+    let operator = rig.net.connect_from(QUIET);
+    let told = rig.ask(&operator, b"stats lanes\r\n", b"END\r\n");
+    let told = String::from_utf8(told).expect("stats are text");
+    let most = format!("STAT worker:0:slice_bytes_send {}\r\n", SLICE_BYTES.0);
+    assert!(told.contains(&most), "{told}");
 }
 
 #[test]
