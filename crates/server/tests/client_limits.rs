@@ -485,6 +485,24 @@ fn a_server_that_stops_lets_everybody_finish_who_waits() {
 }
 
 #[test]
+fn the_wait_for_a_limit_is_no_part_of_a_requests_latency() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    // All of it is received at once, and two thirds are served when there is something again.
+    let all = b"get none\r\n".repeat(300);
+    assert_eq!(noisy.send(&all), all.len());
+    rig.turns(220 * MILLI);
+    assert_eq!(count(&noisy, b"END\r\n"), 300);
+    let operator = rig.net.connect_from(QUIET);
+    let told = rig.ask(&operator, b"stats latency\r\n", b"END\r\n");
+    let told = String::from_utf8(told).expect("stats are text");
+    assert!(told.contains("STAT get:small:count 300\r\n"), "{told}");
+    let most = told.lines().find_map(|line| line.strip_prefix("STAT get:small:latency_us_max "));
+    let most: f64 = most.and_then(|most| most.parse().ok()).expect("it is told");
+    assert!(most < 20_000.0, "{most} us, of which 200 000 are the limit's: {told}");
+}
+
+#[test]
 fn replies_to_what_was_asked_before_do_not_wait_for_the_limit() {
     let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
     let tier = machine.open(settings()).expect("the media are sound");
