@@ -189,7 +189,8 @@ pub struct Connection<S> {
     pub held_lane: Lane,
     /// It has waited, and may have its next turn although others wait.
     pub let_go: bool,
-    /// When what is unserved of its input was found, or else what it served last.
+    /// When what is unserved of its input was found, or else what it served last; later by how long
+    /// it has waited for its client's limit since.
     pub found_nanos: u64,
     /// What it waits for; `None` while it is attached nowhere.
     pub interest: Option<Interest>,

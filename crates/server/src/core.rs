@@ -306,8 +306,14 @@ impl<T: Transport> Core<T> {
     /// A slice that began then has moved so many bytes by this way.
     pub(crate) fn note_slice(&mut self, way: Way, bytes: usize, began_nanos: u64) {
         let took = self.clock.nanos().saturating_sub(began_nanos);
-        self.pace.note(way, bytes, took);
+        // One that its client's limit made short says little of a byte's time, and that limit
+        // nothing of the slices of others.
+        let limit = std::mem::replace(&mut self.slice_most, usize::MAX);
+        if limit >= self.slice_budget(way) {
+            self.pace.note(way, bytes, took);
+        }
         let now = self.slice_budget(way) as u64;
+        self.slice_most = limit;
         self.lanes().slice_bytes[way as usize].set_owner(now);
     }
 

@@ -124,7 +124,13 @@ impl<T: Transport> Streams<T> {
                 continue;
             }
             let since = std::mem::take(&mut connection.held_nanos);
-            core.count_held(connection, now.saturating_sub(since));
+            let waited = now.saturating_sub(since);
+            if connection.unserved {
+                // What was received already waited for the limit, as what was not does: neither
+                // is a time in which the server was slow.
+                connection.found_nanos = connection.found_nanos.saturating_add(waited);
+            }
+            core.count_held(connection, waited);
             connection.let_go = core.is_limiting;
             line.gone.push(token);
             line.has_gone = true;

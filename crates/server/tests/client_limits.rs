@@ -2,7 +2,7 @@
 
 use laneway_vopr::rig;
 
-use laneway_policy::Form;
+use laneway_policy::{Form, SLICE_BYTES};
 use laneway_server::client_limits::Limited;
 use laneway_server::shared::Phase;
 use laneway_transport::memory::Client;
@@ -338,6 +338,27 @@ fn as_many_are_let_go_as_there_are_bytes_for() {
 }
 
 #[test]
+fn what_a_limit_leaves_of_a_slice_is_not_told_as_the_slice_of_everybody() {
+    let mut rig = Rig::new(&one_worker());
+    let noisy = rig.net.connect_from(NOISY);
+    rig.set(&noisy, "big", &value(1 << 20, 1));
+    rig.shared.answer_client_limit(Limited::Bytes, 100_000);
+    rig.turn();
+    assert_eq!(noisy.send(b"get big\r\n"), 9);
+    let mut got = 0;
+    for _ in 0..200 * MILLI {
+        rig.turn();
+        got += noisy.receive(usize::MAX).len();
+    }
+    assert!((4_096..40_000).contains(&got), "{got} bytes, some at a time");
+    let operator = rig.net.connect_from(QUIET);
+    let told = rig.ask(&operator, b"stats lanes\r\n", b"END\r\n");
+    let told = String::from_utf8(told).expect("stats are text");
+    let most = format!("STAT worker:0:slice_bytes_send {}\r\n", SLICE_BYTES.0);
+    assert!(told.contains(&most), "{told}");
+}
+
+#[test]
 fn small_requests_alone_have_their_bytes_too() {
     let mut rig = Rig::new(&one_worker());
     let noisy = rig.net.connect_from(NOISY);
@@ -461,6 +482,24 @@ fn a_server_that_stops_lets_everybody_finish_who_waits() {
     // for those who may send no more.
     assert_eq!(count(&all[0], b"MN\r\n"), 100);
     assert!(all.iter().all(Client::ended));
+}
+
+#[test]
+fn the_wait_for_a_limit_is_no_part_of_a_requests_latency() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    // All of it is received at once, and two thirds are served when there is something again.
+    let all = b"get none\r\n".repeat(300);
+    assert_eq!(noisy.send(&all), all.len());
+    rig.turns(220 * MILLI);
+    assert_eq!(count(&noisy, b"END\r\n"), 300);
+    let operator = rig.net.connect_from(QUIET);
+    let told = rig.ask(&operator, b"stats latency\r\n", b"END\r\n");
+    let told = String::from_utf8(told).expect("stats are text");
+    assert!(told.contains("STAT get:small:count 300\r\n"), "{told}");
+    let most = told.lines().find_map(|line| line.strip_prefix("STAT get:small:latency_us_max "));
+    let most: f64 = most.and_then(|most| most.parse().ok()).expect("it is told");
+    assert!(most < 20_000.0, "{most} us, of which 200 000 are the limit's: {told}");
 }
 
 #[test]

@@ -86,6 +86,25 @@ fn the_connections_are_told_by_datagram_if_one_message_holds_them() {
     }
 }
 
+/// A datagram's source is easily forged: with it a stranger could slow everybody down.
+#[test]
+fn limits_of_clients_are_not_set_by_datagram() {
+    for (what, mut rig) in rigs(|plan| plan) {
+        let mut peer = Peer::new(&rig);
+        let client = rig.net.connect();
+        for (id, line) in [(1, &b"client_rate 1\r\n"[..]), (2, b"client_bytes 1\r\n")] {
+            let refused = b"CLIENT_ERROR a limit of clients is set over a stream\r\n";
+            assert_eq!(peer.ask(&mut rig, 0, id, line), refused, "{what}");
+        }
+        let told = rig.ask(&client, b"stats settings\r\n", b"END\r\n");
+        let told = String::from_utf8(told).expect("stats are text");
+        for unlimited in ["STAT client_rate 0\r\n", "STAT client_bytes 0\r\n"] {
+            assert!(told.contains(unlimited), "{told} {what}");
+        }
+        assert_eq!(rig.ask(&client, b"client_rate 1\r\n", b"\r\n"), b"OK\r\n", "{what}");
+    }
+}
+
 #[test]
 fn a_shutdown_by_datagram_ends_the_server_where_it_is_enabled() {
     for (what, mut rig) in rigs(|plan| Plan { shutdown: true, ..plan }) {

@@ -29,6 +29,9 @@ const BACKUP_BY_STREAM: &[u8] =
     b"CLIENT_ERROR a backup belongs to a connection; ask over a stream\r\n";
 /// The reply to `watch`, which has no end.
 const WATCH_BY_STREAM: &[u8] = b"CLIENT_ERROR watch needs a stream\r\n";
+/// The reply to `client_rate` and `client_bytes`: with a forged source a stranger could slow
+/// everybody down.
+const LIMIT_BY_STREAM: &[u8] = b"CLIENT_ERROR a limit of clients is set over a stream\r\n";
 /// The reply to several requests that together are longer than what is served at once.
 const TOO_LONG_TOGETHER: &[u8] =
     b"SERVER_ERROR too long for several requests in one message, send them apart\r\n";
@@ -496,9 +499,7 @@ impl UdpWorker {
             }
             Outcome::Backup(_) => out.extend_from_slice(BACKUP_BY_STREAM),
             Outcome::Tier(asked) => out.extend_from_slice(core.shared.answer_tier(asked)),
-            Outcome::ClientLimit(limited, most) => {
-                out.extend_from_slice(core.shared.answer_client_limit(limited, most));
-            }
+            Outcome::ClientLimit(..) => out.extend_from_slice(LIMIT_BY_STREAM),
             Outcome::Watch(_) => out.extend_from_slice(WATCH_BY_STREAM),
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
