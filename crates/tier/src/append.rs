@@ -45,6 +45,7 @@ impl Shared {
             if let Some((ticket, _)) = self.append(draft, reserve)? {
                 return Ok(ticket);
             }
+            self.counters.stalls.add(1);
             self.make_room(reserve)?;
         }
         Err(Error::PmFull)
