@@ -275,7 +275,13 @@ impl Shared {
         let segments = sealed
             .iter()
             .filter(|(slot, ..)| is_sparse(accounts.segments[*slot as usize], segment));
-        let tables = accounts.tables.iter().filter(|table| is_table_sparse(table)).map(bytes_of);
-        segments.count() as u64 * segment + tables.sum::<u64>()
+        let mut bytes = segments.count() as u64 * segment;
+        drop(accounts);
+        self.each_table(|table| {
+            if is_table_sparse(table) {
+                bytes += bytes_of(table);
+            }
+        });
+        bytes
     }
 }
