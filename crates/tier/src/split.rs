@@ -17,6 +17,9 @@ pub struct Split {
     bytes: AtomicUsize,
     /// A statistic.
     moves: AtomicU64,
+    /// Short values that found no room to wait, since somebody asked last: how many, their bytes,
+    /// and how long it took to write them. Statistics; relaxed.
+    spilled: [AtomicU64; 3],
     /// Where it moves. Taken by one thread at a time, but that migration may come by.
     boundary: Option<Mutex<Boundary>>,
 }
@@ -36,6 +39,7 @@ impl Split {
         Split {
             bytes: AtomicUsize::new(bytes),
             moves: AtomicU64::new(0),
+            spilled: Default::default(),
             boundary: boundary.map(Mutex::new),
         }
     }
@@ -63,6 +67,19 @@ impl Split {
         if self.bytes.swap(boundary.bytes(), Relaxed) != boundary.bytes() {
             self.moves.fetch_add(1, Relaxed);
         }
+    }
+
+    /// A short value found no room to wait, and was written by itself.
+    pub fn spill_took(&self, bytes: u64, nanos: u64) {
+        for (sum, more) in self.spilled.iter().zip([1, bytes, nanos]) {
+            sum.fetch_add(more, Relaxed);
+        }
+    }
+
+    /// What these took since this was asked last; their records are in some group about now.
+    pub fn take_spilled(&self) -> Took {
+        let [values, ssd_bytes, nanos] = self.spilled.each_ref().map(|sum| sum.swap(0, Relaxed));
+        Took { log_bytes: 0, values, ssd_bytes, nanos }
     }
 
     /// See [`Boundary::table_took`].
