@@ -7,6 +7,7 @@ use crate::log::{Appended, Refused};
 use crate::record::{Kind, Record};
 use crate::store::{Offer, Pending, RESERVE_PUT, Shared, Writer};
 use crate::types::{Durability, Error, ItemMeta, KEY_BYTES_MAX, Position, Result, VALUE_BYTES_MAX};
+use crate::value::WAITING_VALUE_BYTES_MAX;
 use laneway_sync::planted::{Bug, is_planted};
 use std::sync::MutexGuard;
 
@@ -45,6 +46,7 @@ impl Shared {
             if let Some((ticket, _)) = self.append(draft, reserve)? {
                 return Ok(ticket);
             }
+            self.counters.stalls.add(1);
             self.make_room(reserve)?;
         }
         Err(Error::PmFull)
@@ -152,6 +154,8 @@ impl Shared {
         // A record that migration appends again has its value where it was.
         let is_new = matches!(draft.what, Some(What::Large(_)));
         writer.data_written |= is_new && value.is_none();
+        writer.long_written |= matches!(&draft.what, Some(What::Large(large))
+            if (WAITING_VALUE_BYTES_MAX as u64) < large.bytes);
         if self.split.adapts() {
             match &draft.what {
                 Some(What::Small { value_bytes }) => writer.mix.count(*value_bytes as usize),

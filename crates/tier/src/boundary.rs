@@ -207,7 +207,7 @@ pub struct Boundary {
     groups: u64,
     /// The class from which on values go to the SSD.
     class: usize,
-    /// The last that the log can take.
+    /// The last that it may be.
     class_most: usize,
     /// Where it would be better, and how often in a row that was so.
     better: (usize, u32),
@@ -215,9 +215,9 @@ pub struct Boundary {
 }
 
 impl Boundary {
-    /// At `bytes` until something is measured, for a log that takes records of so many bytes.
-    pub fn new(bytes: usize, record_bytes_max: usize, table_bytes: usize) -> Boundary {
-        let class_most = class_of(record_bytes_max);
+    /// At `bytes` until something is measured, and never beyond the class of `bytes_max`.
+    pub fn new(bytes: usize, bytes_max: usize, table_bytes: usize) -> Boundary {
+        let class_most = class_of(bytes_max);
         let class = class_of(bytes).min(class_most);
         Boundary {
             log: Curve::default(),
@@ -327,7 +327,7 @@ impl Boundary {
         // With the boundary at the first class all goes to the SSD; each class further takes the
         // writes of one from there to the log.
         let mut nanos = [0.0; CLASSES];
-        // What the log does not take has no choice.
+        // Longer ones have no choice.
         for (class, writes) in self.mix.0[..self.class_most].iter().enumerate() {
             let Writes { count, bytes, block_bytes } = *writes;
             if count <= 0.0 {

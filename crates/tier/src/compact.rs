@@ -22,11 +22,13 @@ impl Shared {
     /// Whether a quarter of what sort tables hold is no longer current.
     pub fn tables_are_sparse(&self) -> bool {
         let (mut live, mut bytes, mut empty) = (0, 0, false);
-        for table in self.accounts().tables.iter().filter(|table| table.may_be_merged()) {
-            live += table.live;
-            bytes += u64::from(table.bytes);
-            empty |= table.live == 0;
-        }
+        self.each_table(|table| {
+            if table.may_be_merged() {
+                live += table.live;
+                bytes += u64::from(table.bytes);
+                empty |= table.live == 0;
+            }
+        });
         empty || live * 4 < bytes * 3
     }
 
@@ -42,12 +44,9 @@ impl Shared {
         Ok(done)
     }
 
-    /// Bytes of all sort tables, where the boundary between the two ways of a value hangs on them.
+    /// Bytes of all sort tables.
     pub fn tabled_bytes(&self) -> u64 {
-        if !self.split.adapts() {
-            return 0;
-        }
-        self.accounts().tables.iter().map(|table| u64::from(table.bytes)).sum()
+        self.accounts().tables.bytes()
     }
 
     fn compact_them(&self, turn: &mut Maintenance) -> Result<bool> {
@@ -78,7 +77,22 @@ impl Shared {
 
     /// The tables of which this is so.
     pub fn tables_that(&self, wanted: impl Fn(&Table) -> bool) -> Vec<Table> {
-        self.accounts().tables.iter().filter(|table| wanted(table)).copied().collect()
+        let mut found = Vec::new();
+        self.each_table(|table| found.extend(wanted(table).then_some(*table)));
+        found
+    }
+
+    /// Shows all sort tables, some at a time: there may be a million, and every write needs the
+    /// accounts, which `visit` must not take.
+    pub fn each_table(&self, mut visit: impl FnMut(&Table)) {
+        let mut next = Some(0);
+        while let Some(from) = next.take() {
+            for table in self.accounts().tables.some_from(from) {
+                visit(table);
+                next = Some(table.start() + 1);
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Merges these into new ones, and frees them; false if all of them are damaged.
@@ -160,13 +174,40 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::index::Home;
     use crate::pm::sim::SimRegion;
+    use crate::pointer::Extent;
     use crate::recover::Media;
+    use crate::tables::{SHOWN_AT_ONCE, Table};
     use crate::tier::Tier;
     use crate::types::{ItemMeta, MigrateBy, Settings};
     use std::sync::Arc;
 
     const SEGMENT_BYTES: u32 = 16 << 10;
+
+    #[test]
+    fn all_of_many_tables_are_looked_at_some_at_a_time() {
+        let power = Power::new(u64::MAX);
+        let region_bytes = 10 * SEGMENT_BYTES as usize;
+        let region = Arc::new(SimRegion::new(region_bytes, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(8 << 20, power, 1, Faults::default()));
+        let settings =
+            Settings { segment_bytes: SEGMENT_BYTES, background: false, ..Settings::default() };
+        let (tier, _) = Tier::open(Media { region, ssd }, settings, 1, &mut |_, _| {}).unwrap();
+        let shared = tier.shared();
+        let count = 3 * SHOWN_AT_ONCE as u64 + 5;
+        for id in 1..=count {
+            let (extent, home) = (Extent { start: id as u32, blocks: 1 }, Home::log(0));
+            let live = if id < count { 4000 } else { 0 };
+            let (bytes, sequence, is_damaged) = (4000, id, false);
+            shared.add_table(Table { id, extent, bytes, sequence, home, live, is_damaged });
+        }
+        assert!(shared.tables_are_sparse(), "the last one is empty");
+        assert_eq!(shared.tabled_bytes(), count * 4000);
+        let all: Vec<u64> = shared.tables_that(|_| true).iter().map(|table| table.id).collect();
+        assert!(all.into_iter().eq(1..=count));
+        assert_eq!(shared.accounts().tables.some_from(0).count(), SHOWN_AT_ONCE);
+    }
 
     #[test]
     fn a_dropped_table_that_was_forgotten_is_not_remembered_by_a_start() {

@@ -92,8 +92,12 @@ impl Shared {
         has_begun
     }
 
-    /// Goes on by a step with what [`Shared::begin_compaction`] began; false if there is nothing.
+    /// Goes on by a step with what [`Shared::begin_compaction`] began; false if there is
+    /// nothing, or a backup comes first.
     pub fn go_on_compacting(&self) -> bool {
+        if self.may_end_backup() {
+            return false;
+        }
         let Some(mut work) = self.counters.compaction.take() else { return false };
         let end = match self.condense_step(&mut work) {
             Ok(false) => None,
@@ -103,6 +107,20 @@ impl Shared {
         };
         self.counters.compaction.give_back(work, end);
         true
+    }
+
+    /// Whether a backup holds room for which a step might have it given up. Nobody waits for what
+    /// was asked for, and the backup comes to its end.
+    fn may_end_backup(&self) -> bool {
+        if self.evicts() || !self.is_room_held() {
+            return false;
+        }
+        let tables = TABLES_BESIDE * self.settings.table_bytes as u64;
+        let together = tables + u64::from(self.shape.segment_bytes);
+        let checkpoint = self.maintenance().checkpoints[0].body.bytes;
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        bytes(self.space.longest_run().into()) < together
+            || bytes(self.space.free_blocks()) < checkpoint + checkpoint / 4
     }
 
     /// Goes on by a step; true once all is done.
@@ -257,7 +275,13 @@ impl Shared {
         let segments = sealed
             .iter()
             .filter(|(slot, ..)| is_sparse(accounts.segments[*slot as usize], segment));
-        let tables = accounts.tables.iter().filter(|table| is_table_sparse(table)).map(bytes_of);
-        segments.count() as u64 * segment + tables.sum::<u64>()
+        let mut bytes = segments.count() as u64 * segment;
+        drop(accounts);
+        self.each_table(|table| {
+            if is_table_sparse(table) {
+                bytes += bytes_of(table);
+            }
+        });
+        bytes
     }
 }

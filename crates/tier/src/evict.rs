@@ -324,7 +324,7 @@ impl Shared {
 
     /// Drops the cold small items of a sort table. What is left of it is merged with others' later.
     fn evict_cold(&self, turn: &mut Maintenance, round: &mut Round, table: &Table) -> Result<Step> {
-        let is_there = self.accounts().tables.iter().any(|now| now.id == table.id);
+        let is_there = self.accounts().tables.get(table.id).is_some();
         if !is_there {
             return Ok(Step::Looked);
         }

@@ -33,6 +33,8 @@ const OFFERED_AT_ONCE: usize = 64;
 struct Outgoing {
     /// Values were written by themselves before.
     data: bool,
+    /// One of these was too long to wait.
+    long: bool,
     /// The records.
     group: Option<Group>,
     /// Values that the group writes.
@@ -59,6 +61,7 @@ impl Outgoing {
         let pending = std::mem::take(&mut writer.pending);
         Outgoing {
             data: std::mem::take(&mut writer.data_written),
+            long: std::mem::take(&mut writer.long_written),
             group: writer.log.take_group(),
             values: pending.iter().filter_map(|pending| pending.value.clone()).collect(),
             pending,
@@ -200,15 +203,20 @@ impl Shared {
         done
     }
 
-    /// Tells the boundary what a group took: not of one with values that were written before, which
-    /// its sync waits for; nor without a clock.
+    /// Tells the boundary what a group took, and what short values took that found no room to wait:
+    /// not of one with long values, which its sync waits for; nor without a clock.
     fn group_took(&self, out: &Outgoing, ssd_bytes: u64, nanos: u64) {
+        let spilled = self.split.take_spilled();
         if let Some(group) = &out.group
-            && !out.data
+            && !out.long
             && 0 < nanos
         {
-            let (log_bytes, values) = (group.bytes(), out.values.len() as u64);
-            let took = Took { log_bytes, values, ssd_bytes, nanos };
+            let took = Took {
+                log_bytes: group.bytes(),
+                values: out.values.len() as u64 + spilled.values,
+                ssd_bytes: ssd_bytes + spilled.ssd_bytes,
+                nanos: nanos + spilled.nanos,
+            };
             self.split.group_took(took, &out.mix, self.fullness());
         }
     }

@@ -9,7 +9,7 @@ use crate::disk::{Disk, Write};
 use crate::pointer::{Extent, PIECE_BYTES, Pointer};
 use crate::store::{Owner, Shared};
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
-use crate::value::{Large, room_of};
+use crate::value::{Large, WAITING_VALUE_BYTES_MAX, room_of};
 use crc32c::{crc32c, crc32c_append};
 use laneway_sync::planted::{Bug, is_planted};
 use smallvec::{SmallVec, smallvec};
@@ -75,11 +75,17 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
         }
         let bytes = self.filled.next_multiple_of(BLOCK_BYTES);
         self.piece.as_mut()[self.filled..bytes].fill(0);
-        let mut from = &self.piece.as_slice()[..bytes];
-        for part in self.pointer.parts(index) {
-            let (now, later) = from.split_at(part.bytes);
-            doing("write a large value", shared.ssd.write_all(part.at, now))?;
-            from = later;
+        let (mut nanos, mut from) = (0, &self.piece.as_slice()[..bytes]);
+        shared.clocked(&mut nanos, || -> Result<()> {
+            for part in self.pointer.parts(index) {
+                let (now, later) = from.split_at(part.bytes);
+                doing("write a large value", shared.ssd.write_all(part.at, now))?;
+                from = later;
+            }
+            Ok(())
+        })?;
+        if self.owner == Owner::User && index == 0 && self.filled <= WAITING_VALUE_BYTES_MAX {
+            shared.split.spill_took(bytes as u64, nanos);
         }
         shared.counters.ssd_bytes.add(bytes as u64);
         self.pointer.crcs.push(crc32c(&self.piece.as_slice()[..self.filled]));

@@ -48,7 +48,6 @@ struct Needed {
 impl Shared {
     /// Moves records until more than `reserve` segments are free.
     pub fn make_room(&self, reserve: u32) -> Result<()> {
-        self.counters.stalls.add(1);
         let mut checkpoints_left = 2;
         for _ in 0..2 * self.shape.segments {
             let before = self.writer().log.free_slots();

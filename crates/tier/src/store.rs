@@ -103,6 +103,8 @@ pub struct Writer {
     pub ends: [Position; TURNS],
     /// Large values were written by themselves since the SSD was last synced.
     pub data_written: bool,
+    /// The same of one that was too long to wait.
+    pub long_written: bool,
     /// Who appends next rings for the thread that maintains the store.
     pub rings: bool,
     /// A flush failed: no more writes.
@@ -133,6 +135,7 @@ impl Writer {
             is_closed: false,
             ends: [Position::default(); TURNS],
             data_written: false,
+            long_written: false,
             rings: false,
             failed: None,
             tabled_bytes: 0,

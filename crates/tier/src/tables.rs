@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 /// Records in a table begin at multiples of this.
 pub const TABLE_ALIGN: usize = 8;
 
+/// Who looks at all tables has the accounts for no more than so many at a time.
+pub const SHOWN_AT_ONCE: usize = 1024;
+
 /// The length of the record that names a table.
 pub const NAMED_RECORD_BYTES: u32 = bytes_of(8, 12) as u32;
 /// The length of the record that says that a table is gone.
@@ -117,6 +120,8 @@ pub struct Tables {
     by_start: BTreeMap<u64, Table>,
     /// Where each begins, by its number: there may be a million.
     starts: BTreeMap<u64, u64>,
+    /// Bytes of all of them.
+    bytes: u64,
     /// Tables that are gone and must be remembered as such.
     pub dropped: BTreeMap<u64, Dropped>,
     /// The highest number given.
@@ -128,17 +133,26 @@ impl Tables {
     pub fn add(&mut self, table: Table) {
         self.last_id = self.last_id.max(table.id);
         self.starts.insert(table.id, table.start());
-        if let Some(before) = self.by_start.insert(table.start(), table)
-            && before.id != table.id
-        {
-            self.starts.remove(&before.id);
+        self.bytes += u64::from(table.bytes);
+        if let Some(before) = self.by_start.insert(table.start(), table) {
+            self.bytes -= u64::from(before.bytes);
+            if before.id != table.id {
+                self.starts.remove(&before.id);
+            }
         }
     }
 
     /// Takes one out.
     pub fn remove(&mut self, id: u64) -> Option<Table> {
         let start = self.starts.remove(&id)?;
-        self.by_start.remove(&start)
+        let table = self.by_start.remove(&start)?;
+        self.bytes -= u64::from(table.bytes);
+        Some(table)
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The table of this number.
@@ -160,6 +174,11 @@ impl Tables {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Table> {
         self.by_start.values()
+    }
+
+    /// Some of them, from the first on that begins there or behind.
+    pub fn some_from(&self, start: u64) -> impl Iterator<Item = &Table> {
+        self.by_start.range(start..).map(|(_, table)| table).take(SHOWN_AT_ONCE)
     }
 
     /// The table that holds a byte of the SSD.
@@ -260,7 +279,7 @@ mod tests {
         for (id, start) in [(3, 100), (1, 200), (2, 300)] {
             tables.add(table(id, start));
         }
-        assert_eq!(tables.get(1), Some(&table(1, 200)));
+        assert_eq!((tables.get(1), tables.bytes()), (Some(&table(1, 200)), 3 * 16_000));
         assert_eq!(tables.at(table(1, 200).start() + 15_999).map(|found| found.id), Some(1));
         assert!(tables.named_at(1, Home::log(64)).is_some());
         assert!(tables.named_at(1, Home::log(128)).is_none() && tables.get(4).is_none());
@@ -271,8 +290,10 @@ mod tests {
         // One lies where another lay, and one across the ends of two.
         tables.add(table(5, 200));
         assert_eq!((tables.get(1), tables.get(5)), (None, Some(&table(5, 200))));
+        assert_eq!(tables.bytes(), 2 * 16_000);
         let within = tables.take_within(table(5, 200).start() + 1, table(2, 300).start() + 1);
         assert_eq!(within, [table(2, 300), table(5, 200)]);
         assert_eq!((tables.iter().count(), tables.get(5), tables.last_id), (0, None, 5));
+        assert_eq!(tables.bytes(), 0);
     }
 }

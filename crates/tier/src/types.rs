@@ -114,8 +114,8 @@ pub struct Settings {
     /// `usize::MAX` sends everything through the log that fits a record.
     pub split_bytes: usize,
     /// Whether that is where the boundary begins, and it moves to where writes cost the media less
-    /// time, between 64 bytes and what the log takes. It needs a clock
-    /// ([`crate::Tier::lend_clock`]).
+    /// time, between 64 bytes and 64 KiB, or what the log takes where that is less. It needs a
+    /// clock ([`crate::Tier::lend_clock`]).
     pub split_adapts: bool,
     /// The size of a segment of the log, a multiple of a block. Fixed when a store is made.
     pub segment_bytes: u32,

@@ -8,7 +8,7 @@ use laneway_tier::backup::{Backup, Bounds, Step};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::dump::Stream;
 use laneway_tier::pm::wal::WalRegion;
-use laneway_tier::{BLOCK_BYTES, ItemMeta, Media, Settings, Tier};
+use laneway_tier::{BLOCK_BYTES, ItemMeta, Media, Settings, Standing, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -86,6 +86,31 @@ fn a_checkpoint_comes_before_a_backup() {
     let told = given_up(&mut backup, &mut stream);
     assert!(told.contains("no room left"), "{told}");
     assert_eq!(tier.stats().checkpoints_refused, 0);
+}
+
+#[test]
+fn a_compaction_that_was_asked_for_waits_for_a_backup_whose_room_it_would_need() {
+    let machine = machine(2 << 20);
+    // Nothing but what is asked for is ever due.
+    let checkpoint_bytes = u64::MAX / 4;
+    let settings = Settings { migrate_percent: 100, checkpoint_bytes, ..settings() };
+    let (tier, _) = machine.open(settings).unwrap();
+    (0..100).for_each(|n| put(&tier, &format!("key-{n}"), &value(n, 9000)));
+    let (mut backup, mut stream) = (tier.backup(ONE_BY_ONE).unwrap(), Vec::new());
+    (0..100).for_each(|n| assert!(tier.delete(format!("key-{n}").as_bytes()).unwrap()));
+    fill(&tier);
+    assert!(tier.begin_compaction());
+    assert!(!tier.maintain().unwrap(), "it waits");
+    while backup.step(&mut stream).unwrap() == Step::More {}
+    assert_eq!(Stream::open(&stream[..]).unwrap().verify().unwrap(), 100);
+    drop(backup);
+    assert_eq!(
+        (tier.stats().compaction.standing, tier.stats().checkpoints),
+        (Standing::UnderWay, 0)
+    );
+    while tier.maintain().unwrap() {}
+    assert_ne!(tier.stats().compaction.standing, Standing::UnderWay, "it has gone on");
+    assert!(0 < tier.stats().checkpoints);
 }
 
 #[test]

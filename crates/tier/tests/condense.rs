@@ -166,6 +166,28 @@ fn a_compaction_beside_others_is_no_faster_than_the_rate_and_can_be_given_up() {
     check(&tier, &model, "the second");
 }
 
+#[test]
+fn a_compaction_that_makes_room_in_the_log_is_no_stall() {
+    let machine = Machine::sized(Kind::Pm, &Faults::default(), SSD_BYTES);
+    // Nothing leaves the log by itself.
+    let settings = Settings { migrate_percent: 100, ..settings() };
+    let (tier, _) = machine.open(settings).unwrap();
+    let free_segments = || {
+        let usage = tier.usage();
+        (usage.log_bytes - usage.log_used_bytes) / u64::from(SEGMENT_BYTES)
+    };
+    // The next segment would be one of those that writes leave.
+    let mut version = 0;
+    while 3 < free_segments() {
+        tier.put(&key(version % 100), &value(version, 300), ItemMeta::default()).unwrap();
+        version += 1;
+    }
+    assert_eq!(tier.stats().stalls, 0);
+    tier.compact(&mut |_, _| {}).unwrap();
+    assert!(3 < free_segments());
+    assert_eq!(tier.stats().stalls, 0, "nobody has waited for it");
+}
+
 /// Loses the power at an event of a compaction, twice at most, and looks at what is left.
 fn explore(seed: u64) -> bool {
     let mut random = Random::new(seed);

@@ -121,3 +121,26 @@ fn a_boundary_that_adapts_moves_by_what_the_media_take_and_one_that_is_set_stays
     assert!(!adapts.tier.is_large(9, 6000) && fixed.tier.is_large(9, 6000));
     assert!(adapts.time.now() < fixed.time.now());
 }
+
+/// More values at a time than wait in memory: some of each group are written by themselves.
+#[test]
+fn a_boundary_that_adapts_learns_from_groups_that_not_all_values_found_room_to_wait_for() {
+    let settings = Settings {
+        split_adapts: true,
+        checkpoint_bytes: 1 << 40,
+        background: false,
+        ..Settings::default()
+    };
+    let machine = Timed::open(Log::Memory, OPTANE_SSD, (32 << 20, 64 << 20), settings);
+    let value = vec![7_u8; 6000];
+    for _ in 0..26 {
+        for nth in 0..1100 {
+            let key = format!("key-{}", nth % 200);
+            machine.tier.submit_put(key.as_bytes(), &value, ItemMeta::default(), None).unwrap();
+        }
+        machine.tier.commit().unwrap();
+    }
+    assert_eq!(machine.tier.stats().waiting_bytes_most, 8 << 20);
+    let usage = machine.tier.usage();
+    assert!(8192 <= usage.split_bytes && 0 < usage.split_moves, "{usage:?}");
+}

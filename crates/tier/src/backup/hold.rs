@@ -200,6 +200,11 @@ impl Shared {
         held.saved().map(<[u8]>::to_vec)
     }
 
+    /// Whether a backup holds blocks that nobody else needs.
+    pub fn is_room_held(&self) -> bool {
+        self.cut.lock().as_ref().is_some_and(|state| 0 < state.blocks)
+    }
+
     /// There is no room on the SSD: a backup that holds blocks is given up, and lets go of them at
     /// once. Whether one was.
     pub fn give_up_cut_for_room(&self) -> bool {
