@@ -119,6 +119,7 @@ pub trait Sight: Others {
 }
 
 /// The worker from which the most can be taken, the first of equals, and how much that is.
+#[inline]
 fn longest(plan: &CorePlan, others: &impl Others) -> (WorkerId, u32) {
     let mut longest = (WorkerId(0), 0);
     for whose in (0..plan.workers()).map(WorkerId) {
@@ -258,7 +259,7 @@ pub fn between_slices(plan: &CorePlan, took: u32, others: &impl Others) -> Optio
 
 /// What a worker does that has found nothing: it takes one request, of what another has received if
 /// sizes mean nothing to the design, else of what is unread or offered.
-#[inline]
+#[inline(always)]
 pub fn idle(plan: &CorePlan, me: WorkerId, others: &impl Others) -> Move {
     if !plan.steal.when_idle {
         return Move::Rest;

@@ -343,7 +343,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Count for a client what its connection has moved, and take it out of what that has left.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_moved(&self, connection: &mut Connection<T::Stream>) {
         if self.is_limiting {
             self.charge(connection);

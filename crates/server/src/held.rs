@@ -51,7 +51,11 @@ impl Held {
     }
 
     /// When the first line is looked at.
+    #[inline]
     pub(crate) fn due_nanos(&self) -> u64 {
+        if self.is_empty() {
+            return u64::MAX;
+        }
         self.dues.first().map_or(u64::MAX, |(due, _)| *due)
     }
 

@@ -91,6 +91,7 @@ impl Jobs {
     /// Execute jobs: those in this worker's own queue, then, if it serves the shared one, from
     /// there, each time one; where small requests are served too, one large one of each. Returns
     /// whether there were any.
+    #[inline]
     pub(crate) fn work<T: Transport>(&mut self, to: &mut Parts<T>) -> io::Result<bool> {
         let mut any = false;
         if !Queue::Own.of(&to.core).is_empty() {
@@ -102,6 +103,7 @@ impl Jobs {
         Ok(any)
     }
 
+    #[inline(never)]
     fn work_through<T: Transport>(&mut self, to: &mut Parts<T>, queue: Queue) -> io::Result<bool> {
         let mut any = false;
         // No more than lie there now: what a reply brings behind it waits for the next turn.

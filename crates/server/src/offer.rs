@@ -37,6 +37,7 @@ impl<T: Transport> Others for Core<T> {
 
 impl<T: Transport> Core<T> {
     /// The worker of whose jobs this one takes one where it has nothing to do.
+    #[inline]
     pub(crate) fn idle_takes_of(&self) -> Option<WorkerId> {
         match turn::idle(&self.plan, self.id, self) {
             Move::Steal(whose) | Move::StealReceived(whose) => Some(whose),

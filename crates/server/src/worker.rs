@@ -316,6 +316,7 @@ impl<T: Transport> Worker<T> {
     }
 
     /// Whether a transfer waits for its slice.
+    #[inline]
     fn transfer_waits(&self) -> bool {
         let Parts { streams, udp, .. } = &self.parts;
         !streams.large.is_empty() || udp.as_ref().is_some_and(|udp| udp.has_turn(true))
