@@ -20,7 +20,7 @@ const SLEEP_UNTOLD: Duration = Duration::from_millis(1);
 /// A datagram, with its queue.
 type Waits = (u16, Vec<u8>);
 
-/// What waits for room.
+/// The datagrams that wait until the region has room for them.
 #[derive(Default)]
 pub(crate) struct Waiting {
     short: VecDeque<Waits>,

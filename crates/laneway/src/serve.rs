@@ -449,7 +449,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
     })
 }
 
-/// What the clients of an address may ask for in a second.
+/// The limits of a client's address, by the flags.
 fn client_rates(flags: &Flags) -> Rates {
     Rates::new(flags.client_rate.unwrap_or(0), flags.client_bytes.unwrap_or(0))
 }

@@ -145,7 +145,7 @@ fn of_several_addresses_the_one_that_takes_datagrams_is_asked() {
         let client = Client::connect_udp(&addresses[..], patient()).expect("it tells");
         assert_eq!(client.topology().port(0), port, "{addresses:?}");
     }
-    // Which asks nobody.
+    // `single` asks no address: it takes 127.0.0.1 where that is among them.
     let mut client = Client::single(&[other, here(port)][..], patient()).expect("a socket");
     assert_eq!(client.get("none").expect("an answer"), None);
 }

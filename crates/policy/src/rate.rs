@@ -5,8 +5,8 @@
 //! the rate, and the bucket is empty while the moment is [`BURST_NANOS`] or more away. Nothing has
 //! to be added as time passes, and several workers can share the number.
 //!
-//! Who finds something in the bucket takes what it takes, and may owe for it: a reply's length is
-//! not known before it is made. The debt is waited for, so that over any time a client has the rate
+//! A request is admitted while the bucket is not empty, and is charged when its cost is known, which
+//! may leave a debt: nobody knows a reply's length before it is made. The client waits for its debt, so that over any time a client has the rate
 //! and one burst, and one turn's worth at most beside it. Rounding is against the client, and by
 //! less than a nanosecond each time.
 //!

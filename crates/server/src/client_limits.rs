@@ -25,7 +25,7 @@ const BUCKETS_KEPT: usize = 4096;
 /// Buckets that are looked at for each that is made, so that no connection pays for many others.
 const LOOKED_AT: usize = 16;
 
-/// What the clients of an address may ask for in a second; any number where nothing is said.
+/// The limits of the clients of one address, a second each. `None` is any number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Requests; each key of a `get` is one.

@@ -227,7 +227,7 @@ mod tests {
         u64::from_str_radix(line.expect("a line").trim(), 16).expect("a mask")
     }
 
-    /// Who makes something, and what rights a thread has that is begun there.
+    /// The thread that runs this, and the rights that a thread has which it begins.
     fn made() -> Result<(thread::ThreadId, u64), String> {
         let begun = thread::spawn(rights).join().map_err(|_| "it panicked".to_owned())?;
         Ok((thread::current().id(), begun))

@@ -66,7 +66,7 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
     for path in [&flags.unix_socket, &flags.shm, &flags.pid_file].into_iter().flatten() {
         rules.push((folder_of(Path::new(path)), Reach::Entries));
     }
-    // What is written where a link stands is the file that it leads to.
+    // A write to a link goes to the file that the link leads to, so its folder is allowed, too.
     if let Some(path) = &flags.pid_file {
         rules.extend(folders_of(Path::new(path)).pop().map(|folder| (folder, Reach::Entries)));
     }
