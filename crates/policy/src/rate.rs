@@ -5,10 +5,10 @@
 //! the rate, and the bucket is empty while the moment is [`BURST_NANOS`] or more away. Nothing has
 //! to be added as time passes, and several workers can share the number.
 //!
-//! A request is admitted while the bucket is not empty, and is charged when its cost is known, which
-//! may leave a debt: nobody knows a reply's length before it is made. The client waits for its debt, so that over any time a client has the rate
-//! and one burst, and one turn's worth at most beside it. Rounding is against the client, and by
-//! less than a nanosecond each time.
+//! A request is admitted while the bucket is not empty, and is charged when its cost is known,
+//! which may leave a debt: nobody knows a reply's length before it is made. The client waits for
+//! its debt, so that over any time a client has the rate and one burst, and one turn's worth at
+//! most beside it. Rounding is against the client, and by less than a nanosecond each time.
 //!
 //! The small lane comes first within a client, too: its large transfers leave the last half of the
 //! burst in the bucket ([`BURST_LARGE_NANOS`]). So they wait first, and small requests find
