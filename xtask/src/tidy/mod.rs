@@ -6,6 +6,7 @@
 //! only shrinks; nothing else may.
 
 pub mod code;
+mod count;
 mod cycles;
 mod exceptions;
 mod licences;
@@ -27,6 +28,7 @@ pub const HELP: &str = "\
 Check the invariants of ARCHITECTURE.md in the text of every file.
 
 usage: cargo xtask tidy
+       cargo xtask tidy --count [COMMIT]    only count the lines by what they are for
 
 Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
@@ -99,8 +101,10 @@ struct Finding {
 const EXCEPTABLE: &[&str] = &["function-lines", "file-lines", "line-columns", "cycle"];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    if let Some(argument) = parser.next()? {
-        return Err(Failure::Usage(argument.unexpected().to_string()));
+    match parser.next()? {
+        None => {}
+        Some(lexopt::Arg::Long("count")) => return count(parser),
+        Some(argument) => return Err(Failure::Usage(argument.unexpected().to_string())),
     }
     let tree = read_tree()?;
     let allowed = tree.file(exceptions::PATH).map_or("", |file| &file.text);
@@ -114,6 +118,25 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         0 => passed(format!("{} files are tidy", tree.files.len())),
         count => Err(Failure::Failed(format!("{count} places are not tidy"))),
     }
+}
+
+/// Prints how many lines there are of which kind, in the working tree or in a commit.
+fn count(mut parser: lexopt::Parser) -> Outcome {
+    use lexopt::ValueExt as _;
+    let commit = match parser.next()? {
+        None => None,
+        Some(lexopt::Arg::Value(commit)) => Some(commit.string()?),
+        Some(argument) => return Err(Failure::Usage(argument.unexpected().to_string())),
+    };
+    if let Some(argument) = parser.next()? {
+        return Err(Failure::Usage(argument.unexpected().to_string()));
+    }
+    let tree = match &commit {
+        None => read_tree()?,
+        Some(commit) => read_commit(commit)?,
+    };
+    print!("{}", count::table(&tree));
+    passed(format!("{} files are counted", tree.files.len()))
 }
 
 fn findings(tree: &Tree) -> Vec<Finding> {
@@ -168,13 +191,7 @@ fn packages() -> Result<String, String> {
 
 /// Everything that git tracks or would track: a new file is checked before it is committed.
 fn read_tree() -> Result<Tree, String> {
-    let mut git = Command::new("git");
-    git.current_dir(process::root());
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
-    let (status, text) = process::capture(&mut git)?;
-    if !status.success() {
-        return Err(format!("tidy reads the list of files from git: {}", text.trim()));
-    }
+    let text = git(&["ls-files", "--cached", "--others", "--exclude-standard"])?;
     let mut paths: Vec<&str> = text.lines().collect();
     paths.sort_unstable();
     paths.dedup();
@@ -184,4 +201,22 @@ fn read_tree() -> Result<Tree, String> {
         Some(Source::new(path, text))
     };
     Ok(Tree { files: paths.into_iter().filter_map(read).collect() })
+}
+
+/// The tree of a commit, as git has it.
+fn read_commit(commit: &str) -> Result<Tree, String> {
+    let paths = git(&["ls-tree", "-r", "--name-only", commit])?;
+    let wanted = paths.lines().filter(|path| path.ends_with(".rs") || path.ends_with(".md"));
+    let read = |path: &str| Ok(Source::new(path, git(&["show", &format!("{commit}:{path}")])?));
+    Ok(Tree { files: wanted.map(read).collect::<Result<_, String>>()? })
+}
+
+fn git(arguments: &[&str]) -> Result<String, String> {
+    let mut git = Command::new("git");
+    git.current_dir(process::root()).args(arguments);
+    let (status, text) = process::capture(&mut git)?;
+    match status.success() {
+        true => Ok(text),
+        false => Err(format!("git {}: {}", arguments.join(" "), text.trim())),
+    }
 }
