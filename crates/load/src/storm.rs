@@ -1,7 +1,7 @@
 //! A storm of handshakes: connections that speak TLS with the server, with no session to take up
 //! again, and are closed as soon as they are through.
 //!
-//! A few threads make them, on whatever CPU the scheduler gives them: they are other clients. A
+//! A few threads make them, on any CPU but that of the client that is measured: they are other clients. A
 //! handshake counts once the server has closed, too: by TLS 1.3 a client is through before the
 //! server has seen its last message.
 
@@ -43,7 +43,7 @@ impl Storm {
             let (stop, stopped) = channel();
             let mut due = began + every * number / THREADS;
             let thread = std::thread::spawn(move || {
-                cpu::unpin();
+                cpu::leave(); // it would take the CPU from the client that is measured
                 let mut made = 0;
                 loop {
                     let wait = due.saturating_duration_since(Instant::now());

@@ -21,10 +21,34 @@ pub fn take_short_slices() -> bool {
         return false;
     }
     attributes.sched_runtime = SLICE_NANOS;
+    set(&attributes) && self::attributes().is_some_and(|found| found.sched_runtime == SLICE_NANOS)
+}
+
+/// From now on the calling thread gives way to every other: it does not take the CPU from who runs
+/// when it wakes (`SCHED_BATCH`), has the CPU taken from it within [`SLICE_NANOS`] by who wakes,
+/// and where others want the CPU all the time, too, it gets the share that `nice` says. A thread
+/// in real time stays what it is; an older kernel takes the CPU from it later.
+pub fn give_way(nice: i32) {
+    let Some(mut attributes) = attributes() else { return };
+    if attributes.sched_policy != libc::SCHED_OTHER as u32 {
+        return;
+    }
+    attributes.sched_policy = libc::SCHED_BATCH as u32;
+    attributes.sched_nice = attributes.sched_nice.saturating_add(nice).min(NICE_MAX);
+    attributes.sched_runtime = SLICE_NANOS;
+    // Refused, it only has more of the CPU.
+    let _ = set(&attributes);
+}
+
+/// The niceness of who gets least.
+const NICE_MAX: i32 = 19;
+
+/// Sets those of the calling thread; whether it was allowed.
+fn set(attributes: &libc::sched_attr) -> bool {
     // SAFETY: the attributes are whole, say how long they are, and outlive the call, which keeps
     // nothing. 0 is the calling thread. Should it be refused, the thread stays what it was.
-    let changed = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    changed == 0 && self::attributes().is_some_and(|found| found.sched_runtime == SLICE_NANOS)
+    let changed = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attributes, 0) };
+    changed == 0
 }
 
 /// Those of the calling thread.
@@ -64,5 +88,17 @@ mod tests {
                 assert_eq!(before.sched_runtime, after.sched_runtime);
             }
         }
+    }
+
+    #[test]
+    fn who_gives_way_has_a_lower_share_and_takes_the_cpu_from_nobody() {
+        let thread = std::thread::spawn(|| {
+            let before = attributes().expect("every Linux tells them");
+            give_way(10);
+            (before, attributes().expect("as before"))
+        });
+        let (before, after) = thread.join().expect("it asks and ends");
+        assert_eq!(after.sched_policy, libc::SCHED_BATCH as u32);
+        assert_eq!(after.sched_nice, (before.sched_nice + 10).min(NICE_MAX));
     }
 }

@@ -10,6 +10,7 @@ use crate::shared::{Connections, Shared};
 use crate::usher::{ByAddress, Usher};
 use laneway_tier::drop_priority;
 use laneway_tls::{Acceptor, Bounds, Finished, Handshakes};
+use laneway_transport::scheduler::give_way;
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::{Stream, Transport, Wake};
 use std::io;
@@ -147,7 +148,9 @@ struct Pool {
 impl Pool {
     fn run(&self, mut handshakes: Handshakes<SocketTransport>) {
         drop_priority();
-        let _ = rustix::process::nice(NICENESS); // as fast as a worker, then
+        // The niceness alone would not do: a slice of the default length is not taken away before
+        // its end, so that who wakes on this CPU would wait for milliseconds.
+        give_way(NICENESS);
         let mut finished = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let stepped = handshakes.step(&|| self.clock.nanos(), &mut finished);
