@@ -13,6 +13,7 @@ mod clients;
 mod cluster;
 mod coverage;
 mod dist;
+mod drawings;
 mod faults;
 mod figures;
 mod fuzz;
@@ -84,6 +85,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "faults", help: faults::HELP, main: faults::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
     Subcommand { name: "vopr", help: vopr::HELP, main: vopr::main },
+    Subcommand { name: "drawings", help: drawings::HELP, main: drawings::main },
     Subcommand { name: "readme", help: figures::HELP, main: figures::main },
     Subcommand { name: "tier-bench", help: tier_bench::HELP, main: tier_bench::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },

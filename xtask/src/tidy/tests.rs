@@ -27,6 +27,18 @@ fn figures_are_those_of_the_records() {
 }
 
 #[test]
+fn a_drawing_is_what_its_text_makes() {
+    let text = "title \"A\"\ndesc \"B\"\ntext 1 1 \"c\"\n";
+    let made = crate::drawings::svg(text).expect("a drawing");
+    let source = ("docs/drawings/a.txt", text);
+    assert_eq!(rules(&[source, ("docs/drawings/a.svg", &made)]), [""; 0]);
+    assert_eq!(rules(&[source, ("docs/drawings/a.svg", &made.replace('c', "d"))]), ["drawing"]);
+    assert_eq!(rules(&[source]), ["drawing"]);
+    check("docs/drawings/a.svg", &made, &["drawing"]);
+    check("docs/drawings/a.txt", "circle\n", &["drawing"]);
+}
+
+#[test]
 fn unsafe_stays_in_its_rooms() {
     check("crates/server/src/a.rs", "fn f() { unsafe { g() } }", &["unsafe"]);
     check("xtask/src/a.rs", "unsafe fn f() {}", &["unsafe"]);
