@@ -3,7 +3,7 @@
 //! Each subcommand is one module with a `HELP` text and a `main`. Whatever CI runs is a subcommand
 //! here, so that every failure can be repeated by typing the line it prints.
 //! Exit status: 0 passed, 1 failed, 2 wrong usage, 77 skipped (the reason is the last line).
-//! Knows the command lines of the tools it calls; knows nothing of the server's insides.
+//! It knows the command lines of the tools it calls; knows nothing of the server's insides.
 #![forbid(unsafe_code)]
 
 mod aligned;

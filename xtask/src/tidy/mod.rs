@@ -10,10 +10,12 @@ mod cycles;
 mod exceptions;
 mod licences;
 mod pages;
+mod prose;
 mod rooms;
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod verbs;
 mod words;
 
 use crate::drawings;
@@ -34,7 +36,8 @@ files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns
 machine; the tables of figures in README and docs/figures.md as bench/record has them, what is stale
 marked; the drawings of docs/drawings as their texts make them; links, headings and tasks that pages
 name, the list of pages in docs/SUMMARY.md, and the program's words in docs/troubleshooting.md;
-licence and source of every package that is built in.
+licence and source of every package that is built in; sentences of at most 22 words on the average,
+each with a verb and a subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).
 Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
 
 /// One file: its path from the root with `/`, and its text.
@@ -125,6 +128,7 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     rooms::check(tree, &mut found);
     cycles::check(tree, &mut found);
     pages::check(tree, &mut found);
+    prose::check(tree, &mut found);
     tables(tree, &mut found);
     pictures(tree, &mut found);
     found

@@ -140,6 +140,56 @@ fn the_book_lists_every_page() {
 }
 
 #[test]
+fn a_sentence_has_a_verb_and_a_subject() {
+    let rows: [(&str, &[&str]); 10] = [
+        ("The worker reads a request. It is small.", &[]),
+        ("The one worker.", &["prose-verb"]),
+        ("A worker reads. And then the other one.", &["prose-verb"]),
+        ("A worker reads\nthe request. Knows\nno clock.", &["prose-subject"]),
+        ("It stopped, e.g. for a client.", &[]),
+        ("# The one worker.\n\n| the one worker. |\n\n```\nThe one worker.\n```", &[]),
+        ("- The one worker: a thread.\n- **The worker.** It reads.\n- The worker", &[]),
+        ("- **The worker** (`a`). The one.", &["prose-verb"]),
+        ("- **The worker:** the one.\n- `a`, `b` and `c`.", &[]),
+        ("1. The worker [reads](b.md) this.\n2. The [worker](b.md).", &["prose-verb"]),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(rules(&[("docs/a.md", text), ("docs/b.md", "")]), expected, "{text}");
+    }
+    let doc = |text: &str| rules(&[("crates/store/src/a.rs", text)]);
+    assert_eq!(
+        doc("//! Knows the size.\n//! It is in bytes.\n\n/// No doc of a module.\n"),
+        [""; 0]
+    );
+    assert_eq!(doc("//! It has a size.\n//!\n//! Knows no clock.\n"), ["prose-subject"]);
+    assert_eq!(doc("//! The one\n//! worker.\n"), ["prose-verb"]);
+    check("crates/store/src/a_tests.rs", "//! The one worker.\n", &[]);
+    check("CHANGELOG.md", "The one worker.", &[]);
+}
+
+#[test]
+fn sentences_are_short_on_the_average() {
+    let long = format!("It is {}long.", "very ".repeat(20));
+    check("docs/a.md", &format!("{long} It is short."), &[]);
+    check("docs/a.md", &long, &["prose-length"]);
+    let (a, b) = (format!("//! {long}\n"), "//! It is short.\n");
+    let module = ("crates/store/src/a.rs", a.as_str());
+    assert_eq!(rules(&[module]), ["prose-length"]);
+    assert_eq!(rules(&[module, ("crates/store/src/b.rs", b)]), [""; 0]);
+    assert_eq!(rules(&[module, ("crates/tier/src/b.rs", b)]), ["prose-length"]);
+}
+
+#[test]
+fn an_exception_of_prose_argues_and_excepts() {
+    let page = ("docs/a.md", "The one worker.");
+    let with = |list: &str| rules(&[page, ("xtask/prose-exceptions.txt", list)]);
+    assert_eq!(with("# none\n"), ["prose-verb"]);
+    assert_eq!(with("prose-verb docs/a.md It is a diary.\n"), [""; 0]);
+    assert_eq!(with("prose-verb docs/a.md\n"), ["prose-exception", "prose-verb"]);
+    assert_eq!(with("prose-length docs/a.md It is long.\n"), ["prose-verb", "prose-exception"]);
+}
+
+#[test]
 fn what_is_quoted_is_said() {
     let source = "const A: &str = \"the {device} is full, \\\n    and waits\";";
     let source = ("crates/server/src/a.rs", source);
