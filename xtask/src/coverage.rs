@@ -2,9 +2,9 @@
 //!
 //! Counts lines, by cargo-llvm-cov (source-based coverage of LLVM). A line of a test proves nothing
 //! by being run, so test files are left out by their path, and test modules inside files by tidy's
-//! reading of the source. Says which lines nobody runs; whether a line that is run is also checked
-//! is the matter of planted bugs (`cargo xtask vopr --planted`), canaries and reviews. Not part of
-//! CI: it builds everything a second time.
+//! reading of the source. It says which lines nobody runs; whether a line that is run is also
+//! checked is the matter of planted bugs (`cargo xtask vopr --planted`), canaries and reviews. Not
+//! part of CI: it builds everything a second time.
 
 use crate::outcome::{Failure, Outcome, failed, passed};
 use crate::process;

@@ -3,7 +3,7 @@
 //! Each subcommand is one module with a `HELP` text and a `main`. Whatever CI runs is a subcommand
 //! here, so that every failure can be repeated by typing the line it prints.
 //! Exit status: 0 passed, 1 failed, 2 wrong usage, 77 skipped (the reason is the last line).
-//! Knows the command lines of the tools it calls; knows nothing of the server's insides.
+//! It knows the command lines of the tools it calls; knows nothing of the server's insides.
 #![forbid(unsafe_code)]
 
 mod aligned;
@@ -13,6 +13,7 @@ mod clients;
 mod cluster;
 mod coverage;
 mod dist;
+mod drawings;
 mod faults;
 mod figures;
 mod fuzz;
@@ -84,6 +85,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "faults", help: faults::HELP, main: faults::main },
     Subcommand { name: "soak", help: soak::HELP, main: soak::main },
     Subcommand { name: "vopr", help: vopr::HELP, main: vopr::main },
+    Subcommand { name: "drawings", help: drawings::HELP, main: drawings::main },
     Subcommand { name: "readme", help: figures::HELP, main: figures::main },
     Subcommand { name: "tier-bench", help: tier_bench::HELP, main: tier_bench::main },
     Subcommand { name: "bench", help: bench::HELP, main: bench::main },

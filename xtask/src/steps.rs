@@ -2,7 +2,7 @@
 //!
 //! A step is a command line that one can also type; its output goes to a file, of which the end is
 //! shown if it fails. Steps are not run side by side: some of them watch the machine's CPUs.
-//! Knows nothing of what a step checks; only its status and its last line.
+//! It knows nothing of what a step checks; only its status and its last line.
 
 use crate::outcome::{EXIT_SKIPPED, Failure, Outcome, SKIPPED_PREFIX, Verdict};
 use crate::process::{self, Guarded};

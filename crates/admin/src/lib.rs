@@ -7,8 +7,8 @@
 //! worker takes. HTTP is hyper's, on tokio's scheduler for one thread: the smallest of the runtimes
 //! that hyper is tested with, and it has the timers that bound a client's patience.
 //!
-//! Knows the server's numbers and the addresses of its clients: no key and no value. Nothing here
-//! changes the server.
+//! It knows the server's numbers and the addresses of its clients: no key and no value. Nothing
+//! here changes the server.
 #![forbid(unsafe_code)]
 
 mod causes;

@@ -1,5 +1,5 @@
 //! What lies between the core and a server: a UDP socket, memory that both share, or memory of the
-//! server that is written over RDMA. Knows no clock.
+//! server that is written over RDMA. It knows no clock.
 
 use crate::core::Core;
 use crate::memory::Memory;

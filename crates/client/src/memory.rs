@@ -2,7 +2,7 @@
 //! [`laneway_rdma`]): requests are written into slots, replies taken out of others, and what is too
 //! long for a slot is lent. One request is one write here and one message back.
 //!
-//! Knows no clock, and no request: the core's datagrams go in and out as they are.
+//! It knows no clock, and no request: the core's datagrams go in and out as they are.
 
 use crate::core::Core;
 use crate::waiting::Waiting;

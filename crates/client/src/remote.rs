@@ -4,7 +4,7 @@
 //! and a long reply is written into memory that we lend, of which a notice tells. What finds no
 //! room goes in frames, as over UDP, and frames that were lost are asked for as there.
 //!
-//! Knows no clock, and no request: the core's datagrams go in and out as they are.
+//! It knows no clock, and no request: the core's datagrams go in and out as they are.
 
 use crate::core::Core;
 use crate::waiting::Waiting;

@@ -1,7 +1,7 @@
 //! What can be asked, and how it is written.
 //!
-//! Every request knows whether it may be sent again without harm: [`Repeat`]. Knows no id, queue or
-//! time.
+//! Every request knows whether it may be sent again without harm: [`Repeat`]. It knows no id, queue
+//! or time.
 
 use crate::error::Error;
 use laneway_wire::limits::VALUE_BYTES_MAX;

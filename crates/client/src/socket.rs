@@ -2,7 +2,7 @@
 //! trains that the kernel cuts apart (`UDP_SEGMENT`) and puts together (`UDP_GRO`).
 //!
 //! The socket is bound to one port and connected to none, since a server's queues are many ports;
-//! what comes from anywhere else is dropped unread. Knows no clock.
+//! what comes from anywhere else is dropped unread. It knows no clock.
 
 use crate::core::{Core, Departure};
 use nix::errno::Errno;

@@ -4,17 +4,17 @@
 //! - [`layout`]: the mapped arrays, shared with the programs in `bpf/`.
 //! - [`probe`]: which of the layers this machine offers, what it lacks, and what to do.
 //! - `mapped` (the one place with `unsafe`): arrays of the kernel's, mapped here.
-//! - `lane`, `steer`: the two programs, loaded, configured, attached, counted. Both only with the
+//! - `lane`, `steer`: the two programs, loaded, configured, attached, counted. Both need the
 //!   feature `kernel`.
 //! - [`service`], [`steering`]: the same as a server uses them, in any build.
 //! - [`redirect`]: the program that leads datagrams past the stack, to AF_XDP sockets.
 //!
-//! Departs from Hippos, whose kernel module keeps a cache of its own: here the program reads the
+//! It departs from Hippos, whose kernel module keeps a cache of its own: here the program reads the
 //! very bytes that user space owns, under the version of the bucket, so nothing must be
 //! invalidated. User space is the only writer of everything but the hit marks. Links are file
 //! descriptors: whatever ends the process detaches the programs.
 //!
-//! Knows the layouts of `store`; knows no protocol beyond what `bpf/request.h` parses, and no
+//! It knows the layouts of `store`; knows no protocol beyond what `bpf/request.h` parses, and no
 //! clock: the difference between wall clock and time since boot is given.
 
 mod capabilities;

@@ -1,8 +1,8 @@
 //! The program that leads datagrams past the kernel's stack, to AF_XDP sockets; as a server uses
 //! it. The same interface stands in a build without the program.
 //!
-//! Knows no socket but by its descriptor: who made them says which RX queue each is bound to. The
-//! link is a file descriptor: whatever ends the process detaches the program.
+//! It knows no socket but by its descriptor: who made them says which RX queue each is bound to.
+//! The link is a file descriptor: whatever ends the process detaches the program.
 
 use crate::error::Error;
 use std::net::IpAddr;

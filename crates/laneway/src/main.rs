@@ -1,4 +1,5 @@
-//! The one binary. `laneway serve` is the server; `laneway bench` measures it, or any memcached.
+//! This is the one binary. `laneway serve` is the server; `laneway bench` measures it, or any
+//! memcached.
 //!
 //! Called by the name `memcached`, or with a flag where a command should stand, it is the server at
 //! once, so that it can be put in memcached's place.

@@ -1,5 +1,5 @@
 //! Questions to a server beside the measured traffic: its version, its `stats`, its processor time.
-//! One short-lived blocking connection each.
+//! Each has a short-lived blocking connection of its own.
 
 use crate::connection::{Stream, Target};
 use crate::dialect::Dialect;

@@ -3,7 +3,7 @@
 //!
 //! Latency runs from the due time, so a server that stalls is charged for every request that should
 //! have been sent meanwhile ("coordinated omission" is what forgetting them is called). Times are
-//! nanoseconds from the start of the run. Knows no clock.
+//! nanoseconds from the start of the run. It knows no clock.
 
 use crate::random::Random;
 use crate::workload::{Ask, Draws, Workload};

@@ -3,7 +3,8 @@
 //!
 //! The items are written before the run, by a connection of their own that is closed then; the
 //! command is asked by a thread that the scheduler may put anywhere. So neither delays the sender.
-//! memcached's protocol only. Or a storm of handshakes of TLS ([`crate::storm`]).
+//! Both speak memcached's protocol. The third kind is a storm of handshakes of TLS
+//! ([`crate::storm`]).
 
 use crate::admin;
 use crate::arguments::{number, text};

@@ -3,7 +3,7 @@
 //! Replies are checked byte by byte as they arrive and never kept; the value of a large SET is made
 //! as it leaves, so neither direction needs a buffer of the size of a value. Every call moves a
 //! bounded number of bytes, so that one connection's megabytes do not make the sender late for
-//! another's request. Knows no clock.
+//! another's request. It knows no clock.
 
 mod many;
 mod stream;

@@ -3,7 +3,7 @@
 //!
 //! Field one of `schedstat` is the time a thread ran, in nanoseconds, and field two the time it was
 //! runnable and waited. Summed over the threads that exist: one that ended in between takes its
-//! time with it, which none of the servers measured here does. All times in nanoseconds.
+//! time with it, which none of the servers measured here does. All times are nanoseconds.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs;

@@ -8,7 +8,7 @@
 //! than half of the laps is not, which is why the percentiles of the whole run stand beside it.
 //! Which laps are quiet is decided by the sender's lateness alone, never by a reply.
 //!
-//! Requests belong to the lap in which they were due. Knows no clock. Unit: nanoseconds.
+//! Requests belong to the lap in which they were due. It knows no clock. Unit: nanoseconds.
 
 use crate::workload::Class;
 use hdrhistogram::Histogram;

@@ -6,8 +6,8 @@
 //! waits for what a neighbour began before the part's end is charged to that part. Bytes belong to
 //! the part in which their request ended: a neighbour who is held up moves less. A part's
 //! percentiles are over all of its requests, those of disturbed slices included; which slices were
-//! disturbed is decided by the host's and the client's figures alone, never by a latency. Knows no
-//! clock. Times are nanoseconds from the start of the run.
+//! disturbed is decided by the host's and the client's figures alone, never by a latency. It knows
+//! no clock. Times are nanoseconds from the start of the run.
 
 use crate::report::quantiles::Quantiles;
 use hdrhistogram::Histogram;

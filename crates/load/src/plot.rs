@@ -1,6 +1,6 @@
 //! Pictures of what was measured or simulated, lines and bars: SVG by plotters' SVG backend alone,
 //! which needs no font of the system; the viewer's sans-serif is used. Each line has a marker of
-//! its own, and earlier lines are wider, so that equal ones do not hide each other. Knows no
+//! its own, and earlier lines are wider, so that equal ones do not hide each other. It knows no
 //! report.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting};

@@ -4,7 +4,7 @@
 //!
 //! The questions go over a TCP connection each, from a thread that the scheduler may put anywhere,
 //! so that they do not delay the sender. Times are seconds from the opening of the measured window;
-//! what came before is negative; the last is asked when the run is over. Knows no request.
+//! what came before is negative; the last is asked when the run is over. It knows no request.
 
 use crate::admin;
 use crate::connection::Target;

@@ -4,7 +4,7 @@
 //! say so; where more than a limit did (`--late-max`, usually [`LATE_REFUSE`]), or fewer than
 //! [`ANSWERED_MIN`] of those due were answered within the window, the latencies are not the
 //! server's under the load that was asked for, and are not shown. A wrong value or a refusal fails
-//! the run whatever else it measured. Pure arithmetic.
+//! the run whatever else it measured. This is pure arithmetic.
 
 use crate::recorder::Counts;
 use serde::{Deserialize, Serialize};

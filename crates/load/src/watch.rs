@@ -1,6 +1,6 @@
 //! Whether others have the server's or the client's CPU while a run goes on: a thread on another
 //! CPU than the client's reads, twenty times a second, how long both were runnable and kept
-//! waiting, and what the hypervisor gave to other machines. Knows no latency.
+//! waiting, and what the hypervisor gave to other machines. It knows no latency.
 
 use crate::cpu;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

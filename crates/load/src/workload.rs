@@ -4,10 +4,10 @@
 //! Sizes are trimodal: tiny 1–13 B, small 14–1400 B, large 1500 B up to a maximum, uniform within a
 //! class. 40 % of the keys that are not large are tiny. Tiny and small keys are drawn by a Zipf
 //! distribution, large ones uniformly. The size of a key is a pure function of (seed, key), so
-//! nobody stores it and every reply can be checked. Departs from the paper in what it scales: fewer
-//! keys by default. A size here is that of the value; the paper says "item" and leaves open whether
-//! the 8 key bytes are in it. Other mixes stand in [`named`], with where each comes from. Knows no
-//! clock, socket or dialect.
+//! nobody stores it and every reply can be checked. It departs from the paper in what it scales:
+//! fewer keys by default. A size here is that of the value; the paper says "item" and leaves open
+//! whether the 8 key bytes are in it. Other mixes stand in [`named`], with where each comes from.
+//! It knows no clock, socket or dialect.
 
 pub mod items;
 pub mod keys;

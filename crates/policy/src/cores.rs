@@ -7,7 +7,7 @@
 //! row; see [`Settled`]. Large workers are those with the highest numbers, so
 //! that a change by k touches k workers.
 //!
-//! Knows no cost model and no queue. Unit: workers, except where a name says otherwise.
+//! It knows no cost model and no queue. Unit: workers, except where a name says otherwise.
 
 use crate::units::WorkerId;
 use alloc::vec;

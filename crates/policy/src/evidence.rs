@@ -8,7 +8,7 @@
 //! fits is kept. An epoch that disagrees begins a new pool.
 //!
 //! Requests are taken to come independently of each other: counts have their own size for a
-//! variance. Knows no worker and no plan. Shares are of the cost, 0 to 1.
+//! variance. It knows no worker and no plan. Shares are of the cost, 0 to 1.
 
 use crate::cost::CostModel;
 use crate::histogram::{SizeClass, SizeHistogram, SmoothHistogram};

@@ -7,7 +7,7 @@
 //! total of a long multiget) is counted in the last class.
 //!
 //! Knows no thread: a worker counts into its own array, as atomics if it likes, with the help of
-//! [`SizeClass::of`]; whoever plans builds a histogram from the counts and merges. Sizes in bytes.
+//! [`SizeClass::of`]; whoever plans builds a histogram from the counts and merges. Sizes are bytes.
 
 use crate::units::{ITEM_BYTES_MAX, ItemBytes};
 

@@ -14,7 +14,7 @@
 //! (keys asked for so often that they are moved about) and [`rate`] (how much a client may ask
 //! for). [`reserve`] is a rival's rule that the simulator alone runs.
 //!
-//! Knows no clock, thread, I/O or connection; of keys, [`owner`] apart, only hashes. Sizes are
+//! It knows no clock, thread, I/O or connection; of keys, [`owner`] apart, only hashes. Sizes are
 //! bytes of key + value.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -6,13 +6,13 @@
 //! 64 bits read as a fraction of 1, times the count, rounded down. So neighbours in hash stay
 //! neighbours in queue, and no division is needed.
 //!
-//! Departs from MICA, which takes the bits of the hash that also chooses bucket and tag: that hash
-//! is seeded in secret here, to guard the index against keys made to collide, and a client must
-//! know this one. Whoever knows the seed can aim keys at one *queue*; that costs its worker's time
-//! at worst, as asking for one hot key does, and never lengthens a bucket's chain. The seed is told
-//! by `stats topology`.
+//! It departs from MICA, which takes the bits of the hash that also chooses bucket and tag: that
+//! hash is seeded in secret here, to guard the index against keys made to collide, and a client
+//! must know this one. Whoever knows the seed can aim keys at one *queue*; that costs its worker's
+//! time at worst, as asking for one hot key does, and never lengthens a bucket's chain. The seed is
+//! told by `stats topology`.
 //!
-//! The function is fixed: its name is [`HASH_NAME`], its test vectors are in the tests. Knows no
+//! The function is fixed: its name is [`HASH_NAME`], its test vectors are in the tests. It knows no
 //! socket, port or connection.
 
 use crate::units::WorkerId;

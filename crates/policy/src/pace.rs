@@ -7,12 +7,12 @@
 //! kernel, waking the receiver. Fewer bytes do not shorten that. Were it counted as the bytes', a
 //! slice that took long would make the next one smaller, which would take longer for each of its
 //! bytes, and so on down to a frame: then a transfer costs three times as much CPU, and small
-//! requests wait no less. Hence two rules. A slice has [`SLICE_BYTES_MIN`] at least, whatever it
-//! took. And the pace is that of slices that went well: one that was faster is believed eight times
-//! as much as one that was slower, which waited for the CPU or woke somebody.
+//! requests wait no less. So there are two rules. A slice has [`SLICE_BYTES_MIN`] at least,
+//! whatever it took. And the pace is that of slices that went well: one that was faster is believed
+//! eight times as much as one that was slower, which waited for the CPU or woke somebody.
 //!
-//! Knows no clock: who moves a slice says how long it took. Departs from Minos (NSDI'19 §3), which
-//! has no slices. Units: bytes, nanoseconds.
+//! Knows no clock: who moves a slice says how long it took. It departs from Minos (NSDI'19 §3),
+//! which has no slices. Units: bytes, nanoseconds.
 
 use crate::units::{FRAME_BYTES, SLICE_BYTES};
 

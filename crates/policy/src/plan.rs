@@ -2,8 +2,8 @@
 //!
 //! A plan is a value: published whole, read by workers at the top of their turn, never changed.
 //! Departs from the paper: besides roles, threshold and ranges it says how large transfers are
-//! sliced and who may take a small request from another's queue. Knows no queue and no connection:
-//! queue lengths are arguments. Units: bytes, workers, nanoseconds.
+//! sliced and who may take a small request from another's queue. It knows no queue and no
+//! connection: queue lengths are arguments. Units: bytes, workers, nanoseconds.
 
 use crate::cores::{Form, Role, ids};
 use crate::design::{Access, Design};

@@ -5,7 +5,7 @@
 //! so a range's true cost may miss its share by what its two outermost classes cost (test
 //! `ranges_cost_the_same_within_a_class`).
 //!
-//! Departs from the paper where one class costs more than a range's share: it may hold a single
+//! It departs from the paper where one class costs more than a range's share: it may hold a single
 //! size, and wherever the boundaries lay, one worker would have all of it and its neighbours none.
 //! The ranges that such a class spans share it, and whoever hands a request over gives it to the
 //! one with the shortest queue.

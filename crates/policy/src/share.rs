@@ -31,8 +31,9 @@
 //!   of these slices waits for the turns of `n` connections that are ready, and of as many that had
 //!   to wait for another turn.
 //!
-//! Departs from Minos (NSDI'19 §3), whose cores serve either lane to completion and whose clients
-//! do not pipeline. Knows no clock and no connection. Units: requests, connections, slices.
+//! It departs from Minos (NSDI'19 §3), whose cores serve either lane to completion and whose
+//! clients do not pipeline. It knows no clock and no connection. Units: requests, connections,
+//! slices.
 
 use crate::units::{BATCH, BATCH_BESIDE_LARGE};
 

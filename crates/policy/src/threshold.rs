@@ -10,7 +10,7 @@
 //! stays where it is while fewer requests were seen than a percentile needs to mean anything (of
 //! fewer than 100, the 99th percentile is merely the largest).
 //!
-//! Knows no plan and no epoch length. A size at or above the threshold is large. Unit: bytes.
+//! It knows no plan and no epoch length. A size at or above the threshold is large. Unit: bytes.
 
 use crate::histogram::SmoothHistogram;
 use crate::settings::Settings;

@@ -20,7 +20,7 @@
 //! order by itself (`server::worker`), and asks for what is to be decided on the way:
 //! [`between_slices`], [`idle`], [`offers`].
 //!
-//! Departs from the paper: 4 and 5 are not in it, but for §6.1. Knows no request, no cost and no
+//! Departs from the paper: 4 and 5 are not in it, but for §6.1. It knows no request, no cost and no
 //! clock. Units: requests, workers, bytes.
 
 use crate::cores::Role;

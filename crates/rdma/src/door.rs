@@ -9,7 +9,7 @@
 //! address that has most of them. Who became a member and does not use its place within
 //! [`PROOF_NANOS`] loses it again: what it said may be invented.
 //!
-//! Knows no clock and no thread: somebody calls [`Door::turn`] and tells the time.
+//! It knows no clock and no thread: somebody calls [`Door::turn`] and tells the time.
 
 use crate::contract::Peer;
 use crate::layout::{LANES_MAX, Terms};

@@ -1,4 +1,4 @@
-//! The layout of a client's region. `docs/protocol.md` has the same in a table.
+//! Lays out a client's region. `docs/protocol.md` has the same in a table.
 //!
 //! A page for the word by which the client sleeps; a line of bells for each of the server's lanes;
 //! a line for each loan; the slots of requests, by lane; the slots of replies, by the worker that

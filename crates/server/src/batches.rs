@@ -10,7 +10,7 @@
 //! value that streams in, `flush_all`, a read that may be long) waits until everything before it is
 //! answered.
 //!
-//! Departs from SplitKV (§3, "submission"), where a thread has as many requests under way as it
+//! It departs from SplitKV (§3, "submission"), where a thread has as many requests under way as it
 //! has callers.
 
 use crate::connection::{Connection, Mode};

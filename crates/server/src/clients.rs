@@ -6,7 +6,7 @@
 //! reads sums the workers and leaves out what the place had before. The lock is taken when a
 //! connection opens or closes, and never by who reads: names are posted.
 //!
-//! Knows no protocol. Clients of streams only: a datagram's source proves nothing.
+//! It knows no protocol. Clients of streams only: a datagram's source proves nothing.
 
 use crate::client_limits::ClientLimits;
 use crate::counters::Counter;

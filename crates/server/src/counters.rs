@@ -5,7 +5,7 @@
 //! smear. `stats reset` writes no counter, since that would be a second writer: a [`StatsRegistry`]
 //! keeps the sums of that moment and subtracts them from then on.
 //!
-//! Knows no protocol. Units are in the names; everything else is a count of requests.
+//! It knows no protocol. Units are in the names; everything else is a count of requests.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};

@@ -6,7 +6,7 @@
 //! [`crate::remote`] is about what does. Where a key's memory is, is routing and never safety:
 //! every store may be used by any thread.
 //!
-//! Knows no worker; `N` is all that a domain's workers share.
+//! It knows no worker; `N` is all that a domain's workers share.
 
 use laneway_policy::Placement;
 use laneway_store::Store;

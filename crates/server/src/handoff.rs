@@ -7,7 +7,7 @@
 //! their order too, but for batches, which the durable executor takes in their order. The reply of
 //! a datagram is sent by whoever executed it.
 //!
-//! Dropped, a job was never there and a reply lets go of what it pins. Knows no worker and no
+//! Dropped, a job was never there and a reply lets go of what it pins. It knows no worker and no
 //! queue. Times are nanoseconds, sizes bytes.
 
 use crate::execute::Incoming;

@@ -3,7 +3,7 @@
 //! slice), or the place of a reply that somebody finishes later, while later replies wait behind
 //! it.
 //!
-//! Knows no lane and no protocol. Sizes are bytes.
+//! It knows no lane and no protocol. Sizes are bytes.
 
 use laneway_store::{Pinned, meter};
 use laneway_sync::planted::{Bug, is_planted};

@@ -1,7 +1,7 @@
 //! What belongs to another NUMA domain ([`crate::domains`]): a connection's requests for its keys
 //! are handed over, one parsed request each, as in the rival designs ([`crate::forward`]), and so
 //! is a datagram that came to a wrong domain. The reply comes back to who received the request,
-//! and leaves from there. Departs from Minos §3.1, which has no connections.
+//! and leaves from there. It departs from Minos §3.1, which has no connections.
 //!
 //! Three things are done in another domain's memory directly, and counted: the bytes of a large
 //! value that arrives by a connection go straight into their item; an append or prepend is done in

@@ -2,7 +2,7 @@
 //! has its connection, as any client in the small lane: a turn of it writes so many lines at most,
 //! and where the client takes no more, it waits for room and the log does not.
 //!
-//! Knows no event. Times are nanoseconds.
+//! It knows no event. Times are nanoseconds.
 
 use crate::connection::{Connection, Mode};
 use crate::core::Core;

@@ -1,4 +1,4 @@
-//! Pictures of a figure. A line ends where its design is no longer steady: what p99 is beyond
+//! Draws pictures of a figure. A line ends where its design is no longer steady: what p99 is beyond
 //! depends on how long one looks. Such points are drawn hollow and unconnected, or, where the
 //! design is overloaded, not at all. Bars are intervals over seeds.
 

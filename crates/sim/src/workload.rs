@@ -1,11 +1,11 @@
 //! What arrives: sizes, reads and writes, drawn in a few nanoseconds (Minos §5).
 //!
-//! The classes and their bounds are the load generator's. Departs from it in drawing a size for
+//! The classes and their bounds are the load generator's. It departs from it in drawing a size for
 //! each request where it has a size for each key: the mix over all requests is the same, but for
 //! what the few most popular keys happen to weigh, which here is averaged out; and as there, of
 //! [`Keys`] small requests ask for the popular ones and large ones for any. The generator's named
-//! workloads are drawn by its own code, key by key. A size includes the 8 bytes of the key. Knows
-//! no clock or queue.
+//! workloads are drawn by its own code, key by key. A size includes the 8 bytes of the key. It
+//! knows no clock or queue.
 
 use crate::bursts::Bursts;
 use laneway_load::random::{Random, scale};

@@ -4,7 +4,7 @@
 //! A slot is 0 or a 16-bit tag above a 48-bit location. When 7 slots are not enough the last one
 //! becomes a link ([`Medium::Link`], tag 0) to an overflow bucket: 4 slots, no version, the last of
 //! which may again become a link. They are guarded by the version of the primary bucket their chain
-//! starts at. Departs from the papers, whose overflow buckets are whole ones: with 6 items per
+//! starts at. It departs from the papers, whose overflow buckets are whole ones: with 6 items per
 //! primary bucket these would cost 14.0 bytes per item, halves cost 12.9.
 //!
 //! A chain has at most [`CHAIN_MAX`] overflow buckets. A reader elsewhere (in the kernel) may stop

@@ -6,8 +6,8 @@
 //! those of the others, too, or waits for them: each bucket's version is odd before the first of
 //! the buckets is left by a release.
 //!
-//! Departs from MICA and Minos (§4.2), where whoever writes holds one bucket. The order of stores
-//! (of several NUMA domains) is the caller's to keep.
+//! It departs from MICA and Minos (§4.2), where whoever writes holds one bucket. The order of
+//! stores (of several NUMA domains) is the caller's to keep.
 
 use crate::{
     draft::Draft,

@@ -1,8 +1,8 @@
 //! A bucket entered for writing, looking at one key. Locations move and headers change in here,
 //! nothing else: values are built outside (`draft`), and memory is freed after leaving.
 //!
-//! Departs from Minos §4.2, where a spinlock guards all PUTs: any thread may enter any bucket, one
-//! at a time.
+//! It departs from Minos §4.2, where a spinlock guards all PUTs: any thread may enter any bucket,
+//! one at a time.
 
 use crate::{
     counts::Counts,

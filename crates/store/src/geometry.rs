@@ -1,4 +1,4 @@
-//! Sizes: chunks, slab classes, blocks. Pure arithmetic.
+//! Sizes: chunks, slab classes, blocks. This is pure arithmetic.
 //!
 //! Slots grow by an eighth of an octave (8 bytes at least), so that rounding wastes at most an
 //! eighth and 6 % on average. Slots of more than an eighth of a chunk are stretched to share it

@@ -3,7 +3,7 @@
 //!
 //! A partition of `n` buckets has split its first `n - 2^l` buckets, where `2^l <= n < 2^(l+1)`: a
 //! key's bucket is its hash modulo `2^(l+1)` where that bucket exists, else modulo `2^l`. `n` is
-//! the partition's whole state. Departs from MICA (§4.3.1), whose bucket count is fixed.
+//! the partition's whole state. It departs from MICA (§4.3.1), whose bucket count is fixed.
 //!
 //! A partition that has become sparse gives its buckets up again, one at a time, the last split
 //! first: memory that many small items needed for their index serves fewer larger ones.

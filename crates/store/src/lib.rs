@@ -6,9 +6,9 @@
 //! [`Entry::unlink`]. Values are built outside the bucket; inside, locations move. Large items are
 //! [`Pinned`] while they are read.
 //!
-//! Knows no protocol, connection, worker or clock: the time comes with every call. The parts, from
-//! the bottom up: `moment`, `region`, `geometry`, `mark`, `location`, `record` (how bytes lie);
-//! `pool`, `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in
+//! It knows no protocol, connection, worker or clock: the time comes with every call. The parts,
+//! from the bottom up: `moment`, `region`, `geometry`, `mark`, `location`, `record` (how bytes
+//! lie); `pool`, `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in
 //! pieces); `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`,
 //! `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`,
 //! `draft`, `entry`, `entries` (how they are used); `stats`. Beside it all `heap`: the allocator's

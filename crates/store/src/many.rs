@@ -4,7 +4,7 @@
 //!
 //! It answers for what is simple, the same way as [`Store::get`]: an optimistic read that is
 //! validated at its end, only that it began with the whole group. What was torn, is dead, is large
-//! or shares its tag with another key is [`Sought::Otherwise`], for `get` to answer. Knows no
+//! or shares its tag with another key is [`Sought::Otherwise`], for `get` to answer. It knows no
 //! protocol. Sizes are bytes.
 
 use crate::{

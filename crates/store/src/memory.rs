@@ -1,6 +1,6 @@
 //! Item memory as a whole: the regions, the side tables, the classes and the pool they share.
 //!
-//! A slot is named by its offset in the items' region. Knows slots, not what is in them; never
+//! A slot is named by its offset in the items' region. It knows slots, not what is in them; never
 //! evicts. All the bytes of the chunks count against the limit, so whatever is dead but pinned
 //! counts, too.
 //!

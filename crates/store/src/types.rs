@@ -1,4 +1,4 @@
-//! The plain values of the store's interface. Sizes are in bytes, times are moments.
+//! Has the plain values of the store's interface. Sizes are in bytes, times are moments.
 
 use crate::{moment::Moment, window::Window};
 

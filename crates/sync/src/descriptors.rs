@@ -8,7 +8,7 @@
 //! descriptor.
 //!
 //! Nothing here waits. Whatever stands in the other side's index, no place outside the slice is
-//! touched, and no more descriptors are seen than there are places. Knows nothing of what a
+//! touched, and no more descriptors are seen than there are places. It knows nothing of what a
 //! descriptor says. Unit: descriptors of `WORDS` words.
 
 use crate::prim::{

@@ -7,7 +7,7 @@
 //! A number says its entry's place, and the entry repeats it: a reader believes nothing else. So
 //! the count of numbers orders nothing, and all orderings are those of the notices.
 //!
-//! Knows nothing of what the entries say.
+//! It knows nothing of what the entries say.
 
 use crate::notice::Notice;
 use crate::prim::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Every lock-free primitive and every memory ordering of Laneway.
+//! Has every lock-free primitive and every memory ordering of Laneway.
 //!
 //! - [`prim`]: the atomics, from std, or from loom under `cfg(loom)`.
 //! - [`version`]: the 64-bit version that guards a bucket (a sequence lock that several writers may
@@ -17,8 +17,8 @@
 //! - [`meter`]: how much work a thread did, for tests.
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!
-//! Knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each primitive,
-//! and one canary feature per ordering shows that the models would notice its absence.
+//! It knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each
+//! primitive, and one canary feature per ordering shows that the models would notice its absence.
 
 pub mod append;
 pub mod descriptors;

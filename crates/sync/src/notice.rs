@@ -5,7 +5,7 @@
 //! that meets a post is void and leaves the reader what it knew. Whoever reads again later has the
 //! newer words. All orderings are those of the version; the words themselves are relaxed.
 //!
-//! Knows nothing of what the words say.
+//! It knows nothing of what the words say.
 
 use crate::prim::{AtomicU64, Ordering::Relaxed};
 use crate::version::Version;

@@ -9,7 +9,8 @@
 //! item, and a client may send no key of zero; a control word of its own leaves keys alone.)
 //!
 //! The peer is not trusted: whatever stands in the memory, nothing here reads or writes outside the
-//! slice, and a control word is read once. Knows nothing of what a message says. Lengths are bytes.
+//! slice, and a control word is read once. It knows nothing of what a message says. Lengths are
+//! bytes.
 
 use crate::prim::{
     AtomicU32, AtomicU64,

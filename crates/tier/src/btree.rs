@@ -7,7 +7,7 @@
 //! What it takes of memory is counted as it changes: a leaf's allocations as they are, its place in
 //! the tree at the most that it can be.
 //!
-//! Knows no medium.
+//! It knows no medium.
 
 use crate::entry::{Entry, Home, Published, Tie, What};
 use crate::key::Key;

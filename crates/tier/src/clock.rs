@@ -5,7 +5,7 @@
 //! the order of its keys: what is dropped then lies together, and leaves runs long enough for sort
 //! tables and checkpoints.
 //!
-//! Knows no medium and no index. Counts in blocks and bytes.
+//! It knows no medium and no index. Counts in blocks and bytes.
 
 use crate::entry::{Entry, What};
 use crate::tables::Table;

@@ -1,7 +1,7 @@
 //! What an index knows of a key, and how that lies in a checkpoint or a cell (docs/disk-format.md,
 //! "Checkpoint").
 //!
-//! Knows no medium and no index.
+//! It knows no medium and no index.
 
 use crate::bytes::{Put, Reader};
 use crate::pointer::Pointer;

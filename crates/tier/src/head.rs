@@ -1,4 +1,4 @@
-//! The head of every checkpoint (docs/disk-format.md, "Checkpoint").
+//! Reads and writes the head of every checkpoint (docs/disk-format.md, "Checkpoint").
 
 use crate::bytes::{Put, Reader};
 use crate::entry::Home;

@@ -5,7 +5,7 @@
 //! item has an allocation of its own, wherever it lies; a value in several extents has these here.
 //! What is kept with a large item is in its body once it is known.
 //!
-//! Knows no lock. Sizes are bytes as an allocator hands them out ([`allocated`]).
+//! It knows no lock. Sizes are bytes as an allocator hands them out ([`allocated`]).
 
 use crate::entry::{Entry, Home, What};
 use crate::pointer::{EXTENTS_MAX, Extent, PIECE_BYTES, Pointer};

@@ -10,7 +10,7 @@
 //! then [`Tier::put`], [`Tier::get`], [`Tier::delete`], [`Tier::scan`]. Servers use
 //! [`Tier::submit_put`] with [`Tier::commit`], and [`Tier::reads`].
 //!
-//! Knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
+//! It knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`, `tally`,

@@ -1,9 +1,9 @@
 //! The log: segments of records in persistent memory, appended to at one place.
 //!
-//! Departs from a log per worker: one log makes the largest groups, and on the `wal` backend a
+//! It departs from a log per worker: one log makes the largest groups, and on the `wal` backend a
 //! group costs one write of the device whoever is in it. Appending is a copy under a lock.
 //!
-//! Knows where records are; does not know which of them are current.
+//! It knows where records are; does not know which of them are current.
 
 use crate::disk::Write;
 use crate::pm::{Region, Written};

@@ -1,9 +1,9 @@
 //! Where a large value lies on the SSD: extents of blocks, and a crc for each piece of a megabyte
 //! (docs/disk-format.md, "Pointer").
 //!
-//! Departs from SplitKV, whose slab slots carry headers on the SSD: the header of a large item is a
-//! record in the log, so it shares the group's one flush, a value of 4096 bytes stays one write of
-//! one block, and recovery reads no slab.
+//! It departs from SplitKV, whose slab slots carry headers on the SSD: the header of a large item
+//! is a record in the log, so it shares the group's one flush, a value of 4096 bytes stays one
+//! write of one block, and recovery reads no slab.
 
 use crate::bytes::{Put, Reader};
 use crate::types::{BLOCK_BYTES, VALUE_BYTES_MAX};

@@ -1,4 +1,4 @@
-//! Reading items.
+//! Reads items.
 //!
 //! A reader takes no lock of the media: it looks the place up, reads, and verifies that what it
 //! read is the record it wanted. If migration moved the record meanwhile, it looks again; what does

@@ -1,4 +1,4 @@
-//! The tier's statistics.
+//! Keeps the tier's statistics.
 //!
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
 

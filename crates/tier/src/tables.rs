@@ -1,7 +1,7 @@
 //! The sort tables on the SSD: batches of cold records, sorted by key, each in one run of blocks
 //! (SplitKV, "sort table"; docs/disk-format.md, "Sort table").
 //!
-//! A table is named by a record in the log; so is its end. Knows which tables there are and how
+//! A table is named by a record in the log; so is its end. It knows which tables there are and how
 //! much of each is current, not what is in them.
 
 use crate::bytes::{Blocks, Put, Reader};

@@ -1,6 +1,6 @@
 //! What the whole tier speaks of: settings, errors, what is kept with an item, positions.
 //!
-//! Knows no medium. Times are the caller's: the tier stores an expiry and never compares it.
+//! It knows no medium. Times are the caller's: the tier stores an expiry and never compares it.
 
 use std::{fmt, io};
 

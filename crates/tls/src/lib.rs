@@ -4,12 +4,12 @@
 //!
 //! The protocol, 1.2 and 1.3, is rustls' affair, and cryptography is ring's. What is done here is
 //! to keep the promises of a [`Stream`](laneway_transport::Stream): readiness is told once, though
-//! bytes may lie decrypted where no socket tells of them; and what was encrypted and has not left
+//! bytes may lie decrypted where no socket tells of them. And what was encrypted and has not left
 //! is told as not written, so that whoever writes comes again.
 //!
 //! The client's end ([`ClientFiles`]) is for the commands that ask or measure a server.
 //!
-//! Knows no protocol above, no store, no clock (time is an argument) and no thread.
+//! It knows no protocol above, no store, no clock (time is an argument) and no thread.
 #![forbid(unsafe_code)]
 
 mod acceptor;

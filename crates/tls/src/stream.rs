@@ -1,8 +1,8 @@
 //! A stream that is encrypted on its way, over a plain one.
 //!
 //! **Reading** fills the room it is given, as far as the socket has bytes: so a read that brings
-//! less has emptied both the socket and what lay decrypted, as with a plain stream; the end of the
-//! peer apart, of which [`Stream::has_more`] tells.
+//! less has emptied both the socket and what lay decrypted, as with a plain stream. The end of the
+//! peer is told by [`Stream::has_more`].
 //!
 //! **Writing** encrypts at most [`SEALED_BYTES_MAX`] bytes, two full records, and hands them to the
 //! socket before it encrypts more. Where the socket does not take all, the last byte of what was

@@ -2,7 +2,7 @@
 //! a datagram costs no allocation. (The safe bindings of this call allocate headers for each one:
 //! what the kernel has written into a header has to be undone before it can be used again.)
 //!
-//! Knows no queue. Lengths are bytes.
+//! It knows no queue. Lengths are bytes.
 #![allow(unsafe_code)]
 
 use crate::datagram::BURST;

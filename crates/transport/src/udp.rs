@@ -1,4 +1,4 @@
-//! Datagrams over the kernel's UDP sockets.
+//! Carries datagrams over the kernel's UDP sockets.
 //!
 //! A queue is two sockets of one address, a group by `SO_REUSEPORT`: the first receives, and sends
 //! small replies; its *sibling* sends large ones from a send buffer of its own and never receives:

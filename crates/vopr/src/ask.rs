@@ -2,7 +2,7 @@
 //!
 //! A request touches one key or several; what each is told becomes an operation of the model. A
 //! reply is judged to the last byte: its keys, lengths and ends, and its place among the replies of
-//! its connection. Knows no network.
+//! its connection. It knows no network.
 
 use crate::binary;
 use crate::meta;

@@ -1,4 +1,4 @@
-//! The whole server under simulation.
+//! Runs the whole server under simulation.
 //!
 //! [`rig`] is a server without threads, kernel or time: its workers and its durable executor are
 //! stepped by hand over networks and disks in memory, so that a run repeats exactly from its seed.

@@ -3,7 +3,7 @@
 //!
 //! Expiry is an interval, since a client knows the server's time only between its call and the
 //! reply; its ends lie at full seconds, as memcached counts, or at milliseconds, as Redis does.
-//! Knows no server and no bytes of a protocol. Times are unix milliseconds, moments are ticks.
+//! It knows no server and no bytes of a protocol. Times are unix milliseconds, moments are ticks.
 
 use std::collections::HashMap;
 

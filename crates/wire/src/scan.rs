@@ -1,4 +1,4 @@
-//! Finding bytes, splitting a line into tokens, reading numbers: the parser's hand tools.
+//! Finds bytes, splits a line into tokens, and reads numbers: the parser's hand tools.
 //!
 //! A search looks at eight bytes at once with the zero-byte test of Mycroft (subtract one from
 //! every byte, see which borrowed); the word is read as little-endian, so the lowest marked byte is

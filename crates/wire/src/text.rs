@@ -1,4 +1,4 @@
-//! The parser's entry, and the text protocol's commands (memcached doc/protocol.txt).
+//! Has the parser's entry, and the text protocol's commands (memcached doc/protocol.txt).
 //!
 //! Checks happen in memcached's order, because the first that fails decides the reply: number of
 //! words, key length, numbers, item size. Words too few are refused, words too many are not looked
@@ -10,7 +10,7 @@
 //! A line that has arrived whole is read whatever its length, as in memcached, while the same line
 //! without its end may close the connection: lengths above `LINE_BYTES_MAX` depend on the network.
 //!
-//! Knows no meta flags (`crate::meta` does), no clock, no connection. Sizes are bytes.
+//! It knows no meta flags (`crate::meta` does), no clock, no connection. Sizes are bytes.
 
 use crate::limits::{BINARY_REQUEST, KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_SPACES_MAX};
 use crate::meta;

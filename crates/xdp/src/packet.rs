@@ -4,7 +4,7 @@
 //! A packet that any of this speaks against is refused as a whole, with the cause: nothing that the
 //! kernel's stack would have thrown away gets further here. Packets for the stack (other ports,
 //! fragments, IP options, extension headers, VLAN tags) should not have come at all: the BPF
-//! program leaves them to it. Knows no datagram's meaning.
+//! program leaves them to it. It knows no datagram's meaning.
 
 use crate::mapped::FRAME_BYTES;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

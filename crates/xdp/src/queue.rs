@@ -1,4 +1,4 @@
-//! The two halves of a queue. What comes: frames go into the fill ring, and come back by the RX
+//! Has the two halves of a queue. What comes: frames go into the fill ring, and come back by the RX
 //! ring with a packet each. What leaves: frames go into the TX ring with a packet, and come back by
 //! the completion ring when it has been sent. A half has frames of its own, and one owner at a
 //! time.

@@ -4,7 +4,7 @@
 //! group when it is durable and only then begins the next; so whoever knows the last number
 //! acknowledged knows what every key must hold, and that the one group behind it may have left
 //! anything between nothing and all, but no item that is not whole. A value's bytes follow from its
-//! key, operation and length. Knows no medium and no time.
+//! key, operation and length. It knows no medium and no time.
 
 use crate::random::{self, Value};
 use laneway_tier::disk::sim::{Faults, Power, SimDisk};

@@ -1,4 +1,4 @@
-//! Clients of Redis' against Laneway, and Valkey beside it.
+//! Runs clients of Redis' against Laneway, and Valkey beside it.
 //!
 //! redis-py is pinned (tests-external/redis), fetched by pip once and kept below the target folder.
 //! The random commands are drawn by a script that has no need of it.

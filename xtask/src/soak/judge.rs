@@ -15,7 +15,8 @@
 //!
 //! A writer stores its versions of one key one after the other: none is sent while the outcome of
 //! an earlier one is open, or else both go in order by one connection.
-//! Knows no protocol, socket or time. A lock per key; the order of locks says what was known when.
+//! It knows no protocol, socket or time. A lock per key; the order of locks says what was known
+//! when.
 
 use crate::random::{self, Value};
 use std::collections::HashMap;

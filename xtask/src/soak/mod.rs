@@ -1,8 +1,8 @@
 //! A long run in which everything changes, half the clients misbehave, and a server is restarted.
 //!
-//! Two servers at once. One has less memory than its clients have keys, so it evicts; the other
-//! keeps everything in a data folder and is ended every few minutes, by SIGTERM and SIGKILL in
-//! turn. At both, clients write the same keys by TCP, RESP and UDP and have every reply judged
+//! It runs two servers at once. One has less memory than its clients have keys, so it evicts; the
+//! other keeps everything in a data folder and is ended every few minutes, by SIGTERM and SIGKILL
+//! in turn. At both, clients write the same keys by TCP, RESP and UDP and have every reply judged
 //! (`judge.rs`); others write keys of their own and know each reply beforehand (`well.rs`); half
 //! misbehave (`mischief.rs`). The share of large requests (p_L) is drawn anew each second, so that
 //! the control loop moves workers between the lanes all the time, and the hot set moves every few

@@ -11,12 +11,15 @@ mod cycles;
 mod exceptions;
 mod licences;
 mod pages;
+mod prose;
 mod rooms;
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod verbs;
 mod words;
 
+use crate::drawings;
 use crate::figures;
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
@@ -33,8 +36,10 @@ usage: cargo xtask tidy
 Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
 machine; the tables of figures in README and docs/figures.md as bench/record has them, what is stale
-marked; links, headings and tasks that pages name, the list of pages in docs/SUMMARY.md, and the
-program's words in docs/troubleshooting.md; licence and source of every package that is built in.
+marked; the drawings of docs/drawings as their texts make them; links, headings and tasks that pages
+name, the list of pages in docs/SUMMARY.md, and the program's words in docs/troubleshooting.md;
+licence and source of every package that is built in; sentences of at most 22 words on the average,
+each with a verb and a subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).
 Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
 
 /// One file: its path from the root with `/`, and its text.
@@ -146,8 +151,32 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     rooms::check(tree, &mut found);
     cycles::check(tree, &mut found);
     pages::check(tree, &mut found);
+    prose::check(tree, &mut found);
     tables(tree, &mut found);
+    pictures(tree, &mut found);
     found
+}
+
+/// Each drawing is what its text makes, byte for byte.
+fn pictures(tree: &Tree, found: &mut Vec<Finding>) {
+    for file in tree.files.iter().filter(|file| file.path.starts_with(drawings::FOLDER)) {
+        let complaint = if let Some(name) = file.path.strip_suffix(".txt") {
+            let present = tree.file(&format!("{name}.svg")).map(|picture| &picture.text);
+            match drawings::svg(&file.text) {
+                Ok(made) if present == Some(&made) => None,
+                Ok(_) => Some("its SVG is not what it makes: `cargo xtask drawings`".to_owned()),
+                Err(why) => Some(why),
+            }
+        } else {
+            let source = file.path.strip_suffix(".svg").map(|name| format!("{name}.txt"));
+            let has_source = source.is_some_and(|path| tree.file(&path).is_some());
+            (!has_source).then(|| "no text makes this drawing".to_owned())
+        };
+        if let Some(text) = complaint {
+            let subject = file.path.clone();
+            found.push(Finding { rule: "drawing", subject, line: 0, measure: 1, text });
+        }
+    }
 }
 
 /// The tables of figures are made from the records.

@@ -27,6 +27,18 @@ fn figures_are_those_of_the_records() {
 }
 
 #[test]
+fn a_drawing_is_what_its_text_makes() {
+    let text = "title \"A\"\ndesc \"B\"\ntext 1 1 \"c\"\n";
+    let made = crate::drawings::svg(text).expect("a drawing");
+    let source = ("docs/drawings/a.txt", text);
+    assert_eq!(rules(&[source, ("docs/drawings/a.svg", &made)]), [""; 0]);
+    assert_eq!(rules(&[source, ("docs/drawings/a.svg", &made.replace('c', "d"))]), ["drawing"]);
+    assert_eq!(rules(&[source]), ["drawing"]);
+    check("docs/drawings/a.svg", &made, &["drawing"]);
+    check("docs/drawings/a.txt", "circle\n", &["drawing"]);
+}
+
+#[test]
 fn unsafe_stays_in_its_rooms() {
     check("crates/server/src/a.rs", "fn f() { unsafe { g() } }", &["unsafe"]);
     check("xtask/src/a.rs", "unsafe fn f() {}", &["unsafe"]);
@@ -125,6 +137,56 @@ fn the_book_lists_every_page() {
     assert_eq!(rules(&[summary, a, ("docs/plots/b.md", ""), ("c.md", "")]), [""; 0]);
     assert_eq!(rules(&[summary, a, ("docs/b.md", "# B\n")]), ["book"]);
     assert_eq!(rules(&[summary]), ["link"]);
+}
+
+#[test]
+fn a_sentence_has_a_verb_and_a_subject() {
+    let rows: [(&str, &[&str]); 10] = [
+        ("The worker reads a request. It is small.", &[]),
+        ("The one worker.", &["prose-verb"]),
+        ("A worker reads. And then the other one.", &["prose-verb"]),
+        ("A worker reads\nthe request. Knows\nno clock.", &["prose-subject"]),
+        ("It stopped, e.g. for a client.", &[]),
+        ("# The one worker.\n\n| the one worker. |\n\n```\nThe one worker.\n```", &[]),
+        ("- The one worker: a thread.\n- **The worker.** It reads.\n- The worker", &[]),
+        ("- **The worker** (`a`). The one.", &["prose-verb"]),
+        ("- **The worker:** the one.\n- `a`, `b` and `c`.", &[]),
+        ("1. The worker [reads](b.md) this.\n2. The [worker](b.md).", &["prose-verb"]),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(rules(&[("docs/a.md", text), ("docs/b.md", "")]), expected, "{text}");
+    }
+    let doc = |text: &str| rules(&[("crates/store/src/a.rs", text)]);
+    assert_eq!(
+        doc("//! Knows the size.\n//! It is in bytes.\n\n/// No doc of a module.\n"),
+        [""; 0]
+    );
+    assert_eq!(doc("//! It has a size.\n//!\n//! Knows no clock.\n"), ["prose-subject"]);
+    assert_eq!(doc("//! The one\n//! worker.\n"), ["prose-verb"]);
+    check("crates/store/src/a_tests.rs", "//! The one worker.\n", &[]);
+    check("CHANGELOG.md", "The one worker.", &[]);
+}
+
+#[test]
+fn sentences_are_short_on_the_average() {
+    let long = format!("It is {}long.", "very ".repeat(20));
+    check("docs/a.md", &format!("{long} It is short."), &[]);
+    check("docs/a.md", &long, &["prose-length"]);
+    let (a, b) = (format!("//! {long}\n"), "//! It is short.\n");
+    let module = ("crates/store/src/a.rs", a.as_str());
+    assert_eq!(rules(&[module]), ["prose-length"]);
+    assert_eq!(rules(&[module, ("crates/store/src/b.rs", b)]), [""; 0]);
+    assert_eq!(rules(&[module, ("crates/tier/src/b.rs", b)]), ["prose-length"]);
+}
+
+#[test]
+fn an_exception_of_prose_argues_and_excepts() {
+    let page = ("docs/a.md", "The one worker.");
+    let with = |list: &str| rules(&[page, ("xtask/prose-exceptions.txt", list)]);
+    assert_eq!(with("# none\n"), ["prose-verb"]);
+    assert_eq!(with("prose-verb docs/a.md It is a diary.\n"), [""; 0]);
+    assert_eq!(with("prose-verb docs/a.md\n"), ["prose-exception", "prose-verb"]);
+    assert_eq!(with("prose-length docs/a.md It is long.\n"), ["prose-verb", "prose-exception"]);
 }
 
 #[test]

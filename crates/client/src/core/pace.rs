@@ -3,7 +3,7 @@
 //!
 //! The retry time is TCP's (RFC 6298): a smoothed round trip and four times its deviation, doubled
 //! with each attempt. Window and rate halve when the network or the server loses what it was sent
-//! and grow again by a step. Knows no request. Times are nanoseconds.
+//! and grow again by a step. It knows no request. Times are nanoseconds.
 
 use crate::settings::{SECOND, Settings};
 

@@ -1,4 +1,4 @@
-//! A view as a picture in a terminal.
+//! Draws a view as a picture in a terminal.
 
 use super::view::{Lane, View};
 use ratatui::Frame;

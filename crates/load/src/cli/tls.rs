@@ -1,4 +1,4 @@
-//! The flags of TLS.
+//! Reads the flags of TLS.
 
 use crate::arguments::text;
 use crate::connection::Target;

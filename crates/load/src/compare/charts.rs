@@ -1,4 +1,5 @@
-//! The pictures of a comparison, each with its words. A line has the same colour in all of them.
+//! Draws the pictures of a comparison, each with its words. A line has the same colour in all of
+//! them.
 
 use super::results::{Results, Spread, parts};
 use super::table;

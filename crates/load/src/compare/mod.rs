@@ -2,9 +2,9 @@
 //! protocols, on this machine, by the pair runner; out come a table, the record as JSON, and one
 //! HTML page for people.
 //!
-//! Departs from `cargo xtask bench` in one thing: it must come to an end on a machine that others
-//! disturb. A run that does not count is made once more and then kept without its latencies, and no
-//! round is begun that would take longer than was allowed.
+//! It departs from `cargo xtask bench` in one thing: it must come to an end on a machine that
+//! others disturb. A run that does not count is made once more and then kept without its latencies,
+//! and no round is begun that would take longer than was allowed.
 
 mod charts;
 #[cfg(test)]

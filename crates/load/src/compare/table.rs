@@ -1,4 +1,4 @@
-//! A comparison as rows of text: for the terminal, and for the page's table.
+//! Shows a comparison as rows of text: for the terminal, and for the page's table.
 
 use super::neighbour;
 use super::results::{Results, Spread, aligned};

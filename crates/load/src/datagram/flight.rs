@@ -1,7 +1,7 @@
 //! Requests in flight on one socket: request ids, what came of each, and which are given up.
 //!
 //! An id is free again when its request has ended. The id of a request that was given up rests for
-//! a while, so that a reply that comes late is told from the reply to another request. Knows no
+//! a while, so that a reply that comes late is told from the reply to another request. It knows no
 //! socket; time is an argument, in nanoseconds.
 
 use super::Counts;

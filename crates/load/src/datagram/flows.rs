@@ -1,4 +1,4 @@
-//! The sockets of one thread, with everything in flight on them.
+//! Keeps the sockets of one thread, with everything in flight on them.
 
 use super::flight::Flight;
 use super::line::Line;

@@ -1,6 +1,6 @@
 //! One region of memory shared with the server, in place of a socket: requests are written into
 //! slots, replies taken out of others, and what no slot holds is lent. Never blocks, and never
-//! sleeps: the loop spins, as with sockets. Knows no request.
+//! sleeps: the loop spins, as with sockets. It knows no request.
 //!
 //! A server drops replies that find no place, so no more requests are under way than have one;
 //! those beyond wait here.

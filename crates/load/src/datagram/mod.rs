@@ -10,8 +10,8 @@
 //!
 //! Whatever is sent is answered or lost, and both are counted: a request without a whole reply when
 //! its time is up is given up, never sent again, and counts with that time as its latency, so that
-//! losing the slow ones improves no percentile. Departs from the clients of Minos, which write by
-//! UDP too: memcached refuses requests of many datagrams, so towards it large SETs go by TCP.
+//! losing the slow ones improves no percentile. It departs from the clients of Minos, which write
+//! by UDP too: memcached refuses requests of many datagrams, so towards it large SETs go by TCP.
 
 pub mod endpoint;
 pub mod flight;

@@ -1,6 +1,6 @@
 //! One connection over RDMA, in place of a socket: requests are written into slots of the server's
 //! memory, long ones in frames, and replies come as datagrams. Never blocks, and never sleeps: the
-//! loop spins, as with sockets. Knows no request.
+//! loop spins, as with sockets. It knows no request.
 
 use super::memory::peer;
 use super::socket::Outbox;

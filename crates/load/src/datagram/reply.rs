@@ -2,8 +2,8 @@
 //!
 //! Datagrams in order are checked where they lie and never kept; one that comes before its turn
 //! waits as a copy. Nothing is asked for again: what a network or a server loses is for the report
-//! to show, so a reply with a hole stays unfinished until its request is given up. Knows no socket
-//! and no clock.
+//! to show, so a reply with a hole stays unfinished until its request is given up. It knows no
+//! socket and no clock.
 
 use crate::connection::{Context, Outcome, Request, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH};
 use crate::dialect::Line;

@@ -4,7 +4,7 @@
 //! The kernel may hand over several datagrams of one sender as one piece (`UDP_GRO`), and takes the
 //! frames of a large request as one (`UDP_SEGMENT`). Replies are taken in that form so that the
 //! kernel need not cut them apart on the sender's time; whoever sends them one by one is received
-//! one by one. Never blocks. Knows no request.
+//! one by one. Never blocks. It knows no request.
 
 use nix::errno::Errno;
 use nix::sys::socket::{

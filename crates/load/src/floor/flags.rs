@@ -1,4 +1,4 @@
-//! The command line of `laneway bench floor`.
+//! Reads the command line of `laneway bench floor`.
 
 use super::{Template, VALUE_BYTES_MAX, tcp, udp};
 use crate::arguments::{carry_out, number};

@@ -3,7 +3,7 @@
 //!
 //! All of it is counts of requests, by the server's own `stats`: so it may be measured on a machine
 //! that others disturb. Each round has another seed, so that other keys meet at a worker. The
-//! flash crowds come after the window whose balance is told. Knows no latency.
+//! flash crowds come after the window whose balance is told. It knows no latency.
 
 use super::Measured;
 use super::batches::Batches;

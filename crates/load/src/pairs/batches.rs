@@ -1,5 +1,5 @@
-//! Requests in batches, each sent whole and waited for: for what is counted and not timed. Knows no
-//! latency.
+//! Requests in batches, each sent whole and waited for: for what is counted and not timed. It knows
+//! no latency.
 
 use super::server::Server;
 use crate::connection::{Completion, Context};

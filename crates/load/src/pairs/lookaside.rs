@@ -4,7 +4,7 @@
 //! A run goes through phases of different value sizes, each with keys of its own and writing a
 //! multiple of the server's memory; what is counted is the GETs after the last. That shows how a
 //! server's memory follows a shift of sizes. Requests go in batches, so a key asked for twice in a
-//! batch can miss twice, for all servers alike. Knows no latency.
+//! batch can miss twice, for all servers alike. It knows no latency.
 
 use super::Measured;
 use super::batches::Batches;

@@ -1,4 +1,5 @@
-//! Resident bytes per item of a fresh server, beyond the bytes of key and value themselves.
+//! Measures the resident bytes per item of a fresh server, beyond the bytes of key and value
+//! themselves.
 
 use super::Measured;
 use super::definition::RunDefinition;

@@ -14,7 +14,7 @@
 //! design is behind Minos's; so when replies back up (a) is dropped, unless large requests would
 //! starve without, large bytes are capped, and (d) begins from longer queues.
 //!
-//! Knows no queue and no connection. Units: bytes, workers, requests.
+//! It knows no queue and no connection. Units: bytes, workers, requests.
 
 use crate::cores::{ExtraGrant, Form, Role, Settled};
 use crate::cores::{large_by_rule_lanes, large_needed_lanes, large_workers_lanes, roles};

@@ -2,14 +2,14 @@
 //! disjoint workers; the threshold is the target percentile; each large worker has a size range of
 //! equal cost and a queue of its own; every request runs to completion; nobody takes from others.
 //!
-//! Departs from the paper where that leaves a gap: until the first epoch has ended the threshold
+//! It departs from the paper where that leaves a gap: until the first epoch has ended the threshold
 //! is one slice; thin epochs move roles no further than they can tell ([`Evidence`]); the cost is
 //! the setting's, and the paper's own is `--cost packets`. A single worker has nobody to hand to
 //! and serves all.
 //! With `--extra-large` there is one more large worker, and small requests are taken from others
 //! one at a time: the variant that §6.1 "Latency of large requests" weighs.
 //!
-//! Knows no queue and no key. Units: bytes, workers, requests.
+//! It knows no queue and no key. Units: bytes, workers, requests.
 
 use crate::cores::{Form, Settled, large_workers_lanes, roles, small_workers};
 use crate::design::{Access, Design};

@@ -7,7 +7,7 @@
 //! best. The threshold is for the statistics alone, as in [`Hkh`]. In the plan a hand-off worker is
 //! [`crate::Role::Small`] (it reads RX queues) and the others are [`crate::Role::Large`].
 //!
-//! Knows no queue. Unit: workers.
+//! It knows no queue. Unit: workers.
 
 use crate::cores::{Form, roles};
 use crate::design::Design;

@@ -1,14 +1,14 @@
 //! What each worker had to do in the last timeslots (KeySched §2 "Core Load Monitor"), and which
 //! of them has least.
 //!
-//! Departs from the poster in what "least loaded" means. By the sum of past slots alone the same
+//! It departs from the poster in what "least loaded" means. By the sum of past slots alone the same
 //! worker is least loaded for a whole slot, and gets every hot key of it. We rank by the past slots
 //! *plus* what this slot has brought so far, promises included: what the hot keys already given to
 //! a worker are expected to bring yet. The past counts with its sum: what one worker was ahead by
 //! is paid back in full. Taken as a mean, a worker with many cold keys would have to stay ahead by
 //! what its hot keys differ from those of others in each slot.
 //!
-//! Knows no key. Unit: whatever the caller charges; the poster charges requests.
+//! It knows no key. Unit: whatever the caller charges; the poster charges requests.
 
 use crate::units::WorkerId;
 use alloc::vec;

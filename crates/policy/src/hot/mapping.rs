@@ -2,7 +2,7 @@
 //! mapping table), and how often it was asked for.
 //!
 //! Looked up for every request, so it is a small open-addressed table at most a quarter full; a
-//! handful of keys live in it, in an array beside it. Knows no load and no threshold.
+//! handful of keys live in it, in an array beside it. It knows no load and no threshold.
 
 use crate::hot::sketch::KeyHash;
 use crate::units::WorkerId;

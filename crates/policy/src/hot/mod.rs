@@ -17,7 +17,7 @@
 //!   a slot below the hottest key's share × workers of the mean.
 //!
 //! Ownership is routing, never safety: the bucket's own protocol keeps a key that two workers
-//! write at once in order. Knows no clock, thread or packet. Unit: requests.
+//! write at once in order. It knows no clock, thread or packet. Unit: requests.
 
 pub mod hasher;
 pub mod loads;

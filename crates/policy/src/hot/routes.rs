@@ -3,8 +3,8 @@
 //! the others.
 //!
 //! A worker has a table of its own, read from the words when they have changed; in between it may
-//! be one slot behind, which sends a request to the owner of the last slot and does no harm. Knows
-//! no load, no key but its hash, and nothing of how words travel.
+//! be one slot behind, which sends a request to the owner of the last slot and does no harm. It
+//! knows no load, no key but its hash, and nothing of how words travel.
 
 use crate::hot::mapping::HotKey;
 use crate::hot::sketch::KeyHash;

@@ -1,7 +1,7 @@
 //! What hot-key scheduling can be told, each choice by itself: so that the poster's rule is one
 //! setting ([`HotSettings::keysched_2018`]) and ours another ([`HotSettings::lanes`]).
 //!
-//! Knows no command line. What fits together is checked with the policies' other settings.
+//! It knows no command line. What fits together is checked with the policies' other settings.
 
 use crate::hot::loads::Rank;
 use crate::hot::routes::ROUTES_MAX;

@@ -15,7 +15,7 @@
 //! share a hash share all cells whatever the seed; who counts keys of others hashes them by
 //! [`crate::hot::hasher`].
 //!
-//! Knows no key, only its 64-bit hash. Unit: requests.
+//! It knows no key, only its 64-bit hash. Unit: requests.
 
 use alloc::boxed::Box;
 use alloc::vec;

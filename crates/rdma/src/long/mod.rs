@@ -16,7 +16,7 @@
 //! late or overwritten is as if it had not come, and goes in frames. So nothing depends on a write
 //! that arrived, on memory that was free, or on what the other side says.
 //!
-//! Knows no card, no clock (time is an argument, in nanoseconds) and no request.
+//! It knows no card, no clock (time is an argument, in nanoseconds) and no request.
 
 pub mod ledger;
 pub mod rendezvous;

@@ -1,5 +1,5 @@
-//! The server's side of one client's long messages. It moves them slice by slice, over any kind of
-//! carrier.
+//! This is the server's side of one client's long messages. It moves them slice by slice, over any
+//! kind of carrier.
 //!
 //! Workers share it and *try* the lock of what carries: who finds it taken comes again. Those of
 //! the two ledgers, of places and of what is being read, are held for a look: a lock that somebody

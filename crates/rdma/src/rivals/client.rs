@@ -2,7 +2,7 @@
 //! and repeats nothing but READs, so what it stands on must not either: these designs run over
 //! connections that do not lose, and so does HERD here, to be compared.
 //!
-//! Belongs to one thread, which calls [`Client::turn`].
+//! It belongs to one thread, which calls [`Client::turn`].
 
 use super::design::Design;
 use super::lookup::{Lookup, Lost, Next};

@@ -1,5 +1,5 @@
-//! The server's side of Pilaf's index: 3-1 cuckoo hashing, a bucket with one item in one of three
-//! places (HERD §5.1.1), and key and value in an extent.
+//! This is the server's side of Pilaf's index: 3-1 cuckoo hashing, a bucket with one item in one of
+//! three places (HERD §5.1.1), and key and value in an extent.
 //!
 //! A PUT writes a new extent, then the bucket, and gives the old extent back: whoever READs finds
 //! the old item, the new one, or bytes whose checksum is wrong. An item that moves to make room is

@@ -7,8 +7,8 @@
 //! and all moves are known before the first. Values in slots are overwritten where they stand:
 //! whoever READs that meanwhile sees a wrong checksum.
 //!
-//! Departs from FaRM-KV, which chains blocks behind neighbourhoods that are full: here that is an
-//! index without room, and to be half empty does not suffice.
+//! It departs from FaRM-KV, which chains blocks behind neighbourhoods that are full: here that is
+//! an index without room, and to be half empty does not suffice.
 
 use super::cuckoo::Full;
 use super::extents::{Extent, Extents};

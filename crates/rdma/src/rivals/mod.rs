@@ -15,13 +15,13 @@
 //! belong to the server, [`lookup`] to the client; [`message`] is what they say to each other where
 //! they do, [`server`] and [`client`] are the two ends.
 //!
-//! Departs from HERD, whose emulations of Pilaf and FaRM have no store behind them: they READ as
+//! It departs from HERD, whose emulations of Pilaf and FaRM have no store behind them: they READ as
 //! many bytes as the designs would, from anywhere. Here are the indexes themselves, so that probes
-//! are counted instead of assumed and a READ that meets a PUT is seen to be torn. Departs from the
-//! designs where the module concerned says so; in all of them a miss is believed when the same was
-//! seen twice, and items are not deleted.
+//! are counted instead of assumed and a READ that meets a PUT is seen to be torn. It departs from
+//! the designs where the module concerned says so; in all of them a miss is believed when the same
+//! was seen twice, and items are not deleted.
 //!
-//! Knows no clock and no thread: both ends take turns.
+//! It knows no clock and no thread: both ends take turns.
 
 pub mod client;
 pub mod cuckoo;

@@ -12,7 +12,7 @@
 //! A length of key of 0 is an empty place. Versions count how often a place was written, so that
 //! the same bytes twice are the same all the time between.
 //!
-//! Departs from Pilaf, whose bucket has no tag and whose checksums are CRC64; from FaRM, whose
+//! It departs from Pilaf, whose bucket has no tag and whose checksums are CRC64; from FaRM, whose
 //! objects have a version in every cache line: a card reads lines in their order, and memory that
 //! threads share has none to rely on.
 

@@ -2,8 +2,8 @@
 //! signalled or one in [`SIGNAL_EVERY`], from one queue pair to another. Every byte that arrives is
 //! looked at.
 //!
-//! Departs from HERD, which has machines at both ends: here both are in one process and behind one
-//! port. So it shows that a device carries a kind out, and how fast it does both halves of it.
+//! It departs from HERD, which has machines at both ends: here both are in one process and behind
+//! one port. So it shows that a device carries a kind out, and how fast it does both halves of it.
 //! Knows no clock: whoever waits is asked whether to go on.
 
 use super::card::{Card, Domain, Place, Registered, Trouble, Writers};

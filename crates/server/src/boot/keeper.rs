@@ -1,7 +1,7 @@
-//! The threads of the durable executor. One steps it, beside the workers that do. The others wait
-//! for devices on its behalf: one commits, one writes large values, one makes room in the log, one
-//! counts for `stats tier`, and the tier has its own for reading. Two more make backups and verify
-//! all that is kept.
+//! Starts the threads of the durable executor. One steps it, beside the workers that do. The others
+//! wait for devices on its behalf: one commits, one writes large values, one makes room in the log,
+//! one counts for `stats tier`, and the tier has its own for reading. Two more make backups and
+//! verify all that is kept.
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;

@@ -1,6 +1,6 @@
 //! Makes backups: one step at a time, at a bounded rate, while the server serves.
 //!
-//! Reads the tier alone: memory is a cache over it. Knows no thread; time comes with every step.
+//! Reads the tier alone: memory is a cache over it. It knows no thread; time comes with every step.
 
 use super::backup::{Order, Standing, Told};
 use super::shared::Durable;

@@ -26,7 +26,7 @@
 //! The executor's threads may share a CPU with workers, whose hits come first: a step is short,
 //! long values are copied by stretches, and between steps the workers may run.
 //!
-//! Knows no socket; time comes with every step. Seconds are unix seconds.
+//! It knows no socket; time comes with every step. Seconds are unix seconds.
 
 pub mod admit;
 pub mod aside;

@@ -3,7 +3,7 @@
 //! scrubber finds it while there is a backup that has it.
 //!
 //! Reads the tier alone. What is damaged is told and counted, and left as it is: who asks for it is
-//! told that it is lost, as ever. Knows no thread; time comes with every step.
+//! told that it is lost, as ever. It knows no thread; time comes with every step.
 
 use super::scrub::ScrubSettings;
 use super::shared::Durable;

@@ -8,13 +8,13 @@
 //! is told how many it has missed. Its memory is taken when somebody watches for the first time,
 //! and kept.
 //!
-//! Departs from memcached, which has a buffer for each worker and each watcher, and a thread that
-//! copies from the ones to the others: the numbers of our events are their order, and a watcher's
-//! lines are written by the worker that has its connection. Only what clients ask for is logged as
-//! fetched; memcached also logs the look at the old item before a change.
+//! It departs from memcached, which has a buffer for each worker and each watcher, and a thread
+//! that copies from the ones to the others: the numbers of our events are their order, and a
+//! watcher's lines are written by the worker that has its connection. Only what clients ask for is
+//! logged as fetched; memcached also logs the look at the old item before a change.
 //!
-//! Knows no connection and no clock: time comes with the events, and is that of the last one where
-//! an event has none of its own. Times are to the millisecond, sizes bytes.
+//! It knows no connection and no clock: time comes with the events, and is that of the last one
+//! where an event has none of its own. Times are to the millisecond, sizes bytes.
 
 pub mod asked;
 pub mod event;

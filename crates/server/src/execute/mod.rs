@@ -6,8 +6,8 @@
 //! still the one looked at, publish; else begin again, a bounded number of times ([`attempts`]).
 //!
 //! A large value is never copied: the head of its reply goes to the output and the value leaves as
-//! a [`Transfer`], which the connection moves slice by slice. Knows no connection, worker, lane or
-//! clock: time comes in with the [`Context`]. Sizes are bytes.
+//! a [`Transfer`], which the connection moves slice by slice. It knows no connection, worker, lane
+//! or clock: time comes in with the [`Context`]. Sizes are bytes.
 
 mod admin;
 mod arith;

@@ -5,7 +5,8 @@
 //! only try: if somebody else has it, the key is found by its next request and the slot turned by
 //! the next look. A worker never waits for it but to answer `stats`.
 //!
-//! Knows no worker and no clock: what each worker has executed so far and the time are arguments.
+//! It knows no worker and no clock: what each worker has executed so far and the time are
+//! arguments.
 
 use super::slots::Slots;
 use super::window::{Balance, Mark, Since, Window};

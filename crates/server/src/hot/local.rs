@@ -1,4 +1,4 @@
-//! A worker's own part of the hot keys: its sketch, and its copy of the slot's table. Knows no
+//! A worker's own part of the hot keys: its sketch, and its copy of the slot's table. It knows no
 //! worker.
 
 use super::board::HotKeyTable;

@@ -6,7 +6,7 @@
 //! changes is written. Steering is routing and never safety: a datagram that was on its way when
 //! its slot was rewritten is handed over where it arrives.
 //!
-//! Knows no key, worker or clock. What rewrites a slot is given.
+//! It knows no key, worker or clock. What rewrites a slot is given.
 
 use laneway_kernel::layout::{Lead, slot_of};
 use laneway_kernel::steering::middle_of_slot;

@@ -1,8 +1,8 @@
-//! The buckets of a latency histogram: 16 of equal width to each power of two, from 8 ns to 73
-//! minutes. They are fixed, so that histograms of different workers, servers and moments can be
+//! Defines the buckets of a latency histogram: 16 of equal width to each power of two, from 8 ns to
+//! 73 minutes. They are fixed, so that histograms of different workers, servers and moments can be
 //! added and subtracted, here or outside.
 //!
-//! Knows no operation and no clock. Times are nanoseconds.
+//! It knows no operation and no clock. Times are nanoseconds.
 
 /// Buckets to a power of two, as a power of two: each is at most a sixteenth of its times wide.
 const STEP_BITS: u32 = 4;

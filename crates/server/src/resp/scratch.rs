@@ -7,7 +7,7 @@
 //!
 //! So the commands are the same here and everywhere else. What may be copied is bounded, about as
 //! much as a slice of a large value. What a try counts is kept apart, and told where it counts once
-//! the requests are done: it may be in vain. Knows no connection and no clock.
+//! the requests are done: it may be in vain. It knows no connection and no clock.
 
 use crate::counters::Counters;
 use crate::execute::redis::{self, Asking, OUT_OF_MEMORY, TOO_LARGE, Watched};

@@ -1,4 +1,4 @@
-//! Commands about the connection and about the whole server.
+//! Answers commands about the connection and about the whole server.
 
 use crate::auth::gate::{Door, Verdict};
 use crate::connection::Connection;

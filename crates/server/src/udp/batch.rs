@@ -3,7 +3,7 @@
 //! is spread out in place and leaves as a train; so do replies to one peer that follow each other
 //! and are of one length, for the kernel's UDP costs as much for a train as for a datagram.
 //!
-//! No allocation once the buffers have grown. Knows no request. Sizes are bytes.
+//! No allocation once the buffers have grown. It knows no request. Sizes are bytes.
 
 use laneway_transport::datagram::{BURST, Datagrams, Departure, Path};
 use laneway_wire::udp::frames::{self, TRAIN_BYTES_MAX, TRAIN_FRAMES_MAX};

@@ -1,7 +1,7 @@
 //! What each worker has seen of datagrams, and what became of them: one [`UdpCounts`] per worker,
 //! which alone writes it; `stats udp` sums them. Every way in which input can be bad has its count.
 //!
-//! Knows no socket. Counts are datagrams where the name does not say otherwise.
+//! It knows no socket. Counts are datagrams where the name does not say otherwise.
 
 use crate::counters::Counter;
 use laneway_wire::udp::reassembly::Counts;

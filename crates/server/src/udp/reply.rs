@@ -1,7 +1,7 @@
 //! A reply of many datagrams, on its way: its bytes stay where they are (a buffer, pinned values),
 //! and leave in trains of frames, a slice a turn, or go into memory that their client lends.
 //!
-//! Knows no socket and no lane. Sizes are bytes.
+//! It knows no socket and no lane. Sizes are bytes.
 
 use super::buffers::{Buffers, Held};
 use super::placed::{Placing, Written};

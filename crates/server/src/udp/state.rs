@@ -1,4 +1,4 @@
-//! The state of one worker's UDP requests and replies that are under way. Knows no worker. Times
+//! The state of one worker's UDP requests and replies that are under way. It knows no worker. Times
 //! are nanoseconds.
 
 use super::ahead::Ahead;

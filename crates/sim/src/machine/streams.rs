@@ -8,7 +8,7 @@
 //! What a small turn or a transfer's run waits for is held against what `share` promises of it.
 //! Departs from the server: nothing is offered to others, a write is a large request as a read is,
 //! a turn's replies are bounded by requests and not by bytes, and the peer takes all that is sent.
-//! Knows `lanes` and run to completion, and no wire. Units: picoseconds, requests, slices.
+//! It knows `lanes` and run to completion, and no wire. Units: picoseconds, requests, slices.
 
 use super::{Doing, Request, Run, Transfer, id};
 use laneway_policy::migrate::{self, Stay, Visit};

@@ -1,4 +1,4 @@
-//! The command line of `laneway bench verbs`.
+//! Reads the command line of `laneway bench verbs`.
 
 use laneway_load::arguments::{number, text};
 use laneway_load::workload::keys::{KEY_BYTES, KEY_BYTES_MAX};

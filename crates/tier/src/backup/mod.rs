@@ -5,7 +5,7 @@
 //! [`crate::Tier::backup`] was called, and none that was submitted after that returned; of those
 //! under way meanwhile it has what comes first in the order of the log ([`cut`] says how).
 //!
-//! Knows no file and no clock.
+//! It knows no file and no clock.
 
 pub mod cut;
 pub mod file;

@@ -3,7 +3,7 @@
 //! A cell that is longer than a line is a chain of lines, each with where the next is in its last 8
 //! bytes, so that a cell needs no lines that lie together and memory never lies too badly for one.
 //!
-//! Departs from the log's records as the place of keys: a record moves to the SSD, where a
+//! It departs from the log's records as the place of keys: a record moves to the SSD, where a
 //! comparison of keys would wait for a device.
 
 use super::part::{LINE, Part, Step};

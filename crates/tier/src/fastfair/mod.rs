@@ -1,5 +1,5 @@
-//! A persistent B+-tree in byte-addressable memory: FAST&FAIR (Hwang et al., FAST'18, "Endurable
-//! Transient Inconsistency in Byte-Addressable Persistent B+-Tree").
+//! This is a persistent B+-tree in byte-addressable memory: FAST&FAIR (Hwang et al., FAST'18,
+//! "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree").
 //!
 //! Nodes change in place by stores of 8 bytes, each of which leaves a tree that reads right
 //! ([`node`]); a node splits by its sibling pointer (§4, "FAIR"). There is no log and no copy of a

@@ -1,7 +1,8 @@
 //! Pieces of values that lie in several extents: each part is read in its place among others, and
 //! what is known of the piece is put together when the last one was.
 //!
-//! Takes some bytes of memory for each extent of so many pieces; the others are read by themselves.
+//! It takes some bytes of memory for each extent of so many pieces; the others are read by
+//! themselves.
 
 use crc32c::crc32c_combine;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The settings of a rig's server.
+//! Makes the settings of a rig's server.
 
 use super::Plan;
 use laneway_server::settings::{

@@ -9,12 +9,12 @@
 //! another kind than a value, or the miss of a read. A failure is always told. Each reply repeats
 //! the request's opcode and its *opaque* number ([`Echo`]).
 //!
-//! Departs from memcached 1.6.45 (`proto_bin.c`), each time where it would take bytes of one
+//! It departs from memcached 1.6.45 (`proto_bin.c`), each time where it would take bytes of one
 //! request for another: what a request brings beyond what its opcode has is refused
 //! ([`Broken::Arguments`]); the body of an unknown opcode is passed over exactly; and a header that
 //! is refused is refused at once, not when its key is there.
 //!
-//! Knows no command's effect, no clock, no connection. Sizes are bytes.
+//! It knows no command's effect, no clock, no connection. Sizes are bytes.
 
 pub mod answer;
 mod opcode;

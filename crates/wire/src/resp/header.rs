@@ -1,4 +1,4 @@
-//! The first line of an array or a bulk string: its type and its length.
+//! Parses the first line of an array or a bulk string: its type and its length.
 
 use super::{BULK_BYTES_MAX, Broken, HEADER_BYTES_MAX, integer};
 use crate::scan::find;

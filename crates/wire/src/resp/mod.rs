@@ -12,7 +12,7 @@
 //! by `\r\n` is an error (Redis does not look), a header without its end is refused after
 //! [`HEADER_BYTES_MAX`] bytes, and a request has at most [`ARGUMENTS_MAX`] arguments.
 //!
-//! Knows no command, no clock, no connection. Sizes are bytes.
+//! It knows no command, no clock, no connection. Sizes are bytes.
 
 mod args;
 mod header;

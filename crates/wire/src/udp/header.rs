@@ -1,4 +1,4 @@
-//! The header of one datagram: four big-endian 16-bit numbers.
+//! Parses the header of one datagram: four big-endian 16-bit numbers.
 //!
 //! Request id, sequence number of this datagram, number of datagrams in the message, and one that
 //! memcached reserves: it sends 0 and does not look at what comes, and its clients send whatever

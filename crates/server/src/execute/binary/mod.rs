@@ -2,7 +2,7 @@
 //! each may ask for the item's CAS id, and what would tell nothing may be left out (*quiet*).
 //! Values are stored by [`super::store`].
 //!
-//! Departs from memcached 1.6.45 as the text protocol does. Knows no connection.
+//! It departs from memcached 1.6.45 as the text protocol does. It knows no connection.
 
 mod get;
 mod stat;

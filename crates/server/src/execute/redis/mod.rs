@@ -1,10 +1,10 @@
 //! What Redis' commands do: the store is memcached's, and so is the shape of a compound operation
 //! ([`super::attempts`]); replies are RESP.
 //!
-//! Departs from Redis where the store does. A client flag (memcached's) is 0 on what is set here,
-//! and kept by what changes a value in part. Of an error nothing has changed.
+//! It departs from Redis where the store does. A client flag (memcached's) is 0 on what is set
+//! here, and kept by what changes a value in part. Of an error nothing has changed.
 //!
-//! Knows no connection, as everything here. Times are moments.
+//! It knows no connection, as everything here. Times are moments.
 
 mod anew;
 mod arith;

@@ -1,4 +1,4 @@
-//! `SET` and its older kin: the moment of storing. The value is complete, in its draft.
+//! Stores for `SET` and its older kin. The value is complete, in its draft.
 
 use super::get::get_and;
 use super::{Asking, Expiry, OUT_OF_MEMORY, TOO_LARGE};

@@ -1,5 +1,5 @@
 //! Of what `stats lanes` said, ten times a second, makes one row an epoch, and tells how soon the
-//! plan was the right one after each change. Knows no server. Unit: epochs.
+//! plan was the right one after each change. It knows no server. Unit: epochs.
 
 use laneway_load::timeline::Sample;
 use std::ops::RangeInclusive;

@@ -8,7 +8,7 @@
 //! not shown. What each phase should lead to comes from `policy` and the workload's own sizes, not
 //! from the server. The servers run wherever the scheduler puts them: nothing here is timed.
 //!
-//! Knows no design but those whose roles follow the load. Units: epochs, workers, percent.
+//! It knows no design but those whose roles follow the load. Units: epochs, workers, percent.
 
 mod follow;
 mod rule;
