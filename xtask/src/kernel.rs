@@ -34,12 +34,12 @@ const CLIPPED: [&str; 8] = [
     "-p",
     "laneway",
     "--features",
-    "laneway-kernel/kernel,laneway/kernel",
+    "laneway-kernel/kernel,laneway/af-xdp",
 ];
 /// What is tested: the programs and their loader, then the server over them.
 const TESTED: [&[&str]; 2] = [
     &["-p", "laneway-kernel", "--features", "kernel"],
-    &["-p", "laneway", "--features", "kernel", "--test", "kernel"],
+    &["-p", "laneway", "--features", "af-xdp", "--test", "kernel"],
 ];
 /// How the crate's tests begin a line that says what this machine lacks.
 const LACKS: &str = "SKIPPED: ";

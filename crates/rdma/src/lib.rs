@@ -5,7 +5,9 @@
 //!   side, `poll_slots`, `reply` and `pump` on the server's, and the verbs that they count.
 //! - [`shmring`]: the kind over shared memory, for clients on the same host: [`layout`] says where
 //!   what stands, [`door`] how a client gets its region, [`region`] is the server's side of one.
-//! - [`verbs`]: the kind over RDMA, for clients on other hosts.
+//! - [`verbs`]: the kind over RDMA, for clients on other hosts, with the feature `verbs`; without
+//!   it the same names stand there, and whoever asks is told that. [`remote`] is what both builds
+//!   say.
 //! - [`long`]: what is too long for a slot or a datagram, between hosts: one side says where it
 //!   lies, the cards move it, and a seal says whether it arrived.
 //! - [`faults`]: any kind, with loss, duplication and delay by seed.
@@ -29,6 +31,14 @@ pub mod layout;
 pub mod long;
 pub mod mapped;
 pub mod region;
+pub mod remote;
 pub mod rivals;
 pub mod shmring;
+#[cfg(feature = "verbs")]
 pub mod verbs;
+#[cfg(not(feature = "verbs"))]
+#[path = "absent.rs"]
+pub mod verbs;
+
+/// Whether this build has clients on other hosts ([`verbs`]).
+pub const HAS_VERBS: bool = cfg!(feature = "verbs");
