@@ -11,8 +11,6 @@
 //! - [`long`]: what is too long for a slot or a datagram, between hosts: one side says where it
 //!   lies, the cards move it, and a seal says whether it arrived.
 //! - [`faults`]: any kind, with loss, duplication and delay by seed.
-//! - [`rivals`]: the designs that HERD is compared with, whose clients READ, to count what they
-//!   cost. No server of ours uses them.
 //!
 //! Departs from HERD: slots carry the lines of memcached's protocol behind the eight bytes of its
 //! UDP frames, so that one grammar serves every way in; a request's last word, not its key, says
@@ -32,7 +30,6 @@ pub mod long;
 pub mod mapped;
 pub mod region;
 pub mod remote;
-pub mod rivals;
 pub mod shmring;
 #[cfg(feature = "verbs")]
 pub mod verbs;
