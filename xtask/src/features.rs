@@ -1,5 +1,6 @@
-//! Which Cargo features are built for what: a release has some; what a user builds without a flag has
-//! none, and is asked here what it says of those that it has not.
+//! Which Cargo features are built for what. All tests are built with one set, so that no crate is
+//! compiled for several; what a user builds without a flag has none, and is asked here what it says
+//! of those that it has not.
 
 use crate::outcome::{Outcome, failed, passed};
 use crate::process::{self, Guarded};
@@ -16,8 +17,13 @@ usage: cargo xtask features
 Each flag and command that needs a feature must be refused with the feature's name and the line that
 builds it, and with the status that its kind of error has.";
 
+/// Everything, for which clang is needed.
+const ALL: &str = "laneway/full,laneway-client/rdma";
+/// All that needs no clang.
+const WITHOUT_CLANG: &str = "laneway/research,laneway-client/rdma";
 /// What a release has: what needs nothing to build, and nothing to run until it is asked for.
 pub const RELEASED: &str = "rdma";
+const COMPILERS: [&str; 2] = ["clang-14", "clang"];
 /// A binary that takes longer serves, though it should not.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -36,6 +42,17 @@ const ASKED: &[(&str, i32, &[&str])] = &[
     ),
     ("bench verbs", 2, &["built without the feature `research`", "--features research"]),
 ];
+
+/// The set that all tests are built with.
+pub fn tested() -> &'static str {
+    if has_clang() { ALL } else { WITHOUT_CLANG }
+}
+
+/// Whether BPF programs can be compiled.
+pub fn has_clang() -> bool {
+    let is_named = std::env::var_os("LANEWAY_CLANG").is_some();
+    is_named || COMPILERS.iter().any(|name| process::find_program(name).is_some())
+}
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if let Some(argument) = parser.next()? {
