@@ -1,10 +1,10 @@
 //! The lane in the kernel and the way past its stack: their programs compiled by clang, taken by
 //! this kernel's verifier, run on frames and in network namespaces that the tests make themselves.
 //!
-//! A crate's feature of its own, so the ordinary build and its tests need neither clang nor
-//! privileges. What a machine lacks is said by the crate's probe, layer by layer; then this is
-//! skipped, not passed.
+//! A feature of its own, so the ordinary build needs neither clang nor privileges. The crate's
+//! probe says what a machine lacks, layer by layer; then this is skipped, not passed.
 
+use crate::features;
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process;
 use lexopt::ValueExt;
@@ -24,23 +24,10 @@ CAP_NET_ADMIN, CAP_PERFMON, CAP_NET_RAW and CAP_SYS_ADMIN (for the tests' networ
 root has them. Without them it says what is
 missing and is skipped.";
 
-const COMPILERS: [&str; 2] = ["clang-14", "clang"];
-/// The loader, and the server that uses it.
-const CLIPPED: [&str; 8] = [
-    "-p",
-    "laneway-kernel",
-    "-p",
-    "laneway-server",
-    "-p",
-    "laneway",
-    "--features",
-    "laneway-kernel/kernel,laneway/kernel",
-];
-/// What is tested: the programs and their loader, then the server over them.
-const TESTED: [&[&str]; 2] = [
-    &["-p", "laneway-kernel", "--features", "kernel"],
-    &["-p", "laneway", "--features", "kernel", "--test", "kernel"],
-];
+/// Where the tests of the programs are, a file each.
+const TESTS: &str = "crates/kernel/tests";
+/// The test of the server over them.
+const TEST_OF_SERVER: &str = "kernel";
 /// How the crate's tests begin a line that says what this machine lacks.
 const LACKS: &str = "SKIPPED: ";
 
@@ -61,29 +48,24 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
         }
     }
-    let named = std::env::var_os("LANEWAY_CLANG").is_some();
-    if !named && COMPILERS.iter().all(|name| process::find_program(name).is_none()) {
+    if !features::has_clang() {
         return skipped("no clang here to compile BPF programs; `cargo xtask setup` installs it");
     }
+    let set = ["--workspace", "--features", features::tested()];
     let mut clippy = process::cargo();
-    clippy
-        .args(["clippy", "--quiet", "--all-targets"])
-        .args(CLIPPED)
-        .args(["--", "-D", "warnings"]);
+    clippy.args(["clippy", "--quiet", "--all-targets"]).args(set).args(["--", "-D", "warnings"]);
     process::run(&mut clippy)?;
-    let mut all_told = String::new();
-    for package in TESTED {
-        let mut tests = process::cargo();
-        tests.args(["test", "--no-fail-fast"]).args(package).args(["--", "--nocapture", &only]);
-        tests.envs(longer.iter().map(|(name, count)| (name, count.to_string())));
-        let (status, told) = process::capture(&mut tests)?;
-        println!("{told}");
-        if !status.success() {
-            return failed("tests of the kernel lane failed");
-        }
-        all_told.push_str(&told);
+    let mut tests = process::cargo();
+    tests.args(["test", "--no-fail-fast"]).args(set);
+    let names = names()?;
+    tests.args(names.iter().flat_map(|name| ["--test", name.as_str()]));
+    tests.args(["--", "--nocapture", &only]);
+    tests.envs(longer.iter().map(|(name, count)| (name, count.to_string())));
+    let (status, told) = process::capture(&mut tests)?;
+    println!("{told}");
+    if !status.success() {
+        return failed("tests of the kernel lane failed");
     }
-    let told = all_told;
     let mut lacks: Vec<&str> = told.lines().filter_map(|line| line.split(LACKS).nth(1)).collect();
     lacks.sort_unstable();
     lacks.dedup();
@@ -91,4 +73,20 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         true => passed("programs verified, run on frames and between network namespaces"),
         false => skipped(lacks.join("; ")),
     }
+}
+
+/// What is tested, by the names of the tests' files. The unit tests of the loader and the server
+/// run with all others: the set of features is the same, so nothing is compiled for these alone.
+fn names() -> Result<Vec<String>, String> {
+    let folder = process::root().join(TESTS);
+    let whine = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut names = vec![TEST_OF_SERVER.to_owned()];
+    for entry in std::fs::read_dir(&folder).map_err(whine)? {
+        let path = entry.map_err(whine)?.path();
+        if path.extension().is_some_and(|end| end == "rs") {
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
 }

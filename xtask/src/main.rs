@@ -15,6 +15,7 @@ mod coverage;
 mod dist;
 mod drawings;
 mod faults;
+mod features;
 mod figures;
 mod fuzz;
 mod histories;
@@ -67,6 +68,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },
     Subcommand { name: "coverage", help: coverage::HELP, main: coverage::main },
     Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
+    Subcommand { name: "features", help: features::HELP, main: features::main },
     Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
     Subcommand { name: "histories", help: histories::HELP, main: histories::main },
     Subcommand { name: "hot-cost", help: hot_cost::HELP, main: hot_cost::main },

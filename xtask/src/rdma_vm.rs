@@ -103,9 +103,10 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
 
 /// The server and the client that checks it, with every assertion on.
 fn build() -> Result<[PathBuf; 2], String> {
-    process::run(process::cargo().args(["build", "--quiet", "-p", "laneway"]))?;
-    let line = ["build", "--quiet", "-p", "laneway-client", "--example", "rdma_check"];
-    process::run(process::cargo().args(line))?;
+    let server = ["-p", "laneway", "--features", "research"];
+    process::run(process::cargo().args(["build", "--quiet"]).args(server))?;
+    let client = ["-p", "laneway-client", "--features", "rdma", "--example", "rdma_check"];
+    process::run(process::cargo().args(["build", "--quiet"]).args(client))?;
     let built = process::target_dir().join("debug");
     Ok([built.join("laneway"), built.join("examples").join("rdma_check")])
 }

@@ -4,6 +4,7 @@
 //! shown if it fails. Steps are not run side by side: some of them watch the machine's CPUs.
 //! It knows nothing of what a step checks; only its status and its last line.
 
+use crate::features;
 use crate::outcome::{EXIT_SKIPPED, Failure, Outcome, SKIPPED_PREFIX, Verdict};
 use crate::process::{self, Guarded};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,7 @@ const LINES_SHOWN_MAX: usize = 60;
 /// One step of the list.
 struct Step {
     name: &'static str,
-    /// What is typed after `cargo`.
+    /// What is typed after `cargo`; [`FEATURES`] stands for the set that all tests are built with.
     line: &'static str,
     /// Whether `--quick` runs it too.
     quick: bool,
@@ -39,11 +40,19 @@ struct Step {
     environment: &'static [(&'static str, &'static str)],
 }
 
+/// Stands for the Cargo features of tests in a step's line.
+const FEATURES: &str = "FEATURES";
+
 impl Step {
+    /// What is typed after `cargo` on this machine.
+    fn line(&self) -> String {
+        self.line.replace(FEATURES, features::tested())
+    }
+
     /// The whole line, environment and all.
     fn typed(&self) -> String {
         let settings = self.environment.iter().map(|(name, value)| format!("{name}='{value}' "));
-        format!("{}cargo {}", settings.collect::<String>(), self.line)
+        format!("{}cargo {}", settings.collect::<String>(), self.line())
     }
 }
 
@@ -54,14 +63,20 @@ const fn step(name: &'static str, line: &'static str, quick: bool) -> Step {
 const STEPS: &[Step] = &[
     step("setup", "xtask setup", false),
     step("format", "fmt --all --check", true),
-    step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings", true),
+    step(
+        "clippy",
+        "clippy --quiet --workspace --all-targets --features FEATURES -- -D warnings",
+        true,
+    ),
+    // Without features other modules stand in for what is not built.
+    step("plain clippy", "clippy --quiet -p laneway -- -D warnings", false),
     step("tidy", "xtask tidy", true),
     // The dev profile: assertions and overflow checks are on.
-    step("tests", "test --workspace --all-targets --no-fail-fast", true),
-    step("doc tests", "test --workspace --doc --no-fail-fast", true),
+    step("tests", "test --workspace --all-targets --features FEATURES --no-fail-fast", true),
+    step("doc tests", "test --workspace --doc --features FEATURES --no-fail-fast", true),
     Step {
         name: "documentation",
-        line: "doc --quiet --workspace --no-deps --document-private-items",
+        line: "doc --quiet --workspace --features FEATURES --no-deps --document-private-items",
         quick: true,
         environment: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")],
     },
@@ -86,7 +101,9 @@ const STEPS: &[Step] = &[
     step("tier bench", "xtask tier-bench", false),
     step("instructions", "xtask instructions", false),
     step("needless cost", "xtask instructions --canary", false),
-    step("release build", "build --quiet --release --workspace", false),
+    // What the steps behind it run: without features.
+    step("release build", "build --quiet --release -p laneway", false),
+    step("features", "xtask features", false),
     step("histories", "xtask histories --operations 200000", false),
     step("hot cost", "xtask hot-cost --check", false),
     step("peers", "xtask peers", false),
@@ -230,7 +247,8 @@ fn run(step: &Step) -> Result<Row, String> {
 }
 
 fn command(step: &Step) -> Result<Command, String> {
-    let mut words = step.line.split(' ').peekable();
+    let line = step.line();
+    let mut words = line.split(' ').peekable();
     let mut command = match words.next_if_eq(&"xtask") {
         // Ourselves and not `cargo xtask`: no second build of what is running.
         Some(_) => Command::new(std::env::current_exe().map_err(|e| e.to_string())?),
@@ -356,6 +374,7 @@ mod tests {
     #[test]
     fn every_step_is_a_line_that_can_be_typed() {
         for step in STEPS {
+            assert!(!step.typed().contains(FEATURES), "{}", step.typed());
             let words: Vec<&str> = step.line.split(' ').collect();
             assert!(words.iter().all(|word| !word.is_empty()), "{}", step.line);
             if words[0] == "xtask" {

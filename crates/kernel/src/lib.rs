@@ -7,7 +7,8 @@
 //! - `lane`, `steer`: the two programs, loaded, configured, attached, counted. Both need the
 //!   feature `kernel`.
 //! - [`service`], [`steering`]: the same as a server uses them, in any build.
-//! - [`redirect`]: the program that leads datagrams past the stack, to AF_XDP sockets.
+//! - `redirect`: the program that leads datagrams past the stack, to AF_XDP sockets; only with the
+//!   feature, too.
 //!
 //! It departs from Hippos, whose kernel module keeps a cache of its own: here the program reads the
 //! very bytes that user space owns, under the version of the bucket, so nothing must be
@@ -31,6 +32,7 @@ pub mod layout;
 mod mapped;
 pub mod probe;
 mod realtime;
+#[cfg(feature = "kernel")]
 pub mod redirect;
 pub mod service;
 #[cfg(feature = "kernel")]

@@ -26,7 +26,7 @@ pub const COMMANDS: [(&str, &str); 17] = [
     ("completions", "print what a shell completes: bash, zsh or fish"),
     ("man", "print the man page of laneway, or with serve that of laneway serve"),
     ("help", "this text"),
-    ("version", "print the version"),
+    ("version", "print the version; with -v the Cargo features that are built in, too"),
 ];
 
 const ABOUT: &str = "\

@@ -1,8 +1,9 @@
-//! `laneway doctor`: what this machine and this build offer of the layers in the kernel and of
-//! RDMA, layer by layer, and what to do about those that are missing. Looks by trying: programs are
-//! loaded and let go again, devices opened and closed, nothing is attached and nothing changed.
+//! `laneway doctor`: which Cargo features this build has, what it and this machine offer of the
+//! layers in the kernel and of RDMA, layer by layer, and what to do about those that are missing.
+//! Looks by trying: programs are loaded and let go again, devices opened and closed, nothing is
+//! attached and nothing changed.
 
-use crate::STATUS_USAGE;
+use crate::{STATUS_USAGE, built};
 use laneway_load::output::unless_closed;
 use laneway_server::kernel::layers;
 use laneway_server::settings::look;
@@ -17,11 +18,11 @@ laneway doctor: what this machine offers, layer by layer, and what to do
 
 Usage: laneway doctor [kernel | rdma]
 
-A layer that is missing takes nothing from the rest: serve works without any of
-them. --kernel-lane needs the GET lane at tc ingress (or at XDP, with
---kernel-lane-hook xdp), --steer the key steering, --af-xdp AF_XDP, --rdma
-libibverbs, a device and memory that may be locked; rdma_rxe makes a device of
-any network interface.
+First come the Cargo features of this build. A layer that is missing takes
+nothing from the rest: serve works without any of them. --kernel-lane needs the
+GET lane at tc ingress (or at XDP, with --kernel-lane-hook xdp), --steer the key
+steering, --af-xdp AF_XDP, --rdma libibverbs, a device and memory that may be
+locked; rdma_rxe makes a device of any network interface.
 Exit status 1 if something is missing of what is asked for (of the kernel's, if
 nothing is).
 ";
@@ -50,6 +51,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         }
     };
     let mut out = Told::default();
+    built::lines().iter().for_each(|line| out.line(line));
     let mut missing = 0;
     if asked.kernel {
         missing += kernel(&mut out);
@@ -101,7 +103,7 @@ fn rdma(out: &mut Told) -> usize {
     // A machine with a card needs no device in software.
     let is_lacking =
         |name: &str| needs.iter().any(|need| need.name == name && need.missing.is_some());
-    let lacking = ["libibverbs", "RDMA device", "RDMA port", "locked memory"];
+    let lacking = ["RDMA in this build", "libibverbs", "RDMA device", "RDMA port", "locked memory"];
     let lacking = lacking.into_iter().filter(|name| is_lacking(name)).count();
     out.line(match lacking {
         0 => "RDMA is there; laneway serve --rdma DEVICE",

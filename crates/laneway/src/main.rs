@@ -9,6 +9,7 @@ mod ask;
 mod asking;
 mod backup;
 mod bench;
+mod built;
 mod commands;
 mod doctor;
 mod flags;
@@ -58,6 +59,9 @@ fn main() -> ExitCode {
         }
         Some("version" | "--version") => {
             println!("laneway {}", env!("CARGO_PKG_VERSION"));
+            if args.get(1).is_some_and(|word| word == "-v" || word == "--verbose") {
+                println!("{}", built::told());
+            }
             ExitCode::SUCCESS
         }
         Some(word) if word.starts_with('-') => serve::run("laneway", args),

@@ -1,8 +1,8 @@
 //! `laneway serve --kernel-lane`, `--steer` and `--af-xdp`, in network namespaces of the test's
 //! own, over virtual Ethernet: what is written is read at once, hits are answered while the server
-//! is stopped, and nothing stays behind when it is killed. Without the feature: what the flags say.
+//! is stopped, and nothing stays behind when it is killed. Without the features: what flags say.
 
-#[cfg(feature = "kernel")]
+#[cfg(feature = "af-xdp")]
 #[path = "../../kernel/tests/common/hosts.rs"]
 mod hosts;
 
@@ -37,7 +37,7 @@ fn the_doctor_tells_every_layer_of_the_kernel() {
     assert_eq!(doctor(&["eth0"]).status.code(), Some(2));
 }
 
-#[cfg(feature = "kernel")]
+#[cfg(feature = "af-xdp")]
 mod with {
     use super::hosts::{self, Host, INTERFACE};
     use laneway_kernel::ethtool;

@@ -214,18 +214,6 @@ pub trait LongRequester: Requester {
     fn open_reply(&self, sealed_descriptor: &SealedDescriptor, out: &mut Vec<u8>) -> bool;
 }
 
-/// A client's way to memory that the server has opened to it: READs, of which the server's CPU
-/// knows nothing. No request of ours takes it; the designs that HERD is compared with do
-/// ([`crate::rivals`]). It belongs to one thread.
-pub trait Reader {
-    /// Ask for `bytes` bytes from `address` on, as they are some time from now. They come with
-    /// `tag`.
-    fn post_read(&mut self, tag: u64, address: u64, bytes: usize) -> Posted;
-    /// Take at most `burst` READs that are over: the tag, and what was read; nothing of a place
-    /// that is not within the opened memory. Returns how many there were.
-    fn poll_reads(&mut self, burst: usize, take: &mut dyn FnMut(u64, Option<&[u8]>)) -> usize;
-}
-
 /// The server's side: one worker's handle on all queues.
 pub trait Responder: Send {
     /// How many queues there are.

@@ -5,12 +5,12 @@
 //!   side, `poll_slots`, `reply` and `pump` on the server's, and the verbs that they count.
 //! - [`shmring`]: the kind over shared memory, for clients on the same host: [`layout`] says where
 //!   what stands, [`door`] how a client gets its region, [`region`] is the server's side of one.
-//! - [`verbs`]: the kind over RDMA, for clients on other hosts.
+//! - [`verbs`]: the kind over RDMA, for clients on other hosts, with the feature `verbs`; without
+//!   it the same names stand there, and whoever asks is told that. [`remote`] is what both builds
+//!   say.
 //! - [`long`]: what is too long for a slot or a datagram, between hosts: one side says where it
 //!   lies, the cards move it, and a seal says whether it arrived.
 //! - [`faults`]: any kind, with loss, duplication and delay by seed.
-//! - [`rivals`]: the designs that HERD is compared with, whose clients READ, to count what they
-//!   cost. No server of ours uses them.
 //!
 //! Departs from HERD: slots carry the lines of memcached's protocol behind the eight bytes of its
 //! UDP frames, so that one grammar serves every way in; a request's last word, not its key, says
@@ -29,6 +29,13 @@ pub mod layout;
 pub mod long;
 pub mod mapped;
 pub mod region;
-pub mod rivals;
+pub mod remote;
 pub mod shmring;
+#[cfg(feature = "verbs")]
 pub mod verbs;
+#[cfg(not(feature = "verbs"))]
+#[path = "absent.rs"]
+pub mod verbs;
+
+/// Whether this build has clients on other hosts ([`verbs`]).
+pub const HAS_VERBS: bool = cfg!(feature = "verbs");

@@ -24,8 +24,6 @@ use laneway_transport::scheduler::take_short_slices;
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::udp::{BindError, Ports, Sockets, UdpDatagrams};
 use laneway_transport::verbs::Watch as VerbsWatch;
-use laneway_transport::xdp::handle::XdpDatagrams;
-use laneway_transport::xdp::watch::Watch as BypassWatch;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -436,9 +434,8 @@ fn worker(
     }
     let way = shared.kernel.get().and_then(Kernel::bypass);
     if let (Some(way), Some(sockets)) = (way, datagrams.take_if(|_| way.is_some())) {
-        let (bypass, sender) = way.share(id.index()).ok_or(io::ErrorKind::NotFound)?;
-        transport = transport.with_bypass(BypassWatch::new(bypass.clone(), id.index()));
-        datagrams = Some(Box::new(XdpDatagrams::new(bypass, id.index(), sender, sockets)));
+        let (joined, queues) = way.join(id.index(), transport, sockets)?;
+        (transport, datagrams) = (joined, Some(queues));
     }
     if let Some(client_table) = shared.verbs.get() {
         let first = datagrams.as_ref().map_or(0, |udp| udp.queues());

@@ -8,7 +8,10 @@ use crate::settings::BypassSettings;
 use crate::stats::BypassSnapshot;
 use laneway_kernel::Error;
 use laneway_kernel::redirect::{self, Hook, QUEUES_MAX, Redirect, RedirectSettings};
-use laneway_transport::datagram::Queue;
+use laneway_transport::datagram::{Datagrams, Queue};
+use laneway_transport::socket::SocketTransport;
+use laneway_transport::xdp::handle::XdpDatagrams;
+use laneway_transport::xdp::watch::Watch;
 use laneway_transport::xdp::{Bypass, Part, SIZES, TooFew};
 use laneway_xdp::packet::{MTU_BYTES_MAX_RECEIVED, Own};
 use laneway_xdp::queue::Sender;
@@ -97,11 +100,20 @@ impl Way {
         Ok(Way { interface, bypass, senders, redirect, hook, mode })
     }
 
-    /// A worker's share, for it alone: the second time there is none.
-    pub fn share(&self, worker: usize) -> Option<(Arc<Bypass>, Sender)> {
+    /// A worker's transport and its handle on the queues, with this way before `sockets`; for it
+    /// alone: the second time there is none.
+    pub fn join(
+        &self,
+        worker: usize,
+        transport: SocketTransport,
+        sockets: Box<dyn Datagrams>,
+    ) -> io::Result<(SocketTransport, Box<dyn Datagrams>)> {
         let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = senders.get_mut(worker)?.take()?;
-        Some((self.bypass.clone(), sender))
+        let sender = senders.get_mut(worker).and_then(Option::take);
+        let sender = sender.ok_or(io::ErrorKind::NotFound)?;
+        let transport = transport.with_bypass(Watch::new(self.bypass.clone(), worker));
+        let datagrams = XdpDatagrams::new(self.bypass.clone(), worker, sender, sockets);
+        Ok((transport, Box::new(datagrams)))
     }
 
     fn redirect(&self) -> MutexGuard<'_, Redirect> {

@@ -19,6 +19,11 @@ pub mod backlog;
 pub mod batches;
 pub mod binary;
 pub mod boot;
+pub mod built;
+#[cfg(feature = "af-xdp")]
+pub mod bypass;
+#[cfg(not(feature = "af-xdp"))]
+#[path = "bypass_absent.rs"]
 pub mod bypass;
 pub mod client_limits;
 pub mod clients;

@@ -24,6 +24,10 @@ pub mod scheduler;
 pub mod socket;
 pub mod udp;
 pub mod verbs;
+#[cfg(feature = "af-xdp")]
+pub mod xdp;
+#[cfg(not(feature = "af-xdp"))]
+#[path = "xdp_absent.rs"]
 pub mod xdp;
 
 use datagram::Path;

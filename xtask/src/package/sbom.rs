@@ -2,8 +2,9 @@
 //! built into it, by version, licence and checksum, as CycloneDX 1.5.
 //!
 //! cargo-cyclonedx writes the same, and has to be compiled by whoever asks. This is what `cargo
-//! tree` tells of the default features on this machine, and the checksums of Cargo.lock.
+//! tree` tells of a release's features on this machine, and the checksums of Cargo.lock.
 
+use crate::features::RELEASED;
 use crate::outcome::Tried;
 use crate::package::deb;
 use crate::process;
@@ -17,6 +18,7 @@ const ALWAYS: &str = "rustls";
 pub fn text() -> Result<String, String> {
     let mut cargo = process::cargo();
     cargo.args(["tree", "--quiet", "--locked", "--package", "laneway", "--edges", "normal"]);
+    cargo.args(["--features", RELEASED]);
     let output = cargo.args(["--prefix", "none", "--format", "{p}\t{l}"]).output();
     let output = output.map_err(|error| format!("cannot start cargo: {error}"))?;
     if !output.status.success() {

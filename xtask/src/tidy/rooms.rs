@@ -22,7 +22,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("client", &["policy", "wire", "rdma"]),
     ("load", &["policy", "wire", "rdma", "tls"]),
     ("sim", &["policy", "load"]),
-    ("studies", &["policy", "wire", "rdma", "load"]),
+    ("studies", &["policy", "wire", "sync", "rdma", "load"]),
     (
         "vopr",
         &[

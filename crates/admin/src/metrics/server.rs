@@ -2,20 +2,23 @@
 
 use super::page::{Labels, Page};
 use laneway_policy::Role;
+use laneway_server::built;
 use laneway_server::watch::{WatchSnapshot, WorkerWatch};
 use prometheus_client::registry::Unit;
 use std::fmt;
 
 pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
+    let features = built::names(&built::FEATURES);
     let what = [
         ("version", env!("CARGO_PKG_VERSION")),
+        ("features", features.as_str()),
         ("protocol", snapshot.version),
         ("design", snapshot.design),
         ("form", snapshot.form),
     ];
     page.info(
         "build",
-        "The server: its version, the one that it tells clients, design and form",
+        "The server: its version, Cargo features, the version that it tells clients, design, form",
         &what,
     )?;
     let seconds = Some(Unit::Seconds);

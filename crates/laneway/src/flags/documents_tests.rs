@@ -5,18 +5,18 @@
 use super::command_line::{all, row};
 use super::{Asked, Flags, read, values};
 use crate::asking::whom;
+use crate::bench::STUDIES;
 use crate::commands::COMMANDS;
 use crate::{ask, backup, doctor, ping, serve, tier, top};
 use laneway_load::cli;
-use laneway_studies::experiment::Experiment;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
 /// Flags that are answered at once, and so have no row in the table.
 const ANSWERED: [&str; 6] = ["-h", "-V", "-i", "--help", "--version", "--license"];
-/// What may stand behind `laneway bench` besides flags and the names of experiments.
-const BENCHES: [&str; 4] = ["floor", "compare", "adapt", "verbs"];
+/// What may stand behind `laneway bench` besides flags and the names of studies.
+const BENCHES: [&str; 2] = ["floor", "compare"];
 
 /// README and the pages of docs/, each with its name.
 fn documents() -> Vec<(String, String)> {
@@ -246,7 +246,8 @@ fn of_choices(flags: &mut Flags) -> Option<String> {
 fn of_bench(words: &[String]) -> Option<String> {
     match words.first() {
         Some(name) if !name.starts_with('-') => {
-            let is_known = BENCHES.contains(&name.as_str()) || Experiment::named(name).is_some();
+            let name = name.as_str();
+            let is_known = BENCHES.contains(&name) || STUDIES.contains(&name);
             (!is_known).then(|| format!("laneway bench has no {name}"))
         }
         _ => cli::parse(words.iter().map(OsString::from).collect()).err(),

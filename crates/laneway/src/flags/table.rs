@@ -90,16 +90,16 @@ flags! {
     Number shm_clients: Option<usize> = flag("shm-clients", "num").default("64")
         .help("such clients at a time");
     Text rdma: Option<String> = flag("rdma", "dev[:port[:gid]]")
-        .help("clients write their requests by this RDMA device, as `rdma link` names it (HERD); \
-               see laneway doctor");
+        .help("clients write their requests by this RDMA device, as `rdma link` names it (HERD). \
+               This needs a build with --features rdma; see laneway doctor");
     Number rdma_port: Option<u16> = flag("rdma-port", "num").default("18515")
         .help("TCP port where they say who they are");
     Number rdma_clients: Option<usize> = flag("rdma-clients", "num").default("64")
         .help("such clients at a time");
     Text kernel_lane: Option<String> = flag("kernel-lane", "list")
         .help("answer GETs for small items in the kernel, at these interfaces (such as eth0,lo), \
-               before any firewall of this host. This, --steer and --af-xdp need a build with \
-               --features kernel; see laneway doctor and docs/kernel.md");
+               before any firewall of this host. This and --steer need a build with --features \
+               kernel; see laneway doctor and docs/kernel.md");
     Number kernel_lane_megabytes: Option<u64> = flag("kernel-lane-memory", "num")
         .unless("a quarter")
         .help("megabytes of -m for these items");
@@ -114,8 +114,9 @@ flags! {
     Switch steer: bool = switch("steer")
         .help("the kernel hands datagrams at -U to their key's owner");
     Text af_xdp: Option<String> = flag("af-xdp", "interface")
-        .help("UDP from there comes past the kernel's stack (AF_XDP): see docs/kernel.md; an RX \
-               queue for each worker, --udp-listen with the interface's address");
+        .help("UDP from there comes past the kernel's stack (AF_XDP); an RX queue for each \
+               worker, --udp-listen with the interface's address. This needs a build with \
+               --features af-xdp; see docs/kernel.md");
     Switch af_xdp_copy: bool = switch("af-xdp-copy")
         .help("the kernel copies packets, even where the card need not");
 }

@@ -14,6 +14,15 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_laneway");
 /// for that deadline, though nothing is under way, must not pass.
 const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
+/// Whether the binary has a Cargo feature, by its own word.
+pub fn has_feature(name: &str) -> bool {
+    let output = Command::new(BINARY).args(["--version", "-v"]).output();
+    let output = output.expect("the binary was built for this test");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names = told.lines().find_map(|line| line.strip_prefix("features: "));
+    names.expect("it says which").split('+').any(|own| own == name)
+}
+
 /// `laneway serve` that runs.
 pub struct Process {
     pub child: Child,

@@ -1,8 +1,5 @@
 //! A device for RDMA, opened: which there are, one of its ports, what stands for that port as an
 //! address, and memory that the device may write and read.
-//!
-//! Whoever names a device does it as `ibv_devinfo` prints it, with `:PORT` and `:GID` behind it if
-//! the first port and the best address will not do.
 
 use super::ffi::{self, Gid, Library};
 use crate::mapped::{self, Mapped};
@@ -12,48 +9,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::ptr::NonNull;
-use std::str::FromStr;
 use std::sync::Arc;
 
-/// Which device, port and address (`DEVICE[:PORT[:GID]]`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The device's name.
-    pub device: String,
-    /// Its port, from 1.
-    pub port: u8,
-    /// Index of the port's address; the best there is if none is said.
-    pub gid: Option<u8>,
-}
-
-impl FromStr for Place {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Place, String> {
-        let mut parts = text.split(':');
-        let device = parts.next().unwrap_or_default().to_owned();
-        // It becomes part of a path.
-        if device.is_empty() || device.contains('/') || device.starts_with('.') {
-            return Err("write DEVICE, DEVICE:PORT or DEVICE:PORT:GID".into());
-        }
-        let port = parts.next().map_or(Ok(1), str::parse).ok().filter(|port| *port > 0);
-        let port = port.ok_or("a port is a number from 1 to 255")?;
-        let gid = parts.next().map(str::parse).transpose();
-        let gid =
-            gid.map_err(|_| "GID is an index from 0 to 255, as `rdma link` or show_gids has")?;
-        match parts.next() {
-            Some(_) => Err("write DEVICE, DEVICE:PORT or DEVICE:PORT:GID".into()),
-            None => Ok(Place { device, port, gid }),
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.device, self.port)?;
-        self.gid.map_or(Ok(()), |gid| write!(f, ":{gid}"))
-    }
-}
+pub use crate::remote::Place;
 
 /// Why there is no RDMA, and what to do.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, address_of, refuse};
 use crate::long::rendezvous::{self, RendezvousBuffer};
 use crate::region::counts;
+use crate::remote::{Grants, Place};
 use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
 use rustix::net::{SendFlags, Shutdown, send, shutdown, sockopt};
@@ -115,15 +116,6 @@ impl Guest {
     }
 }
 
-/// What clients of unreliable connections are granted for their long requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grants {
-    /// One of them, at most.
-    pub client_bytes: usize,
-    /// All of them. Who comes when no more is left sends frames.
-    pub all_bytes: usize,
-}
-
 /// All of them. Shared by the workers and the door.
 pub struct ClientTable {
     bounds: Bounds,
@@ -191,6 +183,11 @@ impl ClientTable {
     /// How each client's memory is laid out.
     pub fn bounds(&self) -> Bounds {
         self.bounds
+    }
+
+    /// By which device they come.
+    pub fn place(&self) -> &Place {
+        self.card.place()
     }
 
     /// Where the workers' queue pairs are.

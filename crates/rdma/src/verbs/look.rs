@@ -1,36 +1,16 @@
 //! Looks which parts of RDMA a machine has, and says what to do about those that are missing. It
 //! changes nothing: it loads the library, opens devices and closes them.
 
-use super::card::{Card, Place, Trouble, names};
+use super::card::{Card, Trouble, names};
 use super::ffi;
+use crate::remote::{Need, Place};
 use rustix::process::{Resource, getrlimit};
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
 /// What a client's memory takes of what may be locked, with ten workers or so: for replies 1.5 MiB,
 /// to lend twice 4 MiB, and slots. With less its long messages go in frames.
 const LOCKED_BYTES_MIN: u64 = 12 << 20;
-
-/// One thing that RDMA needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Need {
-    /// What.
-    pub name: &'static str,
-    /// What is there.
-    pub there: String,
-    /// Or what is missing, and what to do.
-    pub missing: Option<String>,
-}
-
-impl fmt::Display for Need {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.missing {
-            None => write!(f, "{}: available ({})", self.name, self.there),
-            Some(missing) => write!(f, "{}: missing: {missing}", self.name),
-        }
-    }
-}
 
 fn need(name: &'static str, found: Result<String, String>) -> Need {
     let (there, missing) = match found {

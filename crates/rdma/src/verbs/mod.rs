@@ -30,14 +30,9 @@ mod requester;
 mod responder;
 pub mod trial;
 
-pub use card::{Place, Trouble};
-pub use client_table::{ClientTable, Grants};
-pub use pair::{Far, Service};
-pub use request_ring::Bounds;
-pub use requester::{Lending, VerbsRequester, enter};
-pub use responder::{DEPTH, VerbsResponder};
-
-/// Slots of a client and lane: HERD's figures at their widest.
-pub const WINDOW: usize = 32;
-/// TCP port of the door where nobody says another: that of perftest and of the examples of verbs.
-pub const DOOR_PORT: u16 = 18515;
+pub use crate::remote::{Bounds, DEPTH, DOOR_PORT, Grants, Lending, Place, Service, WINDOW};
+pub use card::Trouble;
+pub use client_table::ClientTable;
+pub use pair::Far;
+pub use requester::{VerbsRequester, enter};
+pub use responder::VerbsResponder;

@@ -10,19 +10,12 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub use crate::remote::Service;
+
 /// Longest message that is asked to travel in its request; a device that has less says so.
 const INLINE_BYTES: u32 = 256;
 /// A QP number and a packet number have so many bits.
 pub const NUMBER_BITS: u32 = 24;
-
-/// How requests are carried: whether their device sees that they arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Service {
-    /// UC, HERD's choice: nothing comes back, what is lost is lost silently.
-    Unreliable,
-    /// RC: the devices acknowledge and repeat.
-    Reliable,
-}
 
 /// A number that nobody outside can guess.
 pub fn draw() -> u32 {

@@ -19,18 +19,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
+pub use crate::remote::Bounds;
+
 /// What a control word of a request says beside its number: so none is ever zero, and numbers may
 /// count through zero.
 pub const NOTE: u16 = 1;
-
-/// How a client's memory is laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// The server's workers.
-    pub lanes: usize,
-    /// Slots of each: a power of two, so that numbers go on through their end.
-    pub window: usize,
-}
 
 impl Bounds {
     /// Whether memory can be so.

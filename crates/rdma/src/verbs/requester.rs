@@ -9,6 +9,7 @@ use crate::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted, Requester,
 use crate::layout::{BULK_BYTES_MAX, HEAD_BYTES, LINE_BYTES, SLOT_BYTES, SLOT_WORDS};
 use crate::long::ledger::Ledger;
 use crate::long::sealed_descriptor::{PIECE_BYTES, SealedDescriptor};
+use crate::remote::Lending;
 use laneway_sync::prim::Ordering::Relaxed;
 use laneway_sync::{slot, words};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,23 +36,6 @@ const PIECES_MAX: usize = DEPTH / 2;
 
 /// What is left of the memory that may be locked when some is lent: slots of some twenty workers.
 const SPARE_BYTES: usize = 1 << 20;
-
-/// Memory for long messages that a client gives of its own; 0: they go in frames. A wish: where so
-/// much may not be locked, there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lending {
-    /// For replies.
-    pub replies_bytes: usize,
-    /// For requests; over unreliable connections the server grants as much, or less.
-    pub requests_bytes: usize,
-}
-
-impl Lending {
-    /// Everything goes in frames.
-    pub const NOTHING: Lending = Lending { replies_bytes: 0, requests_bytes: 0 };
-    /// Four of the longest values, unless a server is told otherwise.
-    pub const USUAL: Lending = Lending { replies_bytes: 4 << 20, requests_bytes: 4 << 20 };
-}
 
 /// Where long requests lie.
 enum Requests {

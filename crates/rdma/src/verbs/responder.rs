@@ -17,13 +17,12 @@ use crate::contract::{
 use crate::layout::SLOT_BYTES;
 use crate::long::sealed_descriptor::SealedDescriptor;
 use crate::region::add;
+use crate::remote::DEPTH;
 use laneway_sync::words;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Replies under way of one worker.
-pub const DEPTH: usize = 256;
 /// Requests taken of one client before the next has its turn.
 const TURN: usize = 4;
 /// Of how many polls of a lane one looks for what was lost, and for clients that ask; so does one

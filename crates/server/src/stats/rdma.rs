@@ -10,7 +10,7 @@ pub fn write_rdma(client_table: Option<&ClientTable>, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
     lines.yes("rdma", client_table.is_some());
     if let Some(client_table) = client_table {
-        lines.text("device", &client_table.domain().card().place().to_string());
+        lines.text("device", &client_table.place().to_string());
         let Bounds { lanes, window } = client_table.bounds();
         for (name, number) in [
             ("clients", client_table.count()),

@@ -2,8 +2,8 @@
 
 use super::report::{Counted, Tallies};
 use super::rig::{Ends, Items};
-use laneway_rdma::rivals::client::Answer;
-use laneway_rdma::rivals::design::Design;
+use crate::rivals::client::Answer;
+use crate::rivals::design::Design;
 
 /// Turns in which nothing ends, at most: many times what a request takes.
 const IDLE_TURNS_MAX: usize = 100_000;

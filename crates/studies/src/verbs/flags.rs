@@ -1,10 +1,10 @@
 //! Reads the command line of `laneway bench verbs`.
 
+use crate::rivals::client::WINDOW_MAX;
+use crate::rivals::design::Design;
+use crate::rivals::message::VALUE_BYTES_MAX;
 use laneway_load::arguments::{number, text};
 use laneway_load::workload::keys::{KEY_BYTES, KEY_BYTES_MAX};
-use laneway_rdma::rivals::client::WINDOW_MAX;
-use laneway_rdma::rivals::design::Design;
-use laneway_rdma::rivals::message::VALUE_BYTES_MAX;
 use laneway_rdma::verbs::Place;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;

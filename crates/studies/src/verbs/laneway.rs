@@ -3,10 +3,10 @@
 
 use super::report::{Counted, Tallies};
 use super::rig::Items;
+use crate::rivals::design::Way;
+use crate::rivals::tally::Tally;
 use laneway_rdma::contract::{MESSAGE_BYTES_MAX, Posted, Requester as _};
 use laneway_rdma::door;
-use laneway_rdma::rivals::design::Way;
-use laneway_rdma::rivals::tally::Tally;
 use laneway_rdma::shmring::RingRequester;
 use laneway_wire::udp::Header;
 use std::collections::BTreeMap;

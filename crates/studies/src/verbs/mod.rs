@@ -1,6 +1,6 @@
 //! `laneway bench verbs`: what a GET and a PUT cost in round trips and verbs, counted as they run,
 //! for HERD's way and the designs that it is compared with (HERD §5.1); and, in a closed loop, in
-//! time. The designs are those of `laneway_rdma::rivals`, both ends of them in this process; a
+//! time. The designs are those of `crate::rivals`, both ends of them in this process; a
 //! Laneway that serves (`serve --shm`) can be counted beside them. On a device for RDMA, it runs
 //! HERD's microbenchmark of verbs (§3.2).
 //!

@@ -1,6 +1,6 @@
 //! What `laneway bench verbs` tells, as data.
 
-use laneway_rdma::rivals::tally::Tally;
+use crate::rivals::tally::Tally;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the report's form.

@@ -1,16 +1,16 @@
 //! Items, and both ends of a design in this process.
 
+use crate::rivals::client::{Access, Client};
+use crate::rivals::cuckoo::Full;
+use crate::rivals::design::Design;
+use crate::rivals::opened::RingReader;
+use crate::rivals::server::{Server, Sizes, Store};
 use laneway_load::values::{Checker, Value, Values};
 use laneway_load::workload::Key;
 use laneway_load::workload::keys::KeyName;
 use laneway_rdma::door;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
-use laneway_rdma::rivals::client::{Access, Client};
-use laneway_rdma::rivals::cuckoo::Full;
-use laneway_rdma::rivals::design::Design;
-use laneway_rdma::rivals::opened::RingReader;
-use laneway_rdma::rivals::server::{Server, Sizes, Store};
 use laneway_rdma::shmring::{RingRequester, RingResponder};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

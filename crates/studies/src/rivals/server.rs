@@ -8,7 +8,7 @@ use super::message::{KEY_BYTES_MAX, Reply, Request, VALUE_BYTES_MAX};
 use super::opened::Opened;
 use super::record::{Shape, Slots};
 use super::tally::Tally;
-use crate::contract::{Peer, Posted, Responder};
+use laneway_rdma::contract::{Peer, Posted, Responder};
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 

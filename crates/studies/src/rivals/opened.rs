@@ -7,15 +7,26 @@
 //! test catches it halfway. Whoever may READ here might also write, which a card forbids; so both
 //! ends are to be of one program, and no door hands such memory out.
 
-use crate::contract::{Posted, Reader, Verbs};
-use crate::layout::HEAD_BYTES;
-use crate::mapped::{self, Mapped};
+use laneway_rdma::contract::{Posted, Verbs};
+use laneway_rdma::layout::HEAD_BYTES;
+use laneway_rdma::mapped::{self, Mapped};
 use laneway_sync::prim::Ordering::{Acquire, Release};
 use laneway_sync::prim::fence;
 use laneway_sync::words;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+
+/// A client's way to memory that the server has opened to it: READs, of which the server's CPU
+/// knows nothing. No request of Laneway's takes it. It belongs to one thread.
+pub trait Reader {
+    /// Ask for `bytes` bytes from `address` on, as they are some time from now. They come with
+    /// `tag`.
+    fn post_read(&mut self, tag: u64, address: u64, bytes: usize) -> Posted;
+    /// Take at most `burst` READs that are over: the tag, and what was read; nothing of a place
+    /// that is not within the opened memory. Returns how many there were.
+    fn poll_reads(&mut self, burst: usize, take: &mut dyn FnMut(u64, Option<&[u8]>)) -> usize;
+}
 
 /// Bytes of what is written at once.
 const WORD_BYTES: usize = 8;

@@ -5,7 +5,7 @@
 //! word, padded to words, for the receiver finds it by that; one that is sent goes as it is.
 
 use super::design::Way;
-use crate::contract::Verbs;
+use laneway_rdma::contract::Verbs;
 use std::ops::Sub;
 
 /// Bytes of a slot's control word, and of the words that messages are padded to.

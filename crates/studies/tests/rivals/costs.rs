@@ -2,10 +2,10 @@
 
 use crate::rig::World;
 use laneway_rdma::contract::Verbs;
-use laneway_rdma::rivals::client::Answer;
-use laneway_rdma::rivals::design::Design;
-use laneway_rdma::rivals::server::Sizes;
-use laneway_rdma::rivals::tally::Tally;
+use laneway_studies::rivals::client::Answer;
+use laneway_studies::rivals::design::Design;
+use laneway_studies::rivals::server::Sizes;
+use laneway_studies::rivals::tally::Tally;
 
 const KEY_BYTES: usize = 16;
 const ITEMS: u64 = 3_000;

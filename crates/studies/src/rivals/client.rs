@@ -7,9 +7,10 @@
 use super::design::Design;
 use super::lookup::{Lookup, Lost, Next};
 use super::message::{KEY_BYTES_MAX, Reply, Request, VALUE_BYTES_MAX};
+use super::opened::Reader;
 use super::record::{self, Shape};
 use super::tally::Tally;
-use crate::contract::{Posted, Reader, Requester};
+use laneway_rdma::contract::{Posted, Requester};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;

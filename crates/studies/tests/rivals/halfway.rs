@@ -3,9 +3,9 @@
 
 use crate::rig::{World, seed};
 use fastrand::Rng;
-use laneway_rdma::rivals::client::{Answer, Ended};
-use laneway_rdma::rivals::design::Design;
-use laneway_rdma::rivals::server::Sizes;
+use laneway_studies::rivals::client::{Answer, Ended};
+use laneway_studies::rivals::design::Design;
+use laneway_studies::rivals::server::Sizes;
 use std::collections::HashMap;
 
 const READING: [Design; 3] = [Design::Pilaf, Design::Farm, Design::FarmVar];
@@ -191,7 +191,8 @@ fn whenever_the_server_stops_every_get_has_a_value_of_its_time() {
             for _ in 0..4_000 {
                 mess.step();
                 trusting.step();
-                let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-rdma --test rivals");
+                let again =
+                    format!("LANEWAY_SEED={seed} cargo test -p laneway-studies --test rivals");
                 assert_eq!(mess.wrong, 0, "{design}; again with: {again}");
             }
             answered += mess.answered;

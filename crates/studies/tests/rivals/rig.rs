@@ -3,11 +3,11 @@
 use laneway_rdma::door;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
-use laneway_rdma::rivals::client::{Access, Client, Ended};
-use laneway_rdma::rivals::design::Design;
-use laneway_rdma::rivals::opened::RingReader;
-use laneway_rdma::rivals::server::{Server, Sizes, Store};
 use laneway_rdma::shmring::{RingRequester, RingResponder};
+use laneway_studies::rivals::client::{Access, Client, Ended};
+use laneway_studies::rivals::design::Design;
+use laneway_studies::rivals::opened::RingReader;
+use laneway_studies::rivals::server::{Server, Sizes, Store};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 

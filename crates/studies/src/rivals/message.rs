@@ -9,7 +9,7 @@
 //! | 4..8 | number of the request | the same |
 //! | 8.. | key, value | value |
 
-use crate::contract::MESSAGE_BYTES_MAX;
+use laneway_rdma::contract::MESSAGE_BYTES_MAX;
 
 /// Before key and value.
 pub const HEADER_BYTES: usize = 8;

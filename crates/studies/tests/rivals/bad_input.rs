@@ -3,13 +3,13 @@
 
 use crate::rig::{World, rings};
 use laneway_rdma::contract::{Posted, Requester as _, Responder as _};
-use laneway_rdma::rivals::client::{Access, Answer, Client, Failure, Refused};
-use laneway_rdma::rivals::design::Design;
-use laneway_rdma::rivals::lookup::{Lost, TRIES_MAX};
-use laneway_rdma::rivals::message::{KEY_BYTES_MAX, Reply, VALUE_BYTES_MAX};
-use laneway_rdma::rivals::opened::RingReader;
-use laneway_rdma::rivals::record::{self, Bucket, Shape, Slot, Slots, Value};
-use laneway_rdma::rivals::server::{Server, Sizes, Store};
+use laneway_studies::rivals::client::{Access, Answer, Client, Failure, Refused};
+use laneway_studies::rivals::design::Design;
+use laneway_studies::rivals::lookup::{Lost, TRIES_MAX};
+use laneway_studies::rivals::message::{KEY_BYTES_MAX, Reply, VALUE_BYTES_MAX};
+use laneway_studies::rivals::opened::RingReader;
+use laneway_studies::rivals::record::{self, Bucket, Shape, Slot, Slots, Value};
+use laneway_studies::rivals::server::{Server, Sizes, Store};
 use std::io::IoSlice;
 
 const READING: [Design; 3] = [Design::Pilaf, Design::Farm, Design::FarmVar];

@@ -1,0 +1,325 @@
+//! What stands in for clients on other hosts in a build without the feature `verbs`: the names of
+//! the module that has them, and an error that says how to build it. Its types have no values, so
+//! whoever holds one is never reached, and no caller asks which build it is in.
+
+use crate::contract::{
+    Lend, Lenders, LongRequester, Peer, Posted, Request, Requester, Responder, Verbs,
+};
+use crate::door::{Admitted, Heard, House};
+use crate::long::sealed_descriptor::SealedDescriptor;
+pub use crate::remote::{Bounds, DEPTH, DOOR_PORT, Grants, Lending, Place, Service, WINDOW};
+use card::Card;
+use client_table::Guest;
+use laneway_sync::prim::AtomicU64;
+use std::convert::Infallible;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why there is no RDMA: this build has none.
+#[derive(Debug)]
+pub struct Trouble;
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "built without the feature `rdma`; build with `cargo build --release --features rdma`",
+        )
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// A device.
+pub mod card {
+    use super::{Arc, Place, Trouble};
+
+    /// A device, of which this build opens none.
+    #[derive(Debug)]
+    pub enum Card {}
+
+    impl Card {
+        /// Says so, and the way out.
+        pub fn open(_place: &Place) -> Result<Arc<Card>, Trouble> {
+            Err(Trouble)
+        }
+    }
+}
+
+/// A server's clients.
+pub mod client_table {
+    /// A client, of whom there is none.
+    #[derive(Debug)]
+    pub enum Guest {}
+
+    impl Guest {
+        /// Whether the next request of a lane is there.
+        pub fn has_request(&self, _lane: usize) -> bool {
+            match *self {}
+        }
+    }
+}
+
+/// What a machine has.
+pub mod look {
+    use super::Trouble;
+    use crate::remote::Need;
+
+    /// What `serve --rdma` needs before anything else.
+    pub fn look() -> Vec<Need> {
+        let missing = Some(Trouble.to_string());
+        vec![Need { name: "RDMA in this build", there: String::new(), missing }]
+    }
+}
+
+/// The table of clients.
+#[derive(Debug)]
+pub struct ClientTable {
+    none: Card,
+    /// Clients that came, were refused, and said something else than hello.
+    pub clients_come: AtomicU64,
+    /// See above.
+    pub clients_refused: AtomicU64,
+    /// See above.
+    pub hellos_bad: AtomicU64,
+}
+
+impl ClientTable {
+    /// No client yet.
+    pub fn new(
+        card: Arc<Card>,
+        _bounds: Bounds,
+        _clients_max: usize,
+        _grants: Grants,
+    ) -> Result<ClientTable, Trouble> {
+        match *card {}
+    }
+
+    /// How each client's memory is laid out.
+    pub fn bounds(&self) -> Bounds {
+        match self.none {}
+    }
+
+    /// By which device they come.
+    pub fn place(&self) -> &Place {
+        match self.none {}
+    }
+
+    /// Changes when a client comes or goes.
+    pub fn version(&self) -> u64 {
+        match self.none {}
+    }
+
+    /// Everybody, by number.
+    pub fn clients(&self) -> Vec<Option<Arc<Guest>>> {
+        match self.none {}
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self.none {}
+    }
+
+    /// Every count and its name, summed.
+    pub fn sums(&self) -> Vec<(&'static str, u64)> {
+        match self.none {}
+    }
+
+    /// Memory locked for each client, beside what it is granted.
+    pub fn client_bytes(&self) -> usize {
+        match self.none {}
+    }
+
+    /// Memory that is granted now.
+    pub fn granted_bytes(&self) -> usize {
+        match self.none {}
+    }
+}
+
+impl House for ClientTable {
+    type Hello = Infallible;
+    const SAY: &str = "";
+
+    fn hear(&self, _said: &[u8]) -> Heard<Infallible> {
+        match self.none {}
+    }
+
+    fn admit(&self, hello: Infallible, _stream: &OwnedFd) -> Admitted {
+        match hello {}
+    }
+
+    fn misheard(&self) {
+        match self.none {}
+    }
+
+    fn leave(&self, _peer: Peer) {
+        match self.none {}
+    }
+
+    fn bury(&self) -> bool {
+        match self.none {}
+    }
+}
+
+/// A worker's handle.
+#[derive(Debug)]
+pub enum VerbsResponder {}
+
+impl VerbsResponder {
+    /// The handle of a worker.
+    pub fn new(client_table: Arc<ClientTable>, _worker: usize) -> Result<VerbsResponder, Trouble> {
+        match client_table.none {}
+    }
+}
+
+impl Responder for VerbsResponder {
+    fn queues(&self) -> usize {
+        match *self {}
+    }
+
+    fn poll_slots(&mut self, _queue: usize, _burst: usize) -> usize {
+        match *self {}
+    }
+
+    fn request(&self, _index: usize) -> Request<'_> {
+        match *self {}
+    }
+
+    fn reply(
+        &mut self,
+        _peer: Peer,
+        _queue: usize,
+        _pieces: &[IoSlice<'_>],
+        _spare: usize,
+    ) -> Posted {
+        match *self {}
+    }
+
+    fn pump(&mut self) -> io::Result<()> {
+        match *self {}
+    }
+
+    fn tidy(&mut self) {
+        match *self {}
+    }
+
+    fn lenders(&self) -> Box<dyn Lenders> {
+        match *self {}
+    }
+
+    fn verbs(&self) -> Verbs {
+        match *self {}
+    }
+}
+
+/// A client's handle.
+#[derive(Debug)]
+pub enum VerbsRequester {}
+
+/// Says that there is no way to become a client, and the way out.
+pub fn enter(
+    _stream: TcpStream,
+    _place: &Place,
+    _service: Service,
+    _lending: Lending,
+) -> io::Result<VerbsRequester> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, Trouble))
+}
+
+impl VerbsRequester {
+    /// How the server's memory is laid out.
+    pub fn bounds(&self) -> Bounds {
+        match *self {}
+    }
+
+    /// Whether a reply is there.
+    pub fn has_reply(&mut self) -> bool {
+        match *self {}
+    }
+
+    /// Whether the server has ended.
+    pub fn is_server_gone(&self) -> bool {
+        match *self {}
+    }
+
+    /// Sleep until there is a reply, and at most so long.
+    pub fn sleep(&mut self, _most: Duration) -> io::Result<()> {
+        match *self {}
+    }
+
+    /// How many more requests a lane takes now.
+    pub fn room(&mut self, _lane: usize) -> usize {
+        match *self {}
+    }
+
+    /// There was less room in a lane than somebody wants.
+    pub fn want_room(&mut self, _lane: usize) {
+        match *self {}
+    }
+}
+
+impl Requester for VerbsRequester {
+    fn queues(&self) -> usize {
+        match *self {}
+    }
+
+    fn post_request(&mut self, _queue: usize, _message: &[u8]) -> Posted {
+        match *self {}
+    }
+
+    fn poll_replies(&mut self, _burst: usize, _take: &mut dyn FnMut(usize, &[u8])) -> usize {
+        match *self {}
+    }
+
+    fn pump(&mut self) -> io::Result<()> {
+        match *self {}
+    }
+
+    fn verbs(&self) -> Verbs {
+        match *self {}
+    }
+}
+
+impl LongRequester for VerbsRequester {
+    fn has_room(&mut self, _queue: usize) -> bool {
+        match *self {}
+    }
+
+    fn lent_bytes_max(&self) -> usize {
+        match *self {}
+    }
+
+    fn lend(&mut self, _name: u16, _message: &[u8]) -> Lend {
+        match *self {}
+    }
+
+    fn lend_again(&mut self, _sealed_descriptor: &SealedDescriptor) -> Lend {
+        match *self {}
+    }
+
+    fn take_back(&mut self, _name: u16) {
+        match *self {}
+    }
+
+    fn open_reply(&self, _sealed_descriptor: &SealedDescriptor, _out: &mut Vec<u8>) -> bool {
+        match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_verbs_says_so_and_the_way_out() {
+        let place = "rxe0".parse().expect("a name");
+        let told = Card::open(&place).expect_err("there is none").to_string();
+        assert!(told.contains("without the feature `rdma`"), "{told}");
+        assert!(told.contains("--features rdma"), "{told}");
+        let needs = look::look();
+        assert!(needs.iter().all(|need| need.missing.as_ref() == Some(&told)), "{needs:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Which Cargo features are built for what. All tests are built with one set, so that no crate is
+//! compiled for several; what a user builds without a flag has none, and is asked here what it says
+//! of those that it has not.
+
+use crate::outcome::{Outcome, failed, passed};
+use crate::process::{self, Guarded};
+use crate::server::Executable;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+pub const HELP: &str = "\
+Ask the release binary without Cargo features what it says of those that it has not.
+
+usage: cargo xtask features
+
+Each flag and command that needs a feature must be refused with the feature's name and the line that
+builds it, and with the status that its kind of error has.";
+
+/// Everything, for which clang is needed.
+const ALL: &str = "laneway/full,laneway-client/rdma";
+/// All that needs no clang.
+const WITHOUT_CLANG: &str = "laneway/research,laneway-client/rdma";
+/// What a release has: what needs nothing to build, and nothing to run until it is asked for.
+pub const RELEASED: &str = "rdma";
+const COMPILERS: [&str; 2] = ["clang-14", "clang"];
+/// A binary that takes longer serves, though it should not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is typed, the exit status, and words of what is said.
+const ASKED: &[(&str, i32, &[&str])] = &[
+    ("--version -v", 0, &["features: none"]),
+    (
+        "serve -p -1 -l 127.0.0.1 -U -1 --kernel-lane lo",
+        71,
+        &["lo: built without the feature `kernel`", "--features kernel"],
+    ),
+    (
+        "serve -p -1 -l 127.0.0.1 --rdma rxe0",
+        71,
+        &["--rdma: built without the feature `rdma`", "--features rdma"],
+    ),
+    ("bench verbs", 2, &["built without the feature `research`", "--features research"]),
+];
+
+/// The set that all tests are built with.
+pub fn tested() -> &'static str {
+    if has_clang() { ALL } else { WITHOUT_CLANG }
+}
+
+/// Whether BPF programs can be compiled.
+pub fn has_clang() -> bool {
+    let is_named = std::env::var_os("LANEWAY_CLANG").is_some();
+    is_named || COMPILERS.iter().any(|name| process::find_program(name).is_some())
+}
+
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    if let Some(argument) = parser.next()? {
+        return Err(argument.unexpected().into());
+    }
+    let binary = Executable::laneway()?;
+    let log = process::scratch_dir("features")?.join("said.log");
+    for (line, status, words) in ASKED {
+        let (ended, said) = ask(binary.path(), line, &log)?;
+        if ended != Some(*status) {
+            return failed(format!("laneway {line}: status {ended:?}, not {status}: {said}"));
+        }
+        if let Some(word) = words.iter().find(|word| !said.contains(**word)) {
+            return failed(format!("laneway {line}: does not say {word:?}: {said}"));
+        }
+    }
+    passed(format!("{} lines are answered or refused as they should be", ASKED.len()))
+}
+
+/// How it ended, if it did, and all that it said.
+fn ask(binary: &Path, line: &str, log: &Path) -> Result<(Option<i32>, String), String> {
+    let mut command = Command::new(binary);
+    command.args(line.split(' '));
+    let mut child = Guarded::start(&mut command, log)?;
+    let ended = child.wait(PATIENCE);
+    drop(child);
+    let said = std::fs::read_to_string(log).map_err(|error| error.to_string())?;
+    Ok((ended.and_then(|status| status.code()), said))
+}
