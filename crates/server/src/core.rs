@@ -3,6 +3,7 @@
 //! it for a call and keeps nothing of it, so no part knows another ([`crate::worker`] wires them).
 
 use crate::auth::gate::Door;
+use crate::client_limits::LimitOf;
 use crate::clients::{ClientCounts, ClientSums};
 use crate::clock::Clock;
 use crate::connection::{Connection, ConnectionStats};
@@ -359,10 +360,17 @@ impl<T: Transport> Core<T> {
     }
 
     fn charge_for(&self, connection: &Connection<T::Stream>, requests: u64, bytes: u64) {
-        let bucket = connection.bucket.as_ref().filter(|_| !is_planted(Bug::LimitUncharged));
-        let Some(bucket) = bucket else { return };
-        let rates = self.shared.connections.clients.limits.rates();
-        bucket.charge(rates, (requests, bytes), self.clock.nanos());
+        let limits = &self.shared.connections.clients.limits;
+        for by in LimitOf::ALL {
+            let Some(bucket) = &connection.buckets[by as usize] else { continue };
+            let forgets = match by {
+                LimitOf::Address => Bug::LimitUncharged,
+                LimitOf::Listener => Bug::ListenerUncharged,
+            };
+            if !is_planted(forgets) {
+                bucket.charge(limits.rates_of(bucket), (requests, bytes), self.clock.nanos());
+            }
+        }
     }
 
     /// Requests that were counted here so far.
@@ -387,11 +395,20 @@ impl<T: Transport> Core<T> {
         self.charge_for(connection, (begun as u64).saturating_sub(counted), 0);
     }
 
-    /// A connection has waited so long because its client was over its limit.
+    /// A connection has waited so long because its client, or its listener, was over its limit.
     pub(crate) fn count_held(&self, connection: &Connection<T::Stream>, nanos: u64) {
-        self.counters().client_holds.bump_owner();
-        self.counters().client_held_nanos.add_owner(nanos);
-        self.client(&connection.card).held_owner(nanos);
+        let counters = self.counters();
+        match connection.held_by {
+            LimitOf::Address => {
+                counters.client_holds.bump_owner();
+                counters.client_held_nanos.add_owner(nanos);
+                self.client(&connection.card).held_owner(nanos);
+            }
+            LimitOf::Listener => {
+                counters.listener_holds.bump_owner();
+                counters.listener_held_nanos.add_owner(nanos);
+            }
+        }
     }
 
     /// This worker's command counters.

@@ -147,6 +147,10 @@ counters! {
     client_holds,
     /// How long they waited, in all.
     client_held_nanos,
+    /// Times that a connection waited because its listener was over its limit.
+    listener_holds,
+    /// How long they waited, in all.
+    listener_held_nanos,
 }
 
 /// The counters of all workers, and what they showed at the last `stats reset`.

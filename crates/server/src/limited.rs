@@ -1,13 +1,18 @@
 //! A client that is over its limit waits, and costs nobody anything meanwhile: none of its
-//! connections has a turn, so nothing is read from them, and the kernel lets their clients wait.
+//! connections has a turn, so nothing is read from them, and the kernel lets their clients wait. So
+//! do the connections of a listener that is over its own.
 //!
 //! A connection asks before it reads, behind the flush of replies that were made already; a large
 //! transfer asks before each slice. Who finds nothing left gets in line ([`crate::held`]). When
 //! there is something again, as many are let go as there is for, and the next when those have had
 //! their turn: a thousand connections of a client that may ask one thing a second are one timer
 //! and one turn a second.
+//!
+//! A connection that both limits hold for waits for one after the other. What it was let through
+//! by stays until it has its turn: it goes to the front of that line if there is nothing left
+//! meanwhile, so no two lines send it back and forth behind those who come later.
 
-use crate::client_limits::Rates;
+use crate::client_limits::{LimitOf, Rates};
 use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::held::{Line, line_name};
@@ -19,8 +24,8 @@ use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Token, Transport};
 
 impl<T: Transport> Streams<T> {
-    /// Whether a connection is to wait because its client is over its limit; otherwise the turn, or
-    /// the slice, that begins now is bounded by what is left.
+    /// Whether a connection is to wait because its client, or its listener, is over its limit;
+    /// otherwise the turn, or the slice, that begins now is bounded by what is left.
     #[cold]
     #[inline(never)]
     pub(crate) fn is_over_limit(
@@ -32,33 +37,41 @@ impl<T: Transport> Streams<T> {
         (self.requests_most, core.slice_most) = (usize::MAX, usize::MAX);
         let now = core.clock.nanos();
         let limits = &core.shared.connections.clients.limits;
-        if connection.bucket.is_none() {
-            connection.bucket = limits.bucket(&connection.card.peer, now);
+        let of_address = &mut connection.buckets[LimitOf::Address as usize];
+        if of_address.is_none() && limits.rates().is_any() {
+            *of_address = limits.bucket(&connection.card.peer, now);
         }
         core.count_moved(connection);
-        let was_let_go = std::mem::take(&mut connection.let_go);
-        let Some(bucket) = &connection.bucket else { return false };
-        let left = bucket.allowance(limits.rates(), lane, now);
-        let is_first = was_let_go || !self.held.has(line_name(bucket, lane));
-        let requests = match left.is_any() && is_first {
-            true => left.requests,
-            // A value that is whole is not kept from its item: it holds memory.
-            false if matches!(connection.mode, Mode::BodyEnd(_)) => 1,
-            false => {
-                connection.held_nanos = now.max(1);
-                connection.held_lane = lane;
-                connection.let_go = was_let_go; // it stands at the front again
-                return true;
-            }
-        };
+        connection.let_go = false;
+        // A value that is whole is not kept from its item: it holds memory.
+        let is_whole = matches!(connection.mode, Mode::BodyEnd(_));
+        let (mut requests, mut bytes) = (u64::MAX, u64::MAX);
+        for by in LimitOf::ALL {
+            let Some(bucket) = &connection.buckets[by as usize] else { continue };
+            let left = bucket.allowance(limits.rates_of(bucket), lane, now);
+            let was_let_go = connection.let_through[by as usize];
+            let is_first = was_let_go || !self.held.has(line_name(bucket, lane));
+            bytes = bytes.min(left.bytes);
+            requests = match left.is_any() && is_first {
+                true => requests.min(left.requests),
+                false if is_whole => requests.min(1),
+                false => {
+                    connection.held_nanos = now.max(1);
+                    (connection.held_lane, connection.held_by) = (lane, by);
+                    return true;
+                }
+            };
+        }
+        connection.let_through = [false; 2];
         self.requests_most = usize::try_from(requests).unwrap_or(usize::MAX);
         if lane == Lane::Large {
-            core.slice_most = usize::try_from(left.bytes).unwrap_or(usize::MAX);
+            core.slice_most = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
         false
     }
 
-    /// A connection that is over its client's limit gets in line.
+    /// A connection that is over its client's limit, or its listener's, gets in line; in front, if
+    /// it was let go from there and came too late.
     pub(crate) fn hold(
         &mut self,
         core: &Core<T>,
@@ -66,10 +79,10 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
     ) {
         connection.queued = true;
-        let to_front = std::mem::take(&mut connection.let_go);
-        let lane = connection.held_lane;
-        let Some(bucket) = &connection.bucket else { return };
-        let rates = core.shared.connections.clients.limits.rates();
+        let (lane, by) = (connection.held_lane, connection.held_by as usize);
+        let to_front = std::mem::take(&mut connection.let_through[by]);
+        let Some(bucket) = &connection.buckets[by] else { return };
+        let rates = core.shared.connections.clients.limits.rates_of(bucket);
         let ready = bucket.ready_nanos(rates, lane);
         let due_nanos = behind_others(ready, connection.held_nanos, bucket.lines());
         self.held.push((bucket, lane), token, to_front, due_nanos);
@@ -88,9 +101,10 @@ impl<T: Transport> Streams<T> {
     fn let_go_now(&mut self, core: &Core<T>, now: u64) {
         let limits = &core.shared.connections.clients.limits;
         self.held.follow(limits.edition(), core.is_limiting);
-        let rates = if core.is_limiting { limits.rates() } else { Rates::default() };
         for _ in 0..BATCH {
             let Some(mut line) = self.held.take_due(now) else { return };
+            let is_limiting = core.is_limiting;
+            let rates = if is_limiting { limits.rates_of(&line.bucket) } else { Rates::default() };
             let left = line.bucket.allowance(rates, line.lane, now);
             // Who moves bytes is taken to move a slice; there is at least one who may.
             let most = left.requests.min(left.bytes.div_ceil(SLICE_BYTES_MIN)).min(BATCH.into());
@@ -132,6 +146,7 @@ impl<T: Transport> Streams<T> {
             }
             core.count_held(connection, waited);
             connection.let_go = core.is_limiting;
+            connection.let_through[connection.held_by as usize] = core.is_limiting;
             line.gone.push(token);
             line.has_gone = true;
             match connection.large {

@@ -2,6 +2,7 @@
 //! under way. This module knows no thread and no clock: the threads that make handshakes call it.
 
 use crate::connection::Connection;
+use crate::listener_rules::ListenerRules;
 use crate::per_address::Counted;
 use crate::shared::{Connections, Shared};
 use laneway_policy::WorkerId;
@@ -17,7 +18,7 @@ type Domain<S> = Arc<Shared<EitherStream<S>>>;
 pub struct Usher<S: Stream> {
     domains: Vec<Domain<S>>,
     resp_from: usize,
-    read_only: Vec<bool>,
+    rules: Vec<ListenerRules>,
 }
 
 /// A connection that is counted, and that no worker has yet.
@@ -28,9 +29,9 @@ pub struct Guest<S: Stream> {
 
 impl<S: Stream> Usher<S> {
     /// To the workers of these domains. By the listeners from `resp_from` on nothing but RESP is
-    /// spoken; `read_only` tells of each whether what comes by it may change nothing.
-    pub fn new(domains: Vec<Domain<S>>, resp_from: usize, read_only: Vec<bool>) -> Usher<S> {
-        Usher { domains, resp_from, read_only }
+    /// spoken; `rules` says of each what holds of who comes by it.
+    pub fn new(domains: Vec<Domain<S>>, resp_from: usize, rules: Vec<ListenerRules>) -> Usher<S> {
+        Usher { domains, resp_from, rules }
     }
 
     /// Find the worker with the fewest connections, in the NUMA domain that has the fewest. `None`:
@@ -48,7 +49,7 @@ impl<S: Stream> Usher<S> {
         let (first, counted) = (WorkerId(0), Counted::Before);
         let taken = shared.take_in(&plan, first, stream, dialect, counted, now_seconds);
         let mut connection = taken?;
-        connection.read_only = self.read_only[guest.listener];
+        self.rules[guest.listener].apply(&mut connection);
         Some(Guest { shared: shared.clone(), connection })
     }
 }

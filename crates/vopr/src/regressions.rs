@@ -33,6 +33,7 @@ impl Regression {
             (swarm.read_only, swarm.watch, swarm.splits) = (false, false, false);
             swarm.tls = 0;
             (swarm.client_rate, swarm.client_bytes) = (0, 0);
+            swarm.listener_rates = (0, 0);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }
@@ -347,11 +348,31 @@ pub const ALL: &[Regression] = &[
         bug: "LimitUncharged",
     },
     Regression {
+        name: "the clients of a listener have more than its limit",
+        seed: 1,
+        sets: LIMITED_BY_LISTENER,
+        bug: "ListenerUncharged",
+    },
+    Regression {
         name: "a client that is over its limit waits for ever",
         seed: 1,
         sets: LIMITED,
         bug: "HeldForgotten",
     },
+];
+
+/// Two clients who ask for more than a listener lets through.
+const LIMITED_BY_LISTENER: &[(&str, u64)] = &[
+    ("listener-rate", 2000),
+    ("clients", 2),
+    ("commands", 12_000),
+    ("pipeline", 16),
+    ("kept", 0),
+    ("crashes", 0),
+    ("hostile", 0),
+    ("datagram-clients", 0),
+    ("jumps", 0),
+    ("reset", 0),
 ];
 
 /// One client that asks for more than it may, for some seconds.

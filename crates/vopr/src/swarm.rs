@@ -10,6 +10,9 @@ use std::fmt;
 /// Memory for everything that the clients of a run store.
 const MEMORY_BYTES_AMPLE: u64 = 24 << 20;
 
+/// What a run draws of [`Kept`].
+const KEPT: [Kept; 5] = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
+
 /// When an acknowledged write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
@@ -142,6 +145,8 @@ pub struct Swarm {
     pub client_rate: u32,
     /// Bytes a second, in and out.
     pub client_bytes: u32,
+    /// Requests and bytes a second of all who come by one listener.
+    pub listener_rates: (u32, u32),
     /// Some connections are encrypted; 0: none. 1: no client is asked for a certificate, 2: a bad
     /// one is refused, 3: so is who has none.
     pub tls: u8,
@@ -192,13 +197,12 @@ impl Swarm {
     pub fn draw(seed: u64) -> Swarm {
         let random = &mut Random::new(seed ^ 0x5eed_0f5e_ed50_f5ee);
         let shape = Shape::draw(random);
-        let kept = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
-        let kept = kept[random.below(5) as usize];
+        let kept = KEPT[random.below(5) as usize];
         let tight = random.one_in(2);
         let memory_bytes = [MEMORY_BYTES_AMPLE, (2 + random.below(5)) << 20][usize::from(tight)];
         let value_bytes_max = (if tight { 16 } else { 64 }) << 10 << random.below(4);
         let (datagrams, faulty) = (random.one_in(3) && kept != Kept::Interval, random.one_in(2));
-        let swarm = Swarm {
+        Swarm {
             seed,
             workers: shape.workers,
             domains: 1,
@@ -255,9 +259,10 @@ impl Swarm {
             per_address: false,
             client_rate: 0,
             client_bytes: 0,
+            listener_rates: (0, 0),
             tls: 0,
-        };
-        swarm.draw_later(random)
+        }
+        .draw_later(random)
     }
 
     /// What came to be drawn later: behind the rest, so that a seed keeps its run.
@@ -303,6 +308,12 @@ impl Swarm {
         if random.one_in(3) {
             self.tls = 1 + random.below(3) as u8;
         }
+        if random.one_in(4) {
+            self.listener_rates.0 = [2_000, 20_000][random.below(2) as usize];
+        }
+        if random.one_in(4) {
+            self.listener_rates.1 = [4 << 20, 32 << 20][random.below(2) as usize];
+        }
         self
     }
 
@@ -333,7 +344,17 @@ impl Swarm {
 
     /// Whether its clients wait now and then for what they may ask.
     pub fn is_limited(&self) -> bool {
-        self.client_rate > 0 || self.client_bytes > 0
+        let of_address = self.client_rate > 0 || self.client_bytes > 0;
+        of_address || self.listener_rates != (0, 0)
+    }
+
+    /// Requests a second that all connections may ask together; none for any number.
+    pub fn requests_per_second(&self) -> Option<u64> {
+        // The read-only one and the encrypted ones are listeners of their own.
+        let listeners = (1 + u64::from(self.read_only)) * (1 + u64::from(self.tls > 0));
+        let by_listeners = u64::from(self.listener_rates.0) * listeners;
+        let rates = [u64::from(self.client_rate), by_listeners];
+        rates.into_iter().filter(|rate| *rate > 0).min()
     }
 
     /// Whether memory is shorter than what the clients store.
@@ -405,6 +426,8 @@ impl Swarm {
         add(&|swarm| swarm.per_address = false);
         add(&|swarm| swarm.client_rate = 0);
         add(&|swarm| swarm.client_bytes = 0);
+        add(&|swarm| swarm.listener_rates.0 = 0);
+        add(&|swarm| swarm.listener_rates.1 = 0);
         add(&|swarm| swarm.watch = false);
         add(&|swarm| swarm.tls = 0);
         add(&|swarm| swarm.pipeline = 1);
@@ -463,6 +486,8 @@ impl Swarm {
             ("per-address", self.per_address.into()),
             ("client-rate", self.client_rate.into()),
             ("client-bytes", self.client_bytes.into()),
+            ("listener-rate", self.listener_rates.0.into()),
+            ("listener-bytes", self.listener_rates.1.into()),
             ("watch", self.watch.into()),
             ("tls", self.tls.into()),
             ("pipeline", self.pipeline as u64),
@@ -515,6 +540,8 @@ impl Swarm {
             "per-address" => self.per_address = value != 0,
             "client-rate" => self.client_rate = value as u32,
             "client-bytes" => self.client_bytes = value as u32,
+            "listener-rate" => self.listener_rates.0 = value as u32,
+            "listener-bytes" => self.listener_rates.1 = value as u32,
             "watch" => self.watch = value != 0,
             "tls" => self.tls = value.min(3) as u8,
             "pipeline" => self.pipeline = value as usize,

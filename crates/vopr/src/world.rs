@@ -137,6 +137,12 @@ impl World {
         self.books.judge()
     }
 
+    /// What all who come by one listener may ask for.
+    fn listener_rates(&self) -> Rates {
+        let (requests, bytes) = self.swarm.listener_rates;
+        Rates::new(requests.into(), bytes.into())
+    }
+
     fn plan(&self, tier: Option<&Arc<Tier>>) -> Plan {
         let swarm = &self.swarm;
         let base = match swarm.hot {
@@ -174,6 +180,7 @@ impl World {
             slow: (swarm.slow_micros > 0).then(|| Duration::from_micros(swarm.slow_micros.into())),
             log_keys: swarm.log_keys,
             connections_per_address: if swarm.per_address { 1024 } else { 0 },
+            listener_rates: self.listener_rates(),
             tls: self.encryption.as_ref().map(|encryption| encryption.acceptor().clone()),
             ..base
         }

@@ -1,6 +1,6 @@
 //! Those who make TLS handshakes, without their threads: a step at a time.
 
-use super::RigStream;
+use super::{Plan, RigStream};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Shared;
 use laneway_server::usher::{ByAddress, Guest, Usher};
@@ -24,7 +24,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub fn new(net: &Net, domains: &[Arc<Shared<RigStream>>], acceptor: &Arc<Acceptor>) -> Pool {
+    pub fn new(
+        net: &Net,
+        domains: &[Arc<Shared<RigStream>>],
+        plan: &Plan,
+        acceptor: &Arc<Acceptor>,
+    ) -> Pool {
         let transport = net.transport().at_listeners(ENCRYPTED..usize::MAX);
         let mut handshakes = Handshakes::new(transport, acceptor.clone(), BOUNDS);
         let most = domains[0].settings.connections_per_address;
@@ -32,7 +37,11 @@ impl Pool {
             let census = ByAddress::new(domains[0].connections.clone(), most);
             handshakes = handshakes.counted_by(Box::new(census));
         }
-        let usher = Usher::new(domains.to_vec(), usize::MAX, vec![false, true]);
+        let usher = Usher::new(
+            domains.to_vec(),
+            usize::MAX,
+            super::rules(plan, &domains[0].connections.clients.limits),
+        );
         Pool { handshakes, usher, finished: VecDeque::new(), waiting: None }
     }
 
