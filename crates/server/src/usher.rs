@@ -6,6 +6,7 @@ use crate::listener_rules::ListenerRules;
 use crate::per_address::Counted;
 use crate::shared::{Connections, Shared};
 use laneway_policy::WorkerId;
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_tls::{Census, EitherStream, Finished};
 use laneway_transport::Stream;
 use std::sync::Arc;
@@ -43,7 +44,8 @@ impl<S: Stream> Usher<S> {
         };
         let shared = self.domains.iter().min_by_key(count)?;
         let plan = shared.plan.get();
-        let dialect = shared.dialect_of(guest.listener >= self.resp_from);
+        let is_resp = guest.listener >= self.resp_from && !is_planted(Bug::RespAloneForgotten);
+        let dialect = shared.dialect_of(is_resp);
         let stream = EitherStream::Tls(guest.stream);
         // Who comes was counted at his address before his handshake.
         let (first, counted) = (WorkerId(0), Counted::Before);

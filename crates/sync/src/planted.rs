@@ -96,6 +96,7 @@ bugs! {
     DecryptedUntold => "what lies decrypted is not told of where a connection comes to a worker",
     GoodbyeUnheard => "a client that ends by TLS and leaves its socket open is not heard",
     SealedTwice => "the byte that was encrypted and not told as written is encrypted again",
+    RespAloneForgotten => "who comes by TLS where nothing but RESP is spoken is taken for anybody",
     HandshakeLeaked => "who fails in his handshake stays counted at his address",
     StrangerLetIn => "clients are not asked for the certificates that they must show",
 }

@@ -33,7 +33,7 @@ impl Regression {
             (swarm.read_only, swarm.watch, swarm.splits) = (false, false, false);
             swarm.tls = 0;
             (swarm.client_rate, swarm.client_bytes) = (0, 0);
-            swarm.listener_rates = (0, 0);
+            (swarm.listener_rates, swarm.resp_alone) = ((0, 0), false);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }
@@ -328,6 +328,12 @@ pub const ALL: &[Regression] = &[
         seed: 1,
         sets: &[("tls", 1), ("hostile", 4), ("per-address", 1)],
         bug: "HandshakeLeaked",
+    },
+    Regression {
+        name: "who comes by TLS where nothing but RESP is spoken is taken for anybody",
+        seed: 1,
+        sets: &[("tls", 1), ("resp", 1), ("resp-alone", 1), ("clients", 6), ("hostile", 0)],
+        bug: "RespAloneForgotten",
     },
     Regression {
         name: "a client without a good certificate is served",

@@ -118,6 +118,8 @@ pub struct Swarm {
     pub wrong: bool,
     /// Some connections speak RESP, where the server does.
     pub resp: bool,
+    /// Every second one of these came where nothing else is spoken.
+    pub resp_alone: bool,
     /// Only users may ask.
     pub users: bool,
     /// Some connections speak memcached's binary protocol.
@@ -196,8 +198,7 @@ impl Swarm {
     /// The run of a seed.
     pub fn draw(seed: u64) -> Swarm {
         let random = &mut Random::new(seed ^ 0x5eed_0f5e_ed50_f5ee);
-        let shape = Shape::draw(random);
-        let kept = KEPT[random.below(5) as usize];
+        let (shape, kept) = (Shape::draw(random), KEPT[random.below(5) as usize]);
         let tight = random.one_in(2);
         let memory_bytes = [MEMORY_BYTES_AMPLE, (2 + random.below(5)) << 20][usize::from(tight)];
         let value_bytes_max = (if tight { 16 } else { 64 }) << 10 << random.below(4);
@@ -246,6 +247,7 @@ impl Swarm {
             clock_nanos: 0,
             refuse_memory: 0,
             resp: false,
+            resp_alone: false,
             users: false,
             binary: false,
             backups: false,
@@ -314,6 +316,7 @@ impl Swarm {
         if random.one_in(4) {
             self.listener_rates.1 = [4 << 20, 32 << 20][random.below(2) as usize];
         }
+        self.resp_alone = self.resp && random.one_in(2);
         self
     }
 
@@ -330,6 +333,13 @@ impl Swarm {
     /// Whether the connection of this number came by a read-only port; the first one never.
     pub fn reads_only(&self, number: usize) -> bool {
         self.read_only && number as u64 == 1 + self.seed % 3
+    }
+
+    /// Whether the connection of this number came where nothing but RESP is spoken.
+    pub fn is_alone(&self, number: usize) -> bool {
+        let is_second = (number as u64 / 2 + self.seed).is_multiple_of(2);
+        let speaks = self.voice(number) == Voice::Resp && !self.reads_only(number);
+        self.resp_alone && is_second && speaks
     }
 
     /// Whether the connection of this number is encrypted, where any is: two of three are.
@@ -350,8 +360,9 @@ impl Swarm {
 
     /// Requests a second that all connections may ask together; none for any number.
     pub fn requests_per_second(&self) -> Option<u64> {
-        // The read-only one and the encrypted ones are listeners of their own.
-        let listeners = (1 + u64::from(self.read_only)) * (1 + u64::from(self.tls > 0));
+        // Each has a bucket of its own: for all, read-only, of RESP; the same encrypted.
+        let plain = 1 + u64::from(self.read_only) + u64::from(self.resp_alone);
+        let listeners = plain * (1 + u64::from(self.tls > 0));
         let by_listeners = u64::from(self.listener_rates.0) * listeners;
         let rates = [u64::from(self.client_rate), by_listeners];
         rates.into_iter().filter(|rate| *rate > 0).min()
@@ -415,6 +426,7 @@ impl Swarm {
         add(&|swarm| swarm.refuse_memory = 0);
         add(&|swarm| swarm.adaptive = false);
         add(&|swarm| swarm.resp = false);
+        add(&|swarm| swarm.resp_alone = false);
         add(&|swarm| swarm.users = false);
         add(&|swarm| swarm.binary = false);
         add(&|swarm| swarm.backups = false);
@@ -474,6 +486,7 @@ impl Swarm {
             ("refuse-memory", self.refuse_memory.into()),
             ("adaptive", self.adaptive.into()),
             ("resp", self.resp.into()),
+            ("resp-alone", self.resp_alone.into()),
             ("users", self.users.into()),
             ("binary", self.binary.into()),
             ("backups", self.backups.into()),
@@ -528,6 +541,7 @@ impl Swarm {
             "refuse-memory" => self.refuse_memory = value as u32,
             "adaptive" => self.adaptive = value != 0,
             "resp" => self.resp = value != 0,
+            "resp-alone" => self.resp_alone = value != 0,
             "users" => self.users = value != 0,
             "binary" => self.binary = value != 0,
             "backups" => self.backups = value != 0,

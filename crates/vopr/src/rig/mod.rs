@@ -53,6 +53,11 @@ const BULK_BYTES: usize = 4 << 20;
 /// Clients in memory.
 const CLIENTS_MAX: usize = 4;
 
+/// Who comes by this listener may change nothing.
+pub const READ_ONLY: usize = 1;
+/// By this one nothing but RESP is spoken, where that is so anywhere.
+pub const RESP_ALONE: usize = 2;
+
 /// What a step takes on the rig's clock.
 pub const STEP_NANOS: u64 = 10_000;
 
@@ -113,6 +118,8 @@ pub struct Plan {
     pub adaptive: bool,
     /// Redis' clients may come, too.
     pub resp: bool,
+    /// They have listeners of their own: those from [`RESP_ALONE`] on.
+    pub resp_alone: bool,
     /// Which of memcached's protocols are served.
     pub binding: Binding,
     /// Who may ask, where not everybody may: lines `user:password`.
@@ -160,6 +167,7 @@ impl Plan {
             clock: None,
             adaptive: false,
             resp: true,
+            resp_alone: false,
             binding: Binding::Auto,
             users: None,
             slow: None,
@@ -267,9 +275,12 @@ impl Rig {
             remote::link(&all, placement);
         }
         let rules = rules(plan, &all[0].connections.clients.limits);
-        all.iter().for_each(|shared| {
+        for shared in &all {
             shared.listener_rules.get_or_init(|| rules.clone());
-        });
+            if plan.resp_alone {
+                shared.resp_from.get_or_init(|| RESP_ALONE);
+            }
+        }
         let mut rig = Rig {
             net: Net::new(plan.faults),
             datagrams: plan.datagrams.map(|faults| DatagramNet::new(faults, plan.workers)),
@@ -504,11 +515,10 @@ fn publish(shared: &Shared<RigStream>, change: impl FnOnce(&mut CorePlan)) {
     shared.plan.publish(plan);
 }
 
-/// What holds at the listeners, those that encrypt and those that do not: who comes by the second
-/// one may change nothing.
+/// What holds at the listeners: at those that encrypt, or at the others.
 fn rules(plan: &Plan, limits: &ClientLimits) -> Vec<ListenerRules> {
-    let rules = |read_only| Rules { read_only, rates: plan.listener_rates };
-    ListenerRules::of(&[false, true].map(rules), limits)
+    let rules = |at| Rules { read_only: at == READ_ONLY, rates: plan.listener_rates };
+    ListenerRules::of(&[0, READ_ONLY, RESP_ALONE].map(rules), limits)
 }
 
 /// What the workers of a domain share, whatever their streams are, and its control loop.
