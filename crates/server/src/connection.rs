@@ -295,6 +295,11 @@ impl<S> Connection<S> {
         }
     }
 
+    /// It has not said who it is, and must.
+    pub(crate) fn is_unproven(&self) -> bool {
+        matches!(self.dialect, Dialect::Unproven(_))
+    }
+
     /// Its stream is ready; `ends`: and has the peer's end in it.
     pub fn is_told(&mut self, ends: bool) {
         let known = self.unread == Unread::End;

@@ -579,3 +579,21 @@ fn clients_of_a_unix_socket_are_not_limited() {
     rig.turns(40);
     assert_eq!(count(&local, b"MN\r\n"), 500);
 }
+
+#[test]
+fn who_says_who_he_is_waits_for_no_limit_and_is_not_late() {
+    let plan = Plan { users: Some("u:p\n"), ..one_worker() };
+    let mut rig = rig_with(&plan, Limited::Requests, 1);
+    let login = b"set k 0 0 3\r\nu p\r\n";
+    let [noisy, other] = [NOISY, "tcp:10.0.0.1:5001"].map(|peer| rig.net.connect_from(peer));
+    assert_eq!(rig.ask(&noisy, login, b"\r\n"), b"STORED\r\n");
+    // Half a minute's worth.
+    let keys = [&b"get"[..], &b" k".repeat(30), b"\r\n"].concat();
+    assert_eq!(rig.ask(&noisy, &keys, b"END\r\n"), b"END\r\n");
+    let before = rig.steps;
+    assert_eq!(rig.ask(&other, login, b"\r\n"), b"STORED\r\n");
+    assert!(rig.steps - before <= 4, "it took {} turns", rig.steps - before);
+    other.send(b"mn\r\n");
+    rig.turns(100 * MILLI);
+    assert_eq!(count(&other, b"MN\r\n"), 0, "what it asks then waits");
+}
