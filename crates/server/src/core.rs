@@ -15,6 +15,7 @@ use crate::hot::local::HotWorker;
 use crate::hot::sample::Dice;
 use crate::latency::{self, Operation, PendingLatencies};
 use crate::resp::scratch::Scratch;
+use crate::resp::state::Dialect;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
 use laneway_policy::pace::{Pace, Way};
@@ -354,12 +355,16 @@ impl<T: Transport> Core<T> {
 
     #[cold]
     #[inline(never)]
-    fn charge(&self, connection: &Connection<T::Stream>) {
+    fn charge(&self, connection: &mut Connection<T::Stream>) {
         let ClientSums { requests, bytes_in, bytes_out, .. } = connection.moved;
         self.charge_for(connection, requests, bytes_in + bytes_out);
     }
 
-    fn charge_for(&self, connection: &Connection<T::Stream>, requests: u64, bytes: u64) {
+    fn charge_for(&self, connection: &mut Connection<T::Stream>, requests: u64, bytes: u64) {
+        let requests = match &mut connection.dialect {
+            Dialect::Resp(session) => session.uncharged(requests),
+            _ => requests,
+        };
         let limits = &self.shared.connections.clients.limits;
         for by in LimitOf::ALL {
             let Some(bucket) = &connection.buckets[by as usize] else { continue };
@@ -385,7 +390,7 @@ impl<T: Transport> Core<T> {
     #[inline(never)]
     pub(crate) fn charge_uncounted(
         &self,
-        connection: &Connection<T::Stream>,
+        connection: &mut Connection<T::Stream>,
         begun: usize,
         counted_before: u64,
     ) {
@@ -393,6 +398,9 @@ impl<T: Transport> Core<T> {
         // their replies have come.
         let counted = self.requests_counted() - counted_before;
         self.charge_for(connection, (begun as u64).saturating_sub(counted), 0);
+        if let Dialect::Resp(session) = &mut connection.dialect {
+            session.is_charged();
+        }
     }
 
     /// A connection has waited so long because its client, or its listener, was over its limit.

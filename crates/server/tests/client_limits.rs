@@ -213,6 +213,28 @@ fn wrong_lines_answered(rig: &mut Rig, noisy: &Client, (front, back): (&str, &st
 }
 
 #[test]
+fn a_request_that_waited_for_exec_is_one() {
+    let tier = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20).open(settings());
+    let kept = Kept::of(&tier.expect("the media are sound"));
+    for plan in [one_worker(), Plan { kept: Some(kept), ..one_worker() }] {
+        let mut rig = rig_with(&plan, Limited::Requests, 100);
+        let noisy = rig.net.connect_from(NOISY);
+        let queued = b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n".repeat(4);
+        let asked = [&b"*1\r\n$5\r\nMULTI\r\n"[..], &queued].concat();
+        let told = [&b"+OK\r\n"[..], &b"+QUEUED\r\n".repeat(4)].concat();
+        assert_eq!(rig.ask(&noisy, &asked, &told), told);
+        let told = [&b"*4\r\n"[..], &b"$-1\r\n".repeat(4)].concat();
+        assert_eq!(rig.ask(&noisy, b"*1\r\n$4\r\nEXEC\r\n", &told), told);
+        // Six of the eleven that may come at once are used up, or five: of what waits for devices
+        // `EXEC` may be a part.
+        noisy.send(&b"*1\r\n$4\r\nPING\r\n".repeat(20));
+        rig.turns(MILLI);
+        let answered = count(&noisy, b"+PONG\r\n");
+        assert!((5..=6).contains(&answered), "{answered}, kept: {}", plan.kept.is_some());
+    }
+}
+
+#[test]
 fn lines_that_are_wrong_are_requests_behind_the_rest_of_a_value_too() {
     let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
     let noisy = rig.net.connect_from(NOISY);
