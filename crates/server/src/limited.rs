@@ -18,7 +18,6 @@ use crate::core::Core;
 use crate::held::{Line, line_name};
 use crate::streams::Streams;
 use laneway_policy::pace::SLICE_BYTES_MIN;
-use laneway_policy::rate::BURST_NANOS;
 use laneway_policy::{BATCH, Lane};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Token, Transport};
@@ -84,8 +83,7 @@ impl<T: Transport> Streams<T> {
         let Some(bucket) = &connection.buckets[by] else { return };
         let rates = core.shared.connections.clients.limits.rates_of(bucket);
         let ready = bucket.ready_nanos(rates, lane);
-        let due_nanos = behind_others(ready, connection.held_nanos, bucket.lines());
-        self.held.push((bucket, lane), token, to_front, due_nanos);
+        self.held.push((bucket, lane), token, to_front, (connection.held_nanos, ready));
     }
 
     /// Let those go on for whom there is something again.
@@ -105,6 +103,10 @@ impl<T: Transport> Streams<T> {
             let Some(mut line) = self.held.take_due(now) else { return };
             let is_limiting = core.is_limiting;
             let rates = if is_limiting { limits.rates_of(&line.bucket) } else { Rates::default() };
+            if let Some(due_nanos) = turn_of_others(&mut line, rates, now) {
+                self.held.put(line, due_nanos);
+                continue;
+            }
             let left = line.bucket.allowance(rates, line.lane, now);
             // Who moves bytes is taken to move a slice; there is at least one who may.
             let most = left.requests.min(left.bytes.div_ceil(SLICE_BYTES_MIN)).min(BATCH.into());
@@ -161,21 +163,26 @@ impl<T: Transport> Streams<T> {
 fn due_nanos(line: &mut Line, rates: Rates, now: u64) -> u64 {
     let ready = line.bucket.ready_nanos(rates, line.lane);
     match ready > now {
-        true if std::mem::take(&mut line.has_gone) => {
-            behind_others(ready, now, line.bucket.lines().saturating_sub(1))
+        true => {
+            if std::mem::take(&mut line.has_gone) {
+                line.lets_others(line.bucket.lines().saturating_sub(1), now, ready);
+            }
+            ready
         }
-        true => ready,
         // Not in this step again: those who were let go have their turns first.
         false => now.saturating_add(1),
     }
 }
 
-/// When a line may go on that has had something just now, or that is new, and not before so many
-/// other lines of the same bucket: of workers that all looked at the same moment one would take
-/// all, time and again.
-fn behind_others(ready: u64, now: u64, others: u64) -> u64 {
-    let took_nanos = ready.saturating_sub(now).min(BURST_NANOS);
-    ready.saturating_add(took_nanos.saturating_mul(others))
+/// When a line is looked at again that lets another one go first: of workers that all looked at the
+/// same moment one would take all, time and again. A line lets as many go as there were when it had
+/// something, or was new, and none that is not there any more.
+fn turn_of_others(line: &mut Line, rates: Rates, now: u64) -> Option<u64> {
+    let others = line.bucket.lines().saturating_sub(1);
+    line.behind = line.behind.min(others);
+    line.behind = line.behind.checked_sub(1)?;
+    let ready = line.bucket.ready_nanos(rates, line.lane);
+    Some(if ready > now { ready } else { now.saturating_add(line.others_nanos) })
 }
 
 #[cfg(test)]
@@ -189,11 +196,35 @@ mod tests {
     fn a_line_that_has_something_left_is_looked_at_once_in_a_step() {
         let bucket = Arc::new(Bucket::new(1));
         let mut held = Held::default();
-        held.push((&bucket, Lane::Small), Token { slot: 1, generation: 0 }, false, 5);
+        held.push((&bucket, Lane::Small), Token { slot: 1, generation: 0 }, false, (0, 5));
         let mut line = held.take_due(5).expect("it is due");
         let due = due_nanos(&mut line, Rates::new(1, 0), 5);
         held.put(line, due);
         assert!(held.take_due(5).is_none());
         assert!(held.take_due(6).is_some(), "with the next step it is due again");
+    }
+
+    #[test]
+    fn a_line_lets_others_go_first_and_none_that_has_gone() {
+        const READY: u64 = 100_000_000;
+        let (rates, token) = (Rates::new(10, 0), Token { slot: 1, generation: 0 });
+        for (stay, first) in [(true, Some(2 * READY)), (false, None)] {
+            let bucket = Arc::new(Bucket::new(1));
+            bucket.charge(rates, (2, 0), 0);
+            assert_eq!(bucket.ready_nanos(rates, Lane::Small), READY);
+            // Of two workers.
+            let [mut other, mut held] = [Held::default(), Held::default()];
+            other.push((&bucket, Lane::Small), token, false, (0, READY));
+            held.push((&bucket, Lane::Small), token, false, (0, READY));
+            let mut before = other.take_due(READY).expect("it is due");
+            assert_eq!(turn_of_others(&mut before, rates, READY), None, "it was there first");
+            if !stay {
+                before.tokens.clear();
+            }
+            other.put(before, 3 * READY);
+            let mut line = held.take_due(READY).expect("it is due");
+            assert_eq!(turn_of_others(&mut line, rates, READY), first);
+            assert_eq!(turn_of_others(&mut line, rates, 2 * READY), None, "once for each");
+        }
     }
 }
