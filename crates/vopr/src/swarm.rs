@@ -337,7 +337,7 @@ impl Swarm {
 
     /// Whether the connection of this number came where nothing but RESP is spoken.
     pub fn is_alone(&self, number: usize) -> bool {
-        let is_second = (number as u64 / 2 + self.seed).is_multiple_of(2);
+        let is_second = (number as u64 / 2 + self.seed % 2).is_multiple_of(2);
         let speaks = self.voice(number) == Voice::Resp && !self.reads_only(number);
         self.resp_alone && is_second && speaks
     }

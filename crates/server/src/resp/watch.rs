@@ -229,10 +229,13 @@ impl<T: Transport> Streams<T> {
     ) -> Step {
         match command {
             Command::Watch => self.resp_watch(core, connection, args),
-            Command::Exec => return self.resp_exec(core, connection, bytes, arrived),
+            Command::Exec => {
+                let step = self.resp_exec(core, connection, bytes, arrived);
+                return core.counted_keyless(step);
+            }
             _ => connection.session().transact(command, &mut self.out),
         }
-        Step::Took(bytes)
+        core.counted_keyless(Step::Took(bytes))
     }
 
     /// `WATCH key ...`
