@@ -22,20 +22,27 @@ const HEADERS_BYTES_MAX: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Answer until told to stop, or until who would tell is gone.
-pub async fn serve(listener: TcpListener, watch: Place, stopped: oneshot::Receiver<()>) {
-    // To whom only this host can connect, only this host's names are.
-    let private = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return log::error!("--admin: the endpoint cannot be served: {error}"),
-    };
-    tokio::spawn(accept(listener, watch, private));
+pub async fn serve(listeners: Vec<TcpListener>, watch: Place, stopped: oneshot::Receiver<()>) {
+    let connections = Connections::default();
+    for listener in listeners {
+        // To whom only this host can connect, only this host's names are.
+        let private = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let listener = match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => return log::error!("--admin: the endpoint cannot be served: {error}"),
+        };
+        tokio::spawn(accept(listener, watch.clone(), connections.clone(), private));
+    }
     // Either says so. All tasks end with the scheduler that called this.
     let _ = stopped.await;
 }
 
-async fn accept(listener: tokio::net::TcpListener, watch: Place, private: bool) {
-    let connections = Connections::default();
+async fn accept(
+    listener: tokio::net::TcpListener,
+    watch: Place,
+    connections: Connections,
+    private: bool,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

@@ -34,8 +34,8 @@ type Place = Arc<OnceLock<Watch>>;
 /// An endpoint that listens and answers nobody yet.
 #[derive(Debug)]
 pub struct Closed {
-    listener: TcpListener,
-    address: SocketAddr,
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
 }
 
 /// An endpoint that answers, and has no server to tell of: it says that it is alive and not ready.
@@ -51,22 +51,47 @@ pub struct Running {
     stop: oneshot::Sender<()>,
 }
 
-/// Listen there; the kernel chooses port 0.
-pub fn listen(address: SocketAddr) -> io::Result<Closed> {
-    take(TcpListener::bind(address)?)
+/// Listen at these addresses of one name, at one port; the kernel chooses port 0. Those that the
+/// machine does not have are left out, as `::1` of `localhost` is where there is no IPv6, as long
+/// as it has one.
+pub fn listen(addresses: &[SocketAddr]) -> io::Result<Closed> {
+    let mut closed = Closed { listeners: Vec::new(), addresses: Vec::new() };
+    let mut refused = None;
+    for address in addresses {
+        let mut address = *address;
+        if let (0, Some(first)) = (address.port(), closed.addresses.first()) {
+            address.set_port(first.port());
+        }
+        match TcpListener::bind(address) {
+            Ok(listener) => closed.add(listener)?,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if closed.listeners.is_empty() => Err(error),
+        _ => Ok(closed),
+    }
 }
 
 /// The same by a socket that listens already.
 pub fn take(listener: TcpListener) -> io::Result<Closed> {
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    Ok(Closed { listener, address })
+    let mut closed = Closed { listeners: Vec::new(), addresses: Vec::new() };
+    closed.add(listener)?;
+    Ok(closed)
 }
 
 impl Closed {
+    fn add(&mut self, listener: TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        self.addresses.push(listener.local_addr()?);
+        self.listeners.push(listener);
+        Ok(())
+    }
+
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Answer from now on, by a thread of its own. A server that opens a large store is asked for
@@ -77,7 +102,7 @@ impl Closed {
         let watch = place.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            runtime.block_on(http::serve(self.listener, watch, stopped));
+            runtime.block_on(http::serve(self.listeners, watch, stopped));
         })?;
         Ok(Starting { running: Running { thread, stop }, place })
     }
@@ -108,9 +133,32 @@ mod tests {
     use std::net::TcpStream;
 
     #[test]
+    fn it_answers_at_all_addresses_of_a_name_that_the_machine_has() {
+        // The second is nobody's (RFC 5737), the third another one of the loopback.
+        let asked = ["127.0.0.1:0", "192.0.2.1:0", "127.0.0.2:0"];
+        let asked: [SocketAddr; 3] = asked.map(|text| text.parse().unwrap());
+        let closed = listen(&asked).unwrap();
+        let addresses = closed.addresses().to_vec();
+        let ips: Vec<_> = addresses.iter().map(|address| address.ip().to_string()).collect();
+        assert_eq!(ips, ["127.0.0.1", "127.0.0.2"]);
+        assert_eq!(addresses[0].port(), addresses[1].port());
+        let starting = closed.start().unwrap();
+        for address in &addresses {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            stream.write_all(request).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{address}: {answer}");
+        }
+        starting.running.stop();
+        assert!(listen(&asked[1..2]).is_err(), "there is no such address here");
+    }
+
+    #[test]
     fn before_there_is_a_server_it_lives_and_is_not_ready() {
-        let closed = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = closed.address();
+        let closed = listen(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = closed.addresses()[0];
         let starting = closed.start().unwrap();
         let ask = |path| {
             let mut stream = TcpStream::connect(address).unwrap();

@@ -81,14 +81,14 @@ pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
 }
 
 /// What a server is started with.
-type Checked = (Settings, Option<DurableSettings>, Format, Option<SocketAddr>);
+type Checked = (Settings, Option<DurableSettings>, Format, Vec<SocketAddr>);
 
 /// Checked against each other and the machine; an error says where the flag was given, too.
 pub fn checked(flags: &Flags) -> Result<Checked, String> {
     let all = settings(flags).and_then(|settings| {
         let durable = tier::settings(flags, settings.policy.design)?;
         let format = Format::named(flags.log_format.as_deref())?;
-        Ok((settings, durable, format, admin::address(flags)?))
+        Ok((settings, durable, format, admin::addresses(flags)?))
     });
     all.map_err(|error| match flags::place(flags, &error) {
         Some(place) => format!("{error} {place}"),
@@ -126,7 +126,7 @@ fn serve(
     flags: &Flags,
     mut settings: Settings,
     durable: Option<DurableSettings>,
-    admin: Option<SocketAddr>,
+    admin: Vec<SocketAddr>,
 ) -> ExitCode {
     // Before the first thread, and before this process leaves them to another (-d).
     let taken = match activation::take(flags, &mut settings) {
@@ -178,7 +178,7 @@ fn prepare(
     flags: &Flags,
     mut settings: Settings,
     durable: Option<DurableSettings>,
-    (admin, taken): (Option<SocketAddr>, activation::Taken),
+    (admin, taken): (Vec<SocketAddr>, activation::Taken),
 ) -> Result<Prepared, Failed> {
     let setup = |error: String| (STATUS_SETUP, error);
     let unwatched = |error: std::io::Error| setup(format!("signals cannot be watched: {error}"));
@@ -194,7 +194,7 @@ fn prepare(
     {
         log::warn!("{error}");
     }
-    let admin = admin::listen(admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
+    let admin = admin::listen(&admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
     // It answers while a folder is opened, which may take minutes.
     let start = |closed| kernel::without_capabilities(&settings.kernel, || admin::start(closed));
     let admin = admin.map(start).transpose().map_err(setup)?;

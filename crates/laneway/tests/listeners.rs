@@ -45,6 +45,25 @@ fn a_port_for_redis_clients_is_read_only_as_its_address_is() {
 }
 
 #[test]
+fn who_comes_by_a_port_with_a_limit_waits_and_the_others_do_not() {
+    let server = Process::serve(&["-p", "-1", "-l", "rate=20:127.0.0.1,127.0.0.1"]);
+    let places = server.places();
+    let [mut limited, mut other] = [0, 1].map(|number| connect(places[number]));
+    // Three at once, and one each 50 ms.
+    let ten = b"mn\r\n".repeat(10);
+    assert_eq!(ask(&mut limited, &ten, &b"MN\r\n".repeat(10)), b"MN\r\n".repeat(10));
+    let stats = ask(&mut other, b"stats\r\n", b"END\r\n");
+    let stats = String::from_utf8(stats).expect("stats are text");
+    let told = stats.lines().find_map(|line| line.strip_prefix("STAT listener_throttled "));
+    let waits: u64 = told.expect("it is told").parse().expect("it is a number");
+    assert!(waits > 0 && stats.contains("STAT client_throttled 0\r\n"), "{stats}");
+    let settings = ask(&mut other, b"stats settings\r\n", b"END\r\n");
+    let settings = String::from_utf8(settings).expect("settings are text");
+    assert!(settings.contains("STAT limited_ports 1\r\n"), "{settings}");
+    server.stop();
+}
+
+#[test]
 fn an_address_has_no_more_connections_than_it_may() {
     let flags = ["-p", "-1", "-l", "127.0.0.1", "--connections-per-address", "2"];
     let server = Process::serve(&flags);

@@ -119,7 +119,9 @@ impl<T: Transport> Streams<T> {
         let (plan, now) = (&core.plan, core.now.seconds());
         let guest = shared.take_in(plan, core.id, stream, dialect, Counted::Now, now);
         let Some(mut connection) = guest else { return Ok(()) };
-        connection.read_only = core.shared.is_read_only(listener);
+        if let Some(rules) = core.shared.rules_at(listener) {
+            rules.apply(&mut connection);
+        }
         match connection.home {
             home if home == core.id => self.settle_in(core, connection),
             home => self.mail(core, home, connection),

@@ -245,6 +245,7 @@ impl<S> Shared<S> {
             ("hot", policy.hot.map_or("off", |hot| hot.rule()).to_owned()),
             ("idle", format!("{:?}", settings.idle).to_lowercase()),
             ("read_only_ports", settings.read_only_ports().to_string()),
+            ("limited_ports", settings.limited_ports().to_string()),
             ("connections_per_address", settings.connections_per_address.to_string()),
             ("client_rate", requests_per_second.to_string()),
             ("client_bytes", bytes_per_second.to_string()),

@@ -6,8 +6,9 @@ use crate::connection::ConnectionKind;
 use crate::control::Control;
 use crate::durable::capture::Capture;
 use crate::kernel::Kernel;
+use crate::listener_rules::ListenerRules;
 use crate::remote;
-use crate::settings::{LaneSettings, Settings};
+use crate::settings::{LaneSettings, Rules, Settings};
 use crate::shared::{Connections, Phase, ServerShared, Shared};
 use crate::watch::WatchSnapshot;
 use crate::worker::{Progress, Worker};
@@ -150,6 +151,14 @@ fn once_open(gate: &Gate, serve: impl FnOnce()) {
     }
 }
 
+/// The workers are told what holds at the listeners, whose clients all domains limit together.
+fn rule(domains: &[Arc<Shared<ServerStream>>], rules: &[Rules]) {
+    let rules = ListenerRules::of(rules, &domains[0].connections.clients.limits);
+    for shared in domains {
+        shared.listener_rules.get_or_init(|| rules.clone());
+    }
+}
+
 impl Server {
     /// Where it receives datagrams.
     pub fn queues(&self) -> Vec<Queue> {
@@ -195,7 +204,7 @@ impl Server {
         settings.policy.check().map_err(StartError::Policy)?;
         laneway_store::heap::give_back_large_buffers();
         let (plain, encrypted) = listeners::all(&settings, handed)?;
-        let (listeners, read_only, resp_from) = plain.in_order();
+        let (listeners, rules, resp_from) = plain.in_order();
         let listeners = Arc::new(listeners);
         let encrypted = handshakes::closed(&settings, encrypted);
         let parts = numa::parts(&settings);
@@ -212,10 +221,10 @@ impl Server {
             let sockets = sockets.get(number);
             let (shared, control) = domain(part, opened, seed, company, sockets, clock)?;
             shared.resp_from.get_or_init(|| resp_from);
-            shared.read_only.get_or_init(|| read_only.clone());
             domains.push(shared);
             controls.push(control);
         }
+        rule(&domains, &rules);
         if let Some(placement) = numa::placement(&settings) {
             remote::link(&domains, placement);
         }

@@ -1,6 +1,7 @@
-//! Limits the requests and bytes of the clients of one address (`--client-rate`, `--client-bytes`).
-//! Each address has a token bucket of requests and one of bytes (`policy::rate`), which all workers
-//! share.
+//! Limits the requests and bytes of the clients of one address (`--client-rate`, `--client-bytes`),
+//! and of all clients of one listener (`-l rate=N:bytes=N:ADDRESS`). Each address, and each such
+//! listener, has a token bucket of requests and one of bytes (`policy::rate`), which all workers
+//! share. A listener's limits stay as they were when the server started.
 //!
 //! An address is what connections are limited by, too (`per_address`): without its port, and of
 //! IPv6 the first half. Clients of a unix socket have none, and are not limited; neither are
@@ -40,6 +41,23 @@ impl Rates {
         Rates { requests: Rate::new(requests), bytes: Rate::new(bytes) }
     }
 
+    /// Whether anything is limited.
+    pub fn is_any(self) -> bool {
+        self != Rates::default()
+    }
+
+    /// What one of the two lets through, for clients whom either limit may hold for.
+    pub fn looser(self, other: Rates) -> Rates {
+        let looser = |one: Option<Rate>, other: Option<Rate>| {
+            let (one, other) = (one?.per_second(), other?.per_second());
+            Rate::new(one.max(other))
+        };
+        Rates {
+            requests: looser(self.requests, other.requests),
+            bytes: looser(self.bytes, other.bytes),
+        }
+    }
+
     /// The same: requests, bytes.
     pub fn per_second(self) -> (u64, u64) {
         let per_second = |rate: Option<Rate>| rate.map_or(0, Rate::per_second);
@@ -56,11 +74,27 @@ pub enum Limited {
     Bytes,
 }
 
-/// What the clients of one address have left.
+/// By what a connection is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitOf {
+    /// Its client's address.
+    Address,
+    /// The listener that it came by.
+    Listener,
+}
+
+impl LimitOf {
+    /// Both, as arrays of a connection have them.
+    pub const ALL: [LimitOf; 2] = [LimitOf::Address, LimitOf::Listener];
+}
+
+/// What the clients of one address, or of one listener, have left.
 #[derive(Debug)]
 pub struct Bucket {
     /// Its number, by which workers know it.
     pub number: u64,
+    /// The limits of a listener's; those of addresses are one and the same, and change.
+    own: Option<Rates>,
     /// When it would be full again, of requests and of bytes; 0: it is. A number that workers add
     /// to, and that orders nothing.
     requests_full_nanos: AtomicU64,
@@ -94,10 +128,15 @@ fn burst_nanos(lane: Lane) -> u64 {
 }
 
 impl Bucket {
-    /// A full one.
+    /// A full one of an address.
     pub fn new(number: u64) -> Bucket {
         let [requests_full_nanos, bytes_full_nanos, lines] = [0; 3].map(AtomicU64::new);
-        Bucket { number, requests_full_nanos, bytes_full_nanos, lines }
+        Bucket { number, own: None, requests_full_nanos, bytes_full_nanos, lines }
+    }
+
+    /// A full one of a listener with these limits.
+    fn of_listener(number: u64, rates: Rates) -> Bucket {
+        Bucket { own: Some(rates), ..Bucket::new(number) }
     }
 
     /// So many requests and bytes were asked for.
@@ -177,7 +216,9 @@ impl Bucket {
 pub struct ClientLimits {
     /// There is a limit.
     on: AtomicBool,
-    /// A second; 0 for any number.
+    /// There is one of a listener.
+    of_listeners: AtomicBool,
+    /// A second, of each address; 0 for any number.
     requests: AtomicU64,
     bytes: AtomicU64,
     /// Counts changes. Who waits by older limits looks again.
@@ -200,9 +241,26 @@ impl ClientLimits {
         self.on.load(Relaxed)
     }
 
-    /// The limits in force.
+    /// The limits of an address that are in force.
     pub fn rates(&self) -> Rates {
         Rates::new(self.requests.load(Relaxed), self.bytes.load(Relaxed))
+    }
+
+    /// The limits in force of whomever a bucket is of.
+    pub fn rates_of(&self, bucket: &Bucket) -> Rates {
+        bucket.own.unwrap_or_else(|| self.rates())
+    }
+
+    /// A bucket for all clients of a listener with these limits; none where they limit nothing.
+    pub fn listener(&self, rates: Rates) -> Option<Arc<Bucket>> {
+        if !rates.is_any() {
+            return None;
+        }
+        let mut book = self.book();
+        book.given += 1;
+        self.of_listeners.store(true, Relaxed);
+        self.on.store(true, Relaxed);
+        Some(Arc::new(Bucket::of_listener(book.given, rates)))
     }
 
     /// How often they have changed.
@@ -231,7 +289,7 @@ impl ClientLimits {
         self.requests.store(requests, Relaxed);
         self.bytes.store(bytes, Relaxed);
         book.buckets.values().for_each(|bucket| bucket.fill());
-        self.on.store(rates != Rates::default(), Relaxed);
+        self.on.store(rates.is_any() || self.of_listeners.load(Relaxed), Relaxed);
         self.edition.fetch_add(1, Relaxed);
     }
 
@@ -303,6 +361,32 @@ mod tests {
         assert_ne!(number("tcp6:[2001:db8::1]:5000"), number("tcp6:[2001:db8:0:1::1]:5000"));
         assert_eq!(number("tcp6:[::ffff:10.0.0.2]:1"), number("tcp:10.0.0.2:5000"));
         assert_eq!((number("unix"), number("unix:/run/x")), (None, None));
+    }
+
+    #[test]
+    fn a_listener_has_a_bucket_and_limits_of_its_own() {
+        let limits = ClientLimits::default();
+        assert!(limits.listener(Rates::default()).is_none() && !limits.is_on());
+        let listener = limits.listener(Rates::new(10, 0)).expect("it is limited");
+        let other = limits.listener(Rates::new(10, 0)).expect("it is limited");
+        let address = limits.bucket("tcp:10.0.0.1:1", 0).expect("it has an address");
+        let numbers = [&listener, &other, &address].map(|bucket| bucket.number);
+        assert!(numbers[0] != numbers[1] && numbers[0] != numbers[2] && numbers[1] != numbers[2]);
+        listener.charge(limits.rates_of(&listener), (20, 0), 0);
+        limits.set(Rates::new(1000, 0));
+        limits.set(Rates::default());
+        assert!(limits.is_on(), "an address without a limit leaves those of listeners");
+        let left = |bucket: &Bucket| {
+            bucket.allowance(limits.rates_of(bucket), Lane::Small, SECOND).is_any()
+        };
+        assert_eq!([&listener, &other, &address].map(|bucket| left(bucket)), [false, true, true]);
+    }
+
+    #[test]
+    fn of_two_limits_the_looser_one_is_the_higher_or_none() {
+        let looser = Rates::new(10, 500).looser(Rates::new(20, 400));
+        assert_eq!(looser, Rates::new(20, 500));
+        assert_eq!(looser.looser(Rates::new(0, 600)), Rates::new(0, 600));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A connection as one value: stream, unread input, unsent output, and where in the protocol it
 //! stands. It belongs to exactly one worker at a time and moves whole.
 
-use crate::client_limits::Bucket;
+use crate::client_limits::{Bucket, LimitOf};
 use crate::clients::ClientSums;
 use crate::event_log::{Parting, watcher::Watcher};
 use crate::execute::{Incoming, Joining};
@@ -181,14 +181,19 @@ pub struct Connection<S> {
     pub noted_key: Option<Box<[u8]>>,
     /// What its client is to be counted for: until replies have left, or a slice is over.
     pub moved: ClientSums,
-    /// What its client has left, once it had a turn under a limit.
-    pub bucket: Option<Arc<Bucket>>,
-    /// It waits since then, its client being over its limit; 0 if it does not.
+    /// What its client has left, once it had a turn under a limit, and what its listener has, if
+    /// that has one ([`LimitOf`]).
+    pub buckets: [Option<Arc<Bucket>>; 2],
+    /// It waits since then, one of them being empty; 0 if it does not.
     pub held_nanos: u64,
     /// In the line of this lane.
     pub held_lane: Lane,
-    /// It has waited, and may have its next turn although others wait.
+    /// And of this bucket.
+    pub held_by: LimitOf,
+    /// It has waited, and its turn is to come.
     pub let_go: bool,
+    /// By which buckets it may have its next turn although others wait.
+    pub let_through: [bool; 2],
     /// When what is unserved of its input was found, or else what it served last; later by how long
     /// it has waited for its client's limit since.
     pub found_nanos: u64,
@@ -247,10 +252,12 @@ impl<S> Connection<S> {
             tally: PendingLatencies::default(),
             noted_key: None,
             moved: ClientSums::default(),
-            bucket: None,
+            buckets: [None, None],
             held_nanos: 0,
             held_lane: Lane::Small,
+            held_by: LimitOf::Address,
             let_go: false,
+            let_through: [false; 2],
             found_nanos: 0,
             interest: None,
             unread: Unread::Nothing,
@@ -286,6 +293,11 @@ impl<S> Connection<S> {
             self.large = false; // two bytes are no large work
             self.unserved |= self.dialect.is_binary();
         }
+    }
+
+    /// It has not said who it is, and must.
+    pub(crate) fn is_unproven(&self) -> bool {
+        matches!(self.dialect, Dialect::Unproven(_))
     }
 
     /// Its stream is ready; `ends`: and has the peer's end in it.

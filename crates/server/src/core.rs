@@ -3,6 +3,7 @@
 //! it for a call and keeps nothing of it, so no part knows another ([`crate::worker`] wires them).
 
 use crate::auth::gate::Door;
+use crate::client_limits::LimitOf;
 use crate::clients::{ClientCounts, ClientSums};
 use crate::clock::Clock;
 use crate::connection::{Connection, ConnectionStats};
@@ -14,6 +15,7 @@ use crate::hot::local::HotWorker;
 use crate::hot::sample::Dice;
 use crate::latency::{self, Operation, PendingLatencies};
 use crate::resp::scratch::Scratch;
+use crate::resp::state::Dialect;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
 use laneway_policy::pace::{Pace, Way};
@@ -353,16 +355,27 @@ impl<T: Transport> Core<T> {
 
     #[cold]
     #[inline(never)]
-    fn charge(&self, connection: &Connection<T::Stream>) {
+    fn charge(&self, connection: &mut Connection<T::Stream>) {
         let ClientSums { requests, bytes_in, bytes_out, .. } = connection.moved;
         self.charge_for(connection, requests, bytes_in + bytes_out);
     }
 
-    fn charge_for(&self, connection: &Connection<T::Stream>, requests: u64, bytes: u64) {
-        let bucket = connection.bucket.as_ref().filter(|_| !is_planted(Bug::LimitUncharged));
-        let Some(bucket) = bucket else { return };
-        let rates = self.shared.connections.clients.limits.rates();
-        bucket.charge(rates, (requests, bytes), self.clock.nanos());
+    fn charge_for(&self, connection: &mut Connection<T::Stream>, requests: u64, bytes: u64) {
+        let requests = match &mut connection.dialect {
+            Dialect::Resp(session) => session.uncharged(requests),
+            _ => requests,
+        };
+        let limits = &self.shared.connections.clients.limits;
+        for by in LimitOf::ALL {
+            let Some(bucket) = &connection.buckets[by as usize] else { continue };
+            let forgets = match by {
+                LimitOf::Address => Bug::LimitUncharged,
+                LimitOf::Listener => Bug::ListenerUncharged,
+            };
+            if !is_planted(forgets) {
+                bucket.charge(limits.rates_of(bucket), (requests, bytes), self.clock.nanos());
+            }
+        }
     }
 
     /// Requests that were counted here so far.
@@ -377,7 +390,7 @@ impl<T: Transport> Core<T> {
     #[inline(never)]
     pub(crate) fn charge_uncounted(
         &self,
-        connection: &Connection<T::Stream>,
+        connection: &mut Connection<T::Stream>,
         begun: usize,
         counted_before: u64,
     ) {
@@ -385,13 +398,25 @@ impl<T: Transport> Core<T> {
         // their replies have come.
         let counted = self.requests_counted() - counted_before;
         self.charge_for(connection, (begun as u64).saturating_sub(counted), 0);
+        if let Dialect::Resp(session) = &mut connection.dialect {
+            session.is_charged();
+        }
     }
 
-    /// A connection has waited so long because its client was over its limit.
+    /// A connection has waited so long because its client, or its listener, was over its limit.
     pub(crate) fn count_held(&self, connection: &Connection<T::Stream>, nanos: u64) {
-        self.counters().client_holds.bump_owner();
-        self.counters().client_held_nanos.add_owner(nanos);
-        self.client(&connection.card).held_owner(nanos);
+        let counters = self.counters();
+        match connection.held_by {
+            LimitOf::Address => {
+                counters.client_holds.bump_owner();
+                counters.client_held_nanos.add_owner(nanos);
+                self.client(&connection.card).held_owner(nanos);
+            }
+            LimitOf::Listener => {
+                counters.listener_holds.bump_owner();
+                counters.listener_held_nanos.add_owner(nanos);
+            }
+        }
     }
 
     /// This worker's command counters.

@@ -143,10 +143,16 @@ counters! {
     auth_missing,
     /// Requests that change something, refused at a read-only port.
     refused_read_only,
+    /// Requests of RESP that are about no key, but for those that were refused or wait for `EXEC`.
+    resp_keyless,
     /// Times that a connection waited because its client was over its limit.
     client_holds,
     /// How long they waited, in all.
     client_held_nanos,
+    /// Times that a connection waited because its listener was over its limit.
+    listener_holds,
+    /// How long they waited, in all.
+    listener_held_nanos,
 }
 
 /// The counters of all workers, and what they showed at the last `stats reset`.

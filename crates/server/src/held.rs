@@ -6,6 +6,7 @@
 
 use crate::client_limits::Bucket;
 use laneway_policy::Lane;
+use laneway_policy::rate::BURST_NANOS;
 use laneway_transport::Token;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,6 +32,18 @@ pub(crate) struct Line {
     pub(crate) returned: usize,
     /// Since somebody was let go it has not been found that nothing is left.
     pub(crate) has_gone: bool,
+    /// Other lines of the bucket that go first, at most, and how long each may take for it.
+    pub(crate) behind: u64,
+    pub(crate) others_nanos: u64,
+}
+
+impl Line {
+    /// So many others go first, when there is something again: each may take as long as has to be
+    /// waited for that.
+    pub(crate) fn lets_others(&mut self, others: u64, now: u64, ready_nanos: u64) {
+        self.behind = others;
+        self.others_nanos = ready_nanos.saturating_sub(now).clamp(1, BURST_NANOS);
+    }
 }
 
 /// All of a worker's lines.
@@ -65,21 +78,32 @@ impl Held {
     }
 
     /// To the end of its line, or to the front of it, for who was let go and came too late: behind
-    /// those who were let go before him.
+    /// those who were let go before him. What it waits for is there at `ready_nanos`; a new line
+    /// lets those that are there go first.
     pub(crate) fn push(
         &mut self,
         (bucket, lane): (&Arc<Bucket>, Lane),
         token: Token,
         to_front: bool,
-        due_nanos: u64,
+        (now, ready_nanos): (u64, u64),
     ) {
         let name = line_name(bucket, lane);
         let dues = &mut self.dues;
         let line = self.lines.entry(name).or_insert_with(|| {
-            dues.insert((due_nanos, name));
-            let (tokens, gone) = (VecDeque::new(), Vec::new());
+            dues.insert((ready_nanos, name));
+            let mut line = Line {
+                bucket: bucket.clone(),
+                lane,
+                tokens: VecDeque::new(),
+                gone: Vec::new(),
+                returned: 0,
+                has_gone: false,
+                behind: 0,
+                others_nanos: 0,
+            };
+            line.lets_others(bucket.lines(), now, ready_nanos);
             bucket.has_line();
-            Line { bucket: bucket.clone(), lane, tokens, gone, returned: 0, has_gone: false }
+            line
         });
         if to_front {
             line.tokens.insert(line.returned, token);
@@ -95,6 +119,7 @@ impl Held {
             return;
         }
         self.edition = edition;
+        self.lines.values_mut().for_each(|line| line.behind = 0);
         self.dues.clear();
         self.dues.extend(self.lines.keys().map(|name| (0, *name)));
     }
@@ -136,11 +161,11 @@ mod tests {
     fn lines_are_looked_at_in_the_order_of_their_times_and_kept_while_somebody_is_in_them() {
         let mut held = Held::default();
         let (one, two) = (bucket(1), bucket(2));
-        held.push((&one, Lane::Small), token(1), false, 50);
-        held.push((&two, Lane::Small), token(2), false, 40);
-        held.push((&one, Lane::Small), token(3), false, 10); // the line's time stands
-        held.push((&one, Lane::Small), token(4), true, 10);
-        held.push((&one, Lane::Small), token(5), true, 10);
+        held.push((&one, Lane::Small), token(1), false, (0, 50));
+        held.push((&two, Lane::Small), token(2), false, (0, 40));
+        held.push((&one, Lane::Small), token(3), false, (0, 10)); // the line's time stands
+        held.push((&one, Lane::Small), token(4), true, (0, 10));
+        held.push((&one, Lane::Small), token(5), true, (0, 10));
         assert_eq!(held.due_nanos(), 40);
         assert!(held.take_due(39).is_none());
         let line = held.take_due(60).expect("it is due");
@@ -163,7 +188,7 @@ mod tests {
     fn a_change_of_limits_is_followed_once() {
         let mut held = Held::default();
         let one = bucket(1);
-        held.push((&one, Lane::Large), token(1), false, 50);
+        held.push((&one, Lane::Large), token(1), false, (0, 50));
         held.follow(0, true);
         assert_eq!(held.due_nanos(), 50);
         held.follow(1, true);

@@ -52,6 +52,7 @@ pub mod kernel;
 pub mod lanes;
 pub mod latency;
 mod limited;
+pub mod listener_rules;
 pub mod long_answer;
 mod long_steps;
 pub mod meta_gets;

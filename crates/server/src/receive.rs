@@ -80,7 +80,9 @@ impl<T: Transport> Streams<T> {
         if connection.closing {
             return Ok(Next::Close);
         }
-        let asks = core.is_limiting && !connection.large; // a large one asks before its slices
+        // A large one asks before its slices. Passwords have a limit of their own, and who may not
+        // take longer for one is not kept waiting.
+        let asks = core.is_limiting && !connection.large && !connection.is_unproven();
         if asks && self.is_over_limit(core, connection, Lane::Small) {
             return Ok(Next::Held);
         }

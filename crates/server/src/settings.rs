@@ -88,19 +88,49 @@ impl Sandbox {
     }
 }
 
+/// What holds of all clients of a listener.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// They may read, and change nothing.
+    pub read_only: bool,
+    /// What they may ask for together.
+    pub rates: Rates,
+}
+
+impl Rules {
+    /// What either of the two lets through.
+    pub fn looser(self, other: Rules) -> Rules {
+        let read_only = self.read_only && other.read_only;
+        Rules { read_only, rates: self.rates.looser(other.rates) }
+    }
+}
+
+/// As they are written before an address.
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.read_only { "readonly:" } else { "" })?;
+        let (requests, bytes) = self.rates.per_second();
+        for (word, per_second) in [("rate", requests), ("bytes", bytes)] {
+            if per_second > 0 {
+                write!(f, "{word}={per_second}:")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A TCP address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Port {
     /// It.
     pub address: SocketAddr,
-    /// Who comes there may read, and change nothing.
-    pub read_only: bool,
+    /// What holds of who comes there.
+    pub rules: Rules,
 }
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.read_only { "readonly:" } else { "" })?;
-        self.address.fmt(f)
+        write!(f, "{}{}", self.rules, self.address)
     }
 }
 
@@ -326,9 +356,17 @@ impl Settings {
 
     /// How many of its ports are read-only.
     pub fn read_only_ports(&self) -> usize {
+        self.ports().filter(|port| port.rules.read_only).count()
+    }
+
+    /// How many of its ports have a limit of their own.
+    pub fn limited_ports(&self) -> usize {
+        self.ports().filter(|port| port.rules.rates.is_any()).count()
+    }
+
+    fn ports(&self) -> impl Iterator<Item = &Port> {
         let tls = self.tls.iter().flat_map(|tls| tls.addresses.iter().chain(&tls.resp_addresses));
-        let all = self.addresses.iter().chain(&self.resp.addresses).chain(tls);
-        all.filter(|port| port.read_only).count()
+        self.addresses.iter().chain(&self.resp.addresses).chain(tls)
     }
 
     /// What is told of TLS, where it is spoken.

@@ -14,6 +14,7 @@ use crate::hot::sample::Samples;
 use crate::kernel::Kernel;
 use crate::latency::RecordedLatencies;
 use crate::latency::noted::{Noted, Slow};
+use crate::listener_rules::ListenerRules;
 use crate::per_address::{Counted, PerAddress};
 use crate::recognise::Beside;
 use crate::resp::state::{Dialect, Spoken, Unproven};
@@ -399,8 +400,8 @@ pub struct Shared<S> {
     pub domains: OnceLock<Domains<Shared<S>>>,
     /// The first listener where nothing but RESP is spoken, if there is one.
     pub resp_from: OnceLock<usize>,
-    /// Of each listener, whether who comes there may change nothing; not set where all may.
-    pub read_only: OnceLock<Vec<bool>>,
+    /// What holds of who comes by each listener; nothing of those beyond.
+    pub listener_rules: OnceLock<Vec<ListenerRules>>,
     /// Unix time of a `flush_all` to come; 0 for none.
     pub flush_at: AtomicU32,
     /// How verbose (`-v`, `verbosity`).
@@ -461,7 +462,7 @@ impl<S> Shared<S> {
             connections: company.connections,
             domains: OnceLock::new(),
             resp_from: OnceLock::new(),
-            read_only: OnceLock::new(),
+            listener_rules: OnceLock::new(),
             flush_at: AtomicU32::new(0),
             verbosity: AtomicU32::new(settings.verbosity),
             slow: Slow::new(settings.slow),
@@ -540,10 +541,14 @@ impl<S> Shared<S> {
         }
     }
 
+    /// What holds of who comes by this listener, if anything does.
+    pub fn rules_at(&self, listener: usize) -> Option<&ListenerRules> {
+        self.listener_rules.get()?.get(listener)
+    }
+
     /// Whether who comes by this listener may change nothing.
     pub fn is_read_only(&self, listener: usize) -> bool {
-        let read_only = self.read_only.get().and_then(|read_only| read_only.get(listener));
-        read_only.copied().unwrap_or(false)
+        self.rules_at(listener).is_some_and(|rules| rules.read_only)
     }
 
     /// Of all NUMA domains, this one apart, the stores.

@@ -2,9 +2,11 @@
 //! under way. This module knows no thread and no clock: the threads that make handshakes call it.
 
 use crate::connection::Connection;
+use crate::listener_rules::ListenerRules;
 use crate::per_address::Counted;
 use crate::shared::{Connections, Shared};
 use laneway_policy::WorkerId;
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_tls::{Census, EitherStream, Finished};
 use laneway_transport::Stream;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ type Domain<S> = Arc<Shared<EitherStream<S>>>;
 pub struct Usher<S: Stream> {
     domains: Vec<Domain<S>>,
     resp_from: usize,
-    read_only: Vec<bool>,
+    rules: Vec<ListenerRules>,
 }
 
 /// A connection that is counted, and that no worker has yet.
@@ -28,9 +30,9 @@ pub struct Guest<S: Stream> {
 
 impl<S: Stream> Usher<S> {
     /// To the workers of these domains. By the listeners from `resp_from` on nothing but RESP is
-    /// spoken; `read_only` tells of each whether what comes by it may change nothing.
-    pub fn new(domains: Vec<Domain<S>>, resp_from: usize, read_only: Vec<bool>) -> Usher<S> {
-        Usher { domains, resp_from, read_only }
+    /// spoken; `rules` says of each what holds of who comes by it.
+    pub fn new(domains: Vec<Domain<S>>, resp_from: usize, rules: Vec<ListenerRules>) -> Usher<S> {
+        Usher { domains, resp_from, rules }
     }
 
     /// Find the worker with the fewest connections, in the NUMA domain that has the fewest. `None`:
@@ -42,13 +44,14 @@ impl<S: Stream> Usher<S> {
         };
         let shared = self.domains.iter().min_by_key(count)?;
         let plan = shared.plan.get();
-        let dialect = shared.dialect_of(guest.listener >= self.resp_from);
+        let is_resp = guest.listener >= self.resp_from && !is_planted(Bug::RespAloneForgotten);
+        let dialect = shared.dialect_of(is_resp);
         let stream = EitherStream::Tls(guest.stream);
         // Who comes was counted at his address before his handshake.
         let (first, counted) = (WorkerId(0), Counted::Before);
         let taken = shared.take_in(&plan, first, stream, dialect, counted, now_seconds);
         let mut connection = taken?;
-        connection.read_only = self.read_only[guest.listener];
+        self.rules[guest.listener].apply(&mut connection);
         Some(Guest { shared: shared.clone(), connection })
     }
 }

@@ -5,6 +5,7 @@
 use laneway_certs::{self as certs, Authority, ClientEnd, TERMS, VERSIONS};
 use laneway_policy::{Design, Form, WorkerId};
 use laneway_server::clock::{Clock, ManualClock};
+use laneway_server::listener_rules::ListenerRules;
 use laneway_server::shared::{ServerShared, Shared};
 use laneway_server::usher::{ByAddress, Guest as Arrival, Usher};
 use laneway_server::worker::Worker;
@@ -55,7 +56,7 @@ impl Rig {
             let census = ByAddress::new(shared.connections.clone(), plan.connections_per_address);
             handshakes = handshakes.counted_by(Box::new(census));
         }
-        let usher = Usher::new(vec![shared.clone()], usize::MAX, vec![false]);
+        let usher = Usher::new(vec![shared.clone()], usize::MAX, vec![ListenerRules::default()]);
         Rig { net, handshakes, usher, shared, workers, clock }
     }
 

@@ -91,10 +91,12 @@ bugs! {
     CompactionForgets => "a compaction drops sparse sort tables with what is current in them",
     SplitAssumed => "a start leaves out what the log has beyond the usual boundary",
     LimitUncharged => "what a client asks for is not taken out of what its limit leaves it",
+    ListenerUncharged => "what clients ask for is not taken out of what their listener has left",
     HeldForgotten => "a connection that waits because of its client's limit is not let go",
     DecryptedUntold => "what lies decrypted is not told of where a connection comes to a worker",
     GoodbyeUnheard => "a client that ends by TLS and leaves its socket open is not heard",
     SealedTwice => "the byte that was encrypted and not told as written is encrypted again",
+    RespAloneForgotten => "who comes by TLS where nothing but RESP is spoken is taken for anybody",
     HandshakeLeaked => "who fails in his handshake stays counted at his address",
     StrangerLetIn => "clients are not asked for the certificates that they must show",
 }

@@ -8,7 +8,7 @@ use crate::acceptor::{Acceptor, Cause};
 use crate::stream::{Failure, Progress, TlsStream};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{FOREVER, Interest, Ready, Stream, Token, Transport, Wait};
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +47,8 @@ struct Underway<S: Stream> {
     stream: Box<TlsStream<S>>,
     listener: usize,
     interest: Interest,
+    /// Until when it may take.
+    deadline: u64,
 }
 
 /// Handshakes under way.
@@ -58,8 +60,8 @@ pub struct Handshakes<T: Transport> {
     /// By slot, with the slot's generation.
     slots: Vec<(u32, Option<Underway<T::Stream>>)>,
     free: Vec<u32>,
-    /// Until when each may take, oldest first; some are over.
-    deadlines: VecDeque<(u64, Token)>,
+    /// Until when each may take, with its slot.
+    deadlines: BTreeSet<(u64, u32)>,
     watching: bool,
     /// Accepting pauses until then.
     paused_until: u64,
@@ -76,7 +78,7 @@ impl<T: Transport> Handshakes<T> {
             census: None,
             slots: Vec::new(),
             free: Vec::new(),
-            deadlines: VecDeque::new(),
+            deadlines: BTreeSet::new(),
             watching: false,
             paused_until: 0,
             ready: Vec::new(),
@@ -97,6 +99,11 @@ impl<T: Transport> Handshakes<T> {
     /// How many are under way.
     pub fn underway(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Deadlines that are kept: one for each that is under way.
+    pub fn deadlines(&self) -> usize {
+        self.deadlines.len()
     }
 
     /// One turn: wait until something is ready or late, and go on with it. What is through is
@@ -150,7 +157,7 @@ impl<T: Transport> Handshakes<T> {
 
     /// Until the first deadline, or the end of a pause.
     fn wait(&self, now: u64) -> Wait {
-        let late = self.deadlines.front().map_or(u64::MAX, |(deadline, _)| *deadline);
+        let late = self.deadlines.first().map_or(u64::MAX, |(deadline, _)| *deadline);
         let pause = if self.paused_until > now { self.paused_until } else { u64::MAX };
         match late.min(pause) {
             u64::MAX => Wait::AtMost(FOREVER),
@@ -179,15 +186,16 @@ impl<T: Transport> Handshakes<T> {
             })?;
             let (stream, interest) = (Box::new(stream), Interest::Read);
             self.acceptor.counts().begins();
-            let token = self.place(Underway { stream, listener, interest });
-            self.deadlines.push_back((now.saturating_add(self.bounds.nanos), token));
+            let deadline = now.saturating_add(self.bounds.nanos);
+            let token = self.place(Underway { stream, listener, interest, deadline });
+            self.deadlines.insert((deadline, token.slot));
             let (_, place) = &self.slots[token.slot as usize];
             let stream = place.as_ref().map(|underway| underway.stream.inner());
             let attached = stream.map(|inner| self.transport.attach(inner, token, interest));
             if let Some(Err(error)) = attached {
                 // The kernel has no room to watch it.
                 self.slots[token.slot as usize].1 = None;
-                self.release(token);
+                self.release(token, deadline);
                 self.leaves(&peer);
                 self.acceptor.counts().fails(Cause::Other);
                 return Err(error);
@@ -207,7 +215,8 @@ impl<T: Transport> Handshakes<T> {
         Token { slot, generation: *generation }
     }
 
-    fn release(&mut self, token: Token) {
+    fn release(&mut self, token: Token, deadline: u64) {
+        self.deadlines.remove(&(deadline, token.slot));
         let (generation, _) = &mut self.slots[token.slot as usize];
         *generation = generation.wrapping_add(1);
         self.free.push(token.slot);
@@ -248,7 +257,7 @@ impl<T: Transport> Handshakes<T> {
     fn forget(&mut self, token: Token, underway: &Underway<T::Stream>) {
         // The kernel forgets a closed descriptor by itself; one that goes on is attached anew.
         let _ = self.transport.detach(underway.stream.inner());
-        self.release(token);
+        self.release(token, underway.deadline);
     }
 
     fn fail(&mut self, token: Token, underway: &Underway<T::Stream>, cause: Cause) {
@@ -266,12 +275,12 @@ impl<T: Transport> Handshakes<T> {
     }
 
     fn end_late(&mut self, now: u64) {
-        while let Some((deadline, token)) = self.deadlines.front().copied() {
-            let is_over = self.slots[token.slot as usize].0 != token.generation;
-            if !is_over && now < deadline {
+        while let Some((deadline, slot)) = self.deadlines.first().copied() {
+            if now < deadline {
                 return;
             }
-            self.deadlines.pop_front();
+            self.deadlines.pop_first();
+            let token = Token { slot, generation: self.slots[slot as usize].0 };
             if let Some(underway) = self.take(token) {
                 self.fail(token, &underway, Cause::Late);
             }

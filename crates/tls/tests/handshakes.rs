@@ -352,3 +352,21 @@ fn who_comes_is_counted_before_the_handshake_and_until_it_fails() {
     drop(server.handshakes);
     assert_eq!(inside.load(SeqCst), 1, "a pool that ends lets go of those under way alone");
 }
+
+#[test]
+fn who_is_silent_in_front_keeps_nothing_of_those_who_are_over() {
+    let mut server = Server::plain(&Authority::new("good"));
+    let silent = server.net.connect();
+    server.step();
+    for _ in 0..50 {
+        let client = server.net.connect();
+        client.send(b"get key\r\n");
+        (0..4).for_each(|_| server.step());
+        assert!(client.ended());
+    }
+    assert_eq!((server.handshakes.underway(), server.handshakes.deadlines()), (1, 1));
+    server.now = BOUNDS.nanos;
+    server.step();
+    assert!(silent.ended() && server.failed(Cause::Late) == 1);
+    assert_eq!((server.handshakes.underway(), server.handshakes.deadlines()), (0, 0));
+}

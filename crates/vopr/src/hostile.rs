@@ -52,15 +52,15 @@ pub struct Hostile {
 /// A connection of its own, plain or encrypted, and whether it must not be let in.
 fn connect(scene: &mut Scene<'_>, net: &Net) -> (Wire, bool) {
     let Some(encryption) = scene.encryption else {
-        return (Wire::connect(net, false, None), false);
+        return (Wire::connect(net, 0, None), false);
     };
     let number = scene.random.number();
     match (scene.random.below(4), encryption.stranger(number)) {
-        (0, _) => (Wire::connect(net, false, None), false),
+        (0, _) => (Wire::connect(net, 0, None), false),
         // It speaks in plain text where nobody does.
         (1, _) => (Wire::Plain(net.connect_at(ENCRYPTED)), false),
-        (2, Some(stranger)) => (Wire::connect(net, false, Some(&stranger)), true),
-        _ => (Wire::connect(net, false, Some(&encryption.client(number))), false),
+        (2, Some(stranger)) => (Wire::connect(net, 0, Some(&stranger)), true),
+        _ => (Wire::connect(net, 0, Some(&encryption.client(number))), false),
     }
 }
 

@@ -138,15 +138,16 @@ fn addresses_add_up<S>(shared: &Shared<S>, knocking: usize) -> Result<(), String
     }
 }
 
-/// The clients, who all have one address, have asked for no more than they may in so long a time,
-/// and what each connection may be owed beyond: a turn, or a request of many keys.
+/// The clients, who all have one address and come by few listeners, have asked for no more than
+/// they may in so long a time, and what each connection may be owed beyond: a turn, or a request of
+/// many keys.
 fn limits_hold(life: &Life, swarm: &Swarm) -> Result<(), String> {
     let shared = &life.rig.shared;
-    let Some(rate) = shared.connections.clients.limits.rates().requests else { return Ok(()) };
+    let Some(rate) = swarm.requests_per_second() else { return Ok(()) };
     let watch = shared.watch(0);
     let asked: u64 = watch.clients.iter().map(|client| client.sums.requests).sum();
     let passed = life.rig.clock.nanos() - life.began_nanos + BURST_NANOS;
-    let allowed = u128::from(rate.per_second()) * u128::from(passed) / 1_000_000_000;
+    let allowed = u128::from(rate) * u128::from(passed) / 1_000_000_000;
     // One request may be a line that is all keys.
     let of_hostile = (swarm.hostile * hostile::LINE_BYTES / 2) as u64;
     let owed = of_hostile + (swarm.clients + OTHERS_MAX) as u64 * budget::KEYS_EACH;

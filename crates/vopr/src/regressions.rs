@@ -33,6 +33,7 @@ impl Regression {
             (swarm.read_only, swarm.watch, swarm.splits) = (false, false, false);
             swarm.tls = 0;
             (swarm.client_rate, swarm.client_bytes) = (0, 0);
+            (swarm.listener_rates, swarm.resp_alone) = ((0, 0), false);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }
@@ -329,6 +330,12 @@ pub const ALL: &[Regression] = &[
         bug: "HandshakeLeaked",
     },
     Regression {
+        name: "who comes by TLS where nothing but RESP is spoken is taken for anybody",
+        seed: 1,
+        sets: &[("tls", 1), ("resp", 1), ("resp-alone", 1), ("clients", 6), ("hostile", 0)],
+        bug: "RespAloneForgotten",
+    },
+    Regression {
         name: "a client without a good certificate is served",
         seed: 1,
         sets: &[("tls", 3), ("hostile", 4)],
@@ -347,11 +354,31 @@ pub const ALL: &[Regression] = &[
         bug: "LimitUncharged",
     },
     Regression {
+        name: "the clients of a listener have more than its limit",
+        seed: 1,
+        sets: LIMITED_BY_LISTENER,
+        bug: "ListenerUncharged",
+    },
+    Regression {
         name: "a client that is over its limit waits for ever",
         seed: 1,
         sets: LIMITED,
         bug: "HeldForgotten",
     },
+];
+
+/// Two clients who ask for more than a listener lets through.
+const LIMITED_BY_LISTENER: &[(&str, u64)] = &[
+    ("listener-rate", 2000),
+    ("clients", 2),
+    ("commands", 12_000),
+    ("pipeline", 16),
+    ("kept", 0),
+    ("crashes", 0),
+    ("hostile", 0),
+    ("datagram-clients", 0),
+    ("jumps", 0),
+    ("reset", 0),
 ];
 
 /// One client that asks for more than it may, for some seconds.

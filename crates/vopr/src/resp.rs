@@ -200,6 +200,12 @@ pub fn other(words: &str) -> Request {
     of(&args, Vec::new(), Reply::Any)
 }
 
+/// What concerns no key, as somebody types it.
+pub fn typed(line: &str) -> Request {
+    let bytes = format!("{line}\r\n").into_bytes();
+    Request::of(bytes, Vec::new(), Expect::Resp(Reply::Any), line)
+}
+
 /// A request that must be refused.
 pub fn refused(args: &[&[u8]]) -> Request {
     of(args, Vec::new(), Reply::Refusal)

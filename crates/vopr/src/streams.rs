@@ -8,7 +8,7 @@ use crate::meta::{Style, meta};
 use crate::model::{Asked, New, Told};
 use crate::request::{Kind, Reply, Voice};
 use crate::resp;
-use crate::rig::value;
+use crate::rig::{READ_ONLY, RESP_ALONE, value};
 use crate::scene::{MALICE, PENDING_MAX, Scene};
 use crate::swarm::Kept;
 use crate::users;
@@ -47,7 +47,9 @@ pub struct StreamClient {
     /// It was asked for last.
     last_key: Option<usize>,
     voice: Voice,
-    /// It came by a read-only port: what it writes must be refused, and change nothing.
+    /// It came by this listener.
+    listener: usize,
+    /// That is a read-only port: what it writes must be refused, and change nothing.
     read_only: bool,
 }
 
@@ -56,12 +58,13 @@ impl StreamClient {
     pub fn new(
         number: usize,
         voice: Voice,
-        read_only: bool,
+        listener: usize,
         config: Option<Arc<ClientConfig>>,
     ) -> StreamClient {
         StreamClient {
             voice,
-            read_only,
+            listener,
+            read_only: listener == READ_ONLY,
             config,
             name: format!("client {number}"),
             wire: None,
@@ -245,7 +248,7 @@ impl StreamClient {
     /// Sends and receives a little, and judges what came.
     pub fn exchange(&mut self, scene: &mut Scene<'_>, net: &Net) -> Result<(), String> {
         if self.wire.is_none() {
-            self.wire = Some(Wire::connect(net, self.read_only, self.config.as_ref()));
+            self.wire = Some(Wire::connect(net, self.listener, self.config.as_ref()));
             self.introduce(scene);
         }
         let Some(wire) = &mut self.wire else { return Ok(()) };
@@ -286,10 +289,15 @@ impl StreamClient {
 
     /// Says who it is, before what it has asked already.
     fn introduce(&mut self, scene: &mut Scene<'_>) {
-        if !scene.swarm.has_users() {
-            return;
+        let mut requests = match scene.swarm.has_users() {
+            true => users::introduction(scene.random, scene.books, self.voice),
+            false => Vec::new(),
+        };
+        if self.listener == RESP_ALONE {
+            // Elsewhere these bytes would be memcached's.
+            requests.insert(0, resp::typed("PING"));
         }
-        for request in users::introduction(scene.random, scene.books, self.voice) {
+        for request in requests {
             request.bytes.iter().rev().for_each(|byte| self.out.push_front(*byte));
             self.flights.push_front(Flight { request, entries: Vec::new() });
         }

@@ -10,6 +10,9 @@ use std::fmt;
 /// Memory for everything that the clients of a run store.
 const MEMORY_BYTES_AMPLE: u64 = 24 << 20;
 
+/// What a run draws of [`Kept`].
+const KEPT: [Kept; 5] = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
+
 /// When an acknowledged write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
@@ -115,6 +118,8 @@ pub struct Swarm {
     pub wrong: bool,
     /// Some connections speak RESP, where the server does.
     pub resp: bool,
+    /// Every second one of these came where nothing else is spoken.
+    pub resp_alone: bool,
     /// Only users may ask.
     pub users: bool,
     /// Some connections speak memcached's binary protocol.
@@ -142,6 +147,8 @@ pub struct Swarm {
     pub client_rate: u32,
     /// Bytes a second, in and out.
     pub client_bytes: u32,
+    /// Requests and bytes a second of all who come by one listener.
+    pub listener_rates: (u32, u32),
     /// Some connections are encrypted; 0: none. 1: no client is asked for a certificate, 2: a bad
     /// one is refused, 3: so is who has none.
     pub tls: u8,
@@ -191,14 +198,12 @@ impl Swarm {
     /// The run of a seed.
     pub fn draw(seed: u64) -> Swarm {
         let random = &mut Random::new(seed ^ 0x5eed_0f5e_ed50_f5ee);
-        let shape = Shape::draw(random);
-        let kept = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
-        let kept = kept[random.below(5) as usize];
+        let (shape, kept) = (Shape::draw(random), KEPT[random.below(5) as usize]);
         let tight = random.one_in(2);
         let memory_bytes = [MEMORY_BYTES_AMPLE, (2 + random.below(5)) << 20][usize::from(tight)];
         let value_bytes_max = (if tight { 16 } else { 64 }) << 10 << random.below(4);
         let (datagrams, faulty) = (random.one_in(3) && kept != Kept::Interval, random.one_in(2));
-        let swarm = Swarm {
+        Swarm {
             seed,
             workers: shape.workers,
             domains: 1,
@@ -242,6 +247,7 @@ impl Swarm {
             clock_nanos: 0,
             refuse_memory: 0,
             resp: false,
+            resp_alone: false,
             users: false,
             binary: false,
             backups: false,
@@ -255,9 +261,10 @@ impl Swarm {
             per_address: false,
             client_rate: 0,
             client_bytes: 0,
+            listener_rates: (0, 0),
             tls: 0,
-        };
-        swarm.draw_later(random)
+        }
+        .draw_later(random)
     }
 
     /// What came to be drawn later: behind the rest, so that a seed keeps its run.
@@ -303,6 +310,13 @@ impl Swarm {
         if random.one_in(3) {
             self.tls = 1 + random.below(3) as u8;
         }
+        if random.one_in(4) {
+            self.listener_rates.0 = [2_000, 20_000][random.below(2) as usize];
+        }
+        if random.one_in(4) {
+            self.listener_rates.1 = [4 << 20, 32 << 20][random.below(2) as usize];
+        }
+        self.resp_alone = self.resp && random.one_in(2);
         self
     }
 
@@ -321,6 +335,13 @@ impl Swarm {
         self.read_only && number as u64 == 1 + self.seed % 3
     }
 
+    /// Whether the connection of this number came where nothing but RESP is spoken.
+    pub fn is_alone(&self, number: usize) -> bool {
+        let is_second = (number as u64 / 2 + self.seed % 2).is_multiple_of(2);
+        let speaks = self.voice(number) == Voice::Resp && !self.reads_only(number);
+        self.resp_alone && is_second && speaks
+    }
+
     /// Whether the connection of this number is encrypted, where any is: two of three are.
     pub fn encrypts(&self, number: usize) -> bool {
         self.tls > 0 && !(number as u64 + self.seed % 3).is_multiple_of(3)
@@ -333,7 +354,18 @@ impl Swarm {
 
     /// Whether its clients wait now and then for what they may ask.
     pub fn is_limited(&self) -> bool {
-        self.client_rate > 0 || self.client_bytes > 0
+        let of_address = self.client_rate > 0 || self.client_bytes > 0;
+        of_address || self.listener_rates != (0, 0)
+    }
+
+    /// Requests a second that all connections may ask together; none for any number.
+    pub fn requests_per_second(&self) -> Option<u64> {
+        // Each has a bucket of its own: for all, read-only, of RESP; the same encrypted.
+        let plain = 1 + u64::from(self.read_only) + u64::from(self.resp_alone);
+        let listeners = plain * (1 + u64::from(self.tls > 0));
+        let by_listeners = u64::from(self.listener_rates.0) * listeners;
+        let rates = [u64::from(self.client_rate), by_listeners];
+        rates.into_iter().filter(|rate| *rate > 0).min()
     }
 
     /// Whether memory is shorter than what the clients store.
@@ -394,6 +426,7 @@ impl Swarm {
         add(&|swarm| swarm.refuse_memory = 0);
         add(&|swarm| swarm.adaptive = false);
         add(&|swarm| swarm.resp = false);
+        add(&|swarm| swarm.resp_alone = false);
         add(&|swarm| swarm.users = false);
         add(&|swarm| swarm.binary = false);
         add(&|swarm| swarm.backups = false);
@@ -405,6 +438,8 @@ impl Swarm {
         add(&|swarm| swarm.per_address = false);
         add(&|swarm| swarm.client_rate = 0);
         add(&|swarm| swarm.client_bytes = 0);
+        add(&|swarm| swarm.listener_rates.0 = 0);
+        add(&|swarm| swarm.listener_rates.1 = 0);
         add(&|swarm| swarm.watch = false);
         add(&|swarm| swarm.tls = 0);
         add(&|swarm| swarm.pipeline = 1);
@@ -451,6 +486,7 @@ impl Swarm {
             ("refuse-memory", self.refuse_memory.into()),
             ("adaptive", self.adaptive.into()),
             ("resp", self.resp.into()),
+            ("resp-alone", self.resp_alone.into()),
             ("users", self.users.into()),
             ("binary", self.binary.into()),
             ("backups", self.backups.into()),
@@ -463,6 +499,8 @@ impl Swarm {
             ("per-address", self.per_address.into()),
             ("client-rate", self.client_rate.into()),
             ("client-bytes", self.client_bytes.into()),
+            ("listener-rate", self.listener_rates.0.into()),
+            ("listener-bytes", self.listener_rates.1.into()),
             ("watch", self.watch.into()),
             ("tls", self.tls.into()),
             ("pipeline", self.pipeline as u64),
@@ -503,6 +541,7 @@ impl Swarm {
             "refuse-memory" => self.refuse_memory = value as u32,
             "adaptive" => self.adaptive = value != 0,
             "resp" => self.resp = value != 0,
+            "resp-alone" => self.resp_alone = value != 0,
             "users" => self.users = value != 0,
             "binary" => self.binary = value != 0,
             "backups" => self.backups = value != 0,
@@ -515,6 +554,8 @@ impl Swarm {
             "per-address" => self.per_address = value != 0,
             "client-rate" => self.client_rate = value as u32,
             "client-bytes" => self.client_bytes = value as u32,
+            "listener-rate" => self.listener_rates.0 = value as u32,
+            "listener-bytes" => self.listener_rates.1 = value as u32,
             "watch" => self.watch = value != 0,
             "tls" => self.tls = value.min(3) as u8,
             "pipeline" => self.pipeline = value as usize,

@@ -27,9 +27,8 @@ pub struct Session {
 }
 
 impl Wire {
-    /// A new connection, encrypted where it is told how.
-    pub fn connect(net: &Net, read_only: bool, config: Option<&Arc<ClientConfig>>) -> Wire {
-        let listener = usize::from(read_only);
+    /// A new connection by this listener, or by the one that encrypts where it is told how.
+    pub fn connect(net: &Net, listener: usize, config: Option<&Arc<ClientConfig>>) -> Wire {
         let Some(config) = config else { return Wire::Plain(net.connect_at(listener)) };
         let (client, session) = (net.connect_at(ENCRYPTED + listener), session(config));
         Wire::Tls(Box::new(Session { client, session, out: Vec::new() }))

@@ -17,7 +17,7 @@ use crate::media::{self, Images, LOG_BYTES};
 use crate::model::Loss;
 use crate::operator::Operator;
 use crate::rig::durable::{Kept as RigKept, Machine, settings};
-use crate::rig::{Plan, Rig};
+use crate::rig::{Plan, READ_ONLY, RESP_ALONE, Rig};
 use crate::scene::Scene;
 use crate::scrub::Scrubs;
 use crate::streams::StreamClient;
@@ -91,7 +91,12 @@ impl World {
         let streams = (0..swarm.clients).map(|number| {
             let encryption = encryption.as_ref().filter(|_| swarm.encrypts(number));
             let config = encryption.map(|encryption| encryption.client(number as u64));
-            StreamClient::new(number, swarm.voice(number), swarm.reads_only(number), config)
+            let listener = match () {
+                () if swarm.reads_only(number) => READ_ONLY,
+                () if swarm.is_alone(number) => RESP_ALONE,
+                () => 0,
+            };
+            StreamClient::new(number, swarm.voice(number), listener, config)
         });
         let streams = streams.collect();
         World {
@@ -137,6 +142,12 @@ impl World {
         self.books.judge()
     }
 
+    /// What all who come by one listener may ask for.
+    fn listener_rates(&self) -> Rates {
+        let (requests, bytes) = self.swarm.listener_rates;
+        Rates::new(requests.into(), bytes.into())
+    }
+
     fn plan(&self, tier: Option<&Arc<Tier>>) -> Plan {
         let swarm = &self.swarm;
         let base = match swarm.hot {
@@ -174,6 +185,8 @@ impl World {
             slow: (swarm.slow_micros > 0).then(|| Duration::from_micros(swarm.slow_micros.into())),
             log_keys: swarm.log_keys,
             connections_per_address: if swarm.per_address { 1024 } else { 0 },
+            listener_rates: self.listener_rates(),
+            resp_alone: swarm.resp_alone,
             tls: self.encryption.as_ref().map(|encryption| encryption.acceptor().clone()),
             ..base
         }

@@ -34,6 +34,11 @@ pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
     page.counter_bytes("sent", "Bytes sent", totals.bytes_written)?;
     let help = "Turns of a connection that were cut short to let others in";
     page.counter("connection_yields", help, totals.conn_yields)?;
+    let help = "Times that a connection waited because its listener was over its limit";
+    page.counter("listener_throttles", help, totals.listener_holds)?;
+    let help = "How long connections waited so";
+    let held = [(Labels::new(), totals.listener_held_nanos as f64 / 1e9)];
+    page.counters("listener_throttled", help, Some(Unit::Seconds), held)?;
     if !snapshot.udp.is_empty() {
         let events =
             snapshot.udp.iter().map(|(name, count)| (vec![("event", *name)], *count as f64));

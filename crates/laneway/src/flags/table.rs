@@ -25,7 +25,8 @@ flags! {
         .help("TCP port to listen on; -1: any free one");
     List listen: Vec<String> = flag("listen", "addr").letter('l').unless("all addresses")
         .help("address to listen on, several separated by commas, each with or without :port; \
-               readonly: before one refuses whatever changes something there, notls: see -Z");
+               readonly: before one refuses whatever changes something there, rate=N: and \
+               bytes=BYTES: limit what all who come there ask for a second, notls: see -Z");
     Path unix_socket: Option<OsString> = flag("unix-socket", "file").letter('s')
         .help("unix socket to listen on, instead of the TCP port -p; --resp still listens at the \
                addresses of -l");

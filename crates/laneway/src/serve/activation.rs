@@ -5,16 +5,17 @@
 //! What cannot be used refuses the start: a server that passed a socket over would leave clients in
 //! its queue for ever.
 
+use super::places::{BYTES, RATE, rates};
 use crate::flags::{Flags, Handover};
 use laneway_server::boot::Handed;
-use laneway_server::settings::{Port, Settings};
+use laneway_server::settings::{Port, Rules, Settings};
 use listenfd::ListenFd;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::{env, io};
 
 /// The words of a name.
-const WORDS: [&str; 5] = ["admin", "notls", "readonly", "resp", "tls"];
+const WORDS: [&str; 7] = ["admin", "bytes=BYTES", "notls", "rate=N", "readonly", "resp", "tls"];
 /// Names that systemd gives by itself.
 const NAMES_OF_NONE: [&str; 4] = ["", "unknown", "connection", "stored"];
 /// A socket without a name has that of its unit.
@@ -38,7 +39,7 @@ pub struct Taken {
 struct Use {
     is_admin: bool,
     is_resp: bool,
-    read_only: bool,
+    rules: Rules,
     tls: Option<bool>,
 }
 
@@ -50,7 +51,7 @@ pub fn expected() -> Handover {
         .unwrap_or_default();
     let meant: Vec<Use> = names.iter().map(|name| meaning(name).unwrap_or_default()).collect();
     let admin = meant.iter().filter(|one| one.is_admin).count();
-    let read_only = meant.iter().any(|one| one.read_only);
+    let read_only = meant.iter().any(|one| one.rules.read_only);
     Handover { clients: admin < meant.len(), admin: admin > 0, read_only }
 }
 
@@ -105,11 +106,14 @@ fn meaning(name: &str) -> Result<Use, String> {
     if NAMES_OF_NONE.contains(&name) || name.ends_with(UNIT_SUFFIX) {
         return Ok(meant);
     }
+    let (mut rate, mut size) = (None, None);
     for word in name.split('+') {
         match word {
+            _ if word.starts_with(RATE) => rate = word.strip_prefix(RATE),
+            _ if word.starts_with(BYTES) => size = word.strip_prefix(BYTES),
             "admin" => meant.is_admin = true,
             "resp" => meant.is_resp = true,
-            "readonly" => meant.read_only = true,
+            "readonly" => meant.rules.read_only = true,
             "tls" | "notls" if meant.tls.is_some() => {
                 return Err("says twice whether it is encrypted".to_owned());
             }
@@ -124,6 +128,7 @@ fn meaning(name: &str) -> Result<Use, String> {
             }
         }
     }
+    meant.rules.rates = rates(rate, size)?;
     Ok(meant)
 }
 
@@ -166,7 +171,7 @@ fn put_admin(taken: &mut Taken, socket: OwnedFd, meant: &Use) -> Result<(), Stri
 
 /// A socket for clients; TCP is encrypted where anything is, unless its name says otherwise.
 fn listener(socket: OwnedFd, meant: &Use, has_tls: bool) -> Result<Handed, String> {
-    let handed = Handed::new(socket, meant.is_resp, meant.read_only);
+    let handed = Handed::new(socket, meant.is_resp, meant.rules);
     let mut handed = handed.map_err(|error| {
         format!("{error}; the unit needs Accept=no, which hands listeners over")
     })?;
@@ -189,7 +194,7 @@ fn tell(listeners: &[Handed], settings: &mut Settings) {
         let ports = listeners
             .iter()
             .filter(of_kind)
-            .filter_map(|one| Some(Port { address: one.address()?, read_only: one.read_only }));
+            .filter_map(|one| Some(Port { address: one.address()?, rules: one.rules }));
         ports.collect::<Vec<Port>>()
     };
     settings.unix = None;
@@ -218,19 +223,24 @@ fn passed_over(flags: &Flags, taken: &Taken) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use laneway_server::client_limits::Rates;
 
     #[test]
     fn a_name_says_what_comes_by_a_socket() {
         let nothing = Use::default;
+        let rules =
+            |read_only, requests, bytes| Rules { read_only, rates: Rates::new(requests, bytes) };
         for (name, wanted) in [
             ("", nothing()),
             ("unknown", nothing()),
             ("laneway.socket", nothing()),
             ("cache@2.socket", nothing()),
             ("resp", Use { is_resp: true, ..nothing() }),
-            ("readonly+resp", Use { is_resp: true, read_only: true, ..nothing() }),
+            ("readonly+resp", Use { is_resp: true, rules: rules(true, 0, 0), ..nothing() }),
             ("tls", Use { tls: Some(true), ..nothing() }),
-            ("notls+readonly", Use { tls: Some(false), read_only: true, ..nothing() }),
+            ("notls+readonly", Use { tls: Some(false), rules: rules(true, 0, 0), ..nothing() }),
+            ("rate=50", Use { rules: rules(false, 50, 0), ..nothing() }),
+            ("bytes=1k+readonly+rate=5", Use { rules: rules(true, 5, 1024), ..nothing() }),
             ("admin", Use { is_admin: true, ..nothing() }),
         ] {
             assert_eq!(meaning(name), Ok(wanted), "{name}");
@@ -240,5 +250,6 @@ mod tests {
             assert!(WORDS.iter().all(|word| said.contains(word)), "{said}");
         }
         assert!(meaning("tls+notls").is_err() && meaning("tls+tls").is_err());
+        assert!(meaning("rate=1k").is_err() && meaning("readonly+bytes=").is_err());
     }
 }

@@ -10,36 +10,45 @@ use std::sync::Arc;
 /// Descriptors that the endpoint takes: its connections, and what its thread waits with.
 pub const DESCRIPTORS: usize = 72;
 
-/// Where to listen, if the flag says so.
-pub fn address(flags: &Flags) -> Result<Option<SocketAddr>, String> {
-    let Some(text) = flags.admin.as_ref().filter(|_| !flags.handed.admin) else { return Ok(None) };
-    let found = match places::known(flags, text, None) {
-        Some(known) => known.into_iter().next(),
-        None => text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()),
+/// Where to listen, if the flag says so: at all addresses of its name.
+pub fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
+    let Some(text) = flags.admin.as_ref().filter(|_| !flags.handed.admin) else {
+        return Ok(Vec::new());
     };
-    let wrong =
-        || format!("--admin {text}: must be an address and a port, such as 127.0.0.1:11280");
-    found.ok_or_else(wrong).map(Some)
+    let mut found = match places::known(flags, text, None) {
+        Some(known) => known,
+        None => text.to_socket_addrs().map_or(Vec::new(), Iterator::collect),
+    };
+    if found.is_empty() {
+        return Err(format!(
+            "--admin {text}: must be an address and a port, such as 127.0.0.1:11280"
+        ));
+    }
+    // Names are told with an address twice, by some files of hosts.
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
 /// Listen there, or take what was handed over, before the server has started.
 pub fn listen(
-    address: Option<SocketAddr>,
+    addresses: &[SocketAddr],
     handed: Option<TcpListener>,
 ) -> Result<Option<admin::Closed>, String> {
-    let closed = match (handed, address) {
+    let closed = match (handed, addresses) {
         (Some(handed), _) => admin::take(handed)
             .map_err(|error| format!("the socket for admin that was handed over: {error}"))?,
-        (None, Some(address)) => admin::listen(address).map_err(|error| {
-            format!("cannot listen on {address}: {error}; choose another address with --admin")
+        (None, []) => return Ok(None),
+        (None, addresses) => admin::listen(addresses).map_err(|error| {
+            let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            let places = places.join(", ");
+            format!("cannot listen on {places}: {error}; choose another address with --admin")
         })?,
-        (None, None) => return Ok(None),
     };
-    if !closed.address().ip().is_loopback() {
+    if let Some(address) = closed.addresses().iter().find(|address| !address.ip().is_loopback()) {
         log::warn!(
-            "--admin {}: whoever reaches this address reads the server's numbers, without a \
-             password and in plain text; choose 127.0.0.1, or keep others away by a firewall",
-            closed.address()
+            "--admin {address}: whoever reaches this address reads the server's numbers, without \
+             a password and in plain text; choose 127.0.0.1, or keep others away by a firewall",
         );
     }
     Ok(Some(closed))
@@ -47,9 +56,10 @@ pub fn listen(
 
 /// Answer from now on that this process lives.
 pub fn start(closed: admin::Closed) -> Result<admin::Starting, String> {
-    let address = closed.address();
-    let starting = closed.start().map_err(|error| format!("--admin {address}: {error}"))?;
-    log::info!("dashboard and metrics on http://{address}/");
+    let places = closed.addresses().iter().map(|address| format!("http://{address}/"));
+    let places = places.collect::<Vec<_>>().join(" ");
+    let starting = closed.start().map_err(|error| format!("--admin: {error}"))?;
+    log::info!("dashboard and metrics on {places}");
     Ok(starting)
 }
 

@@ -1,8 +1,9 @@
 //! Where it listens: `-l`, `-p` and `--resp`, as memcached reads them, with what may stand before
 //! an address.
 
-use crate::flags::Flags;
-use laneway_server::settings::Port;
+use crate::flags::{Flags, bytes};
+use laneway_server::client_limits::Rates;
+use laneway_server::settings::{Port, Rules};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
@@ -11,6 +12,9 @@ const PORT: u16 = 11211;
 /// Before an address of `-l` where nothing is encrypted, and where nothing may be changed.
 const NO_TLS: &str = "notls:";
 pub const READ_ONLY: &str = "readonly:";
+/// Before one whose clients are limited together: requests and bytes a second stand behind these.
+pub const RATE: &str = "rate=";
+pub const BYTES: &str = "bytes=";
 
 /// An address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +23,14 @@ pub struct Place {
     pub address: SocketAddr,
     /// Connections to it are encrypted, if the server has a certificate (`-Z`).
     pub encrypts: bool,
-    /// Nothing may be changed by them.
-    pub read_only: bool,
+    /// What holds of them.
+    pub rules: Rules,
 }
 
 impl Place {
     /// The same for the server.
     pub fn port(&self) -> Port {
-        Port { address: self.address, read_only: self.read_only }
+        Port { address: self.address, rules: self.rules }
     }
 }
 
@@ -62,15 +66,15 @@ fn is_served_elsewhere(flags: &Flags) -> bool {
 /// Where Redis' clients may come.
 pub fn resp(flags: &Flags) -> Result<Vec<Place>, String> {
     let Some(port) = flags.resp else { return Ok(Vec::new()) };
-    // A port of -l is memcached's. Where that leaves an address both ways, it is encrypted, and may
-    // be written to, as the address may by another port.
+    // A port of -l is memcached's. Where that leaves an address both ways, it is encrypted, and has
+    // the looser rules, as the address has by another port.
     let mut all = resolve_places(flags, port)?;
     all.iter_mut().for_each(|place| place.address.set_port(port));
     all.sort_by_key(|place| (place.address, !place.encrypts));
     let mut places: Vec<Place> = Vec::new();
     for place in all {
         match places.last_mut().filter(|last| last.address == place.address) {
-            Some(last) => last.read_only &= place.read_only,
+            Some(last) => last.rules = last.rules.looser(place.rules),
             None => places.push(place),
         }
     }
@@ -92,30 +96,68 @@ pub fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
         let v4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let all = [v4, v6].map(|ip| SocketAddr::new(ip, port));
-        let place = |address| Place { address, encrypts: true, read_only: false };
+        let place = |address| Place { address, encrypts: true, rules: Rules::default() };
         return Ok(all.map(place).to_vec());
     }
     let mut all = Vec::new();
     for place in places {
-        let (bare, encrypts, read_only) = without_words(place);
-        let found = resolve(flags, bare, port)?;
-        all.extend(found.into_iter().map(|address| Place { address, encrypts, read_only }));
+        let words = Words::before(place);
+        let (encrypts, rules) = (words.encrypts, words.rules(place)?);
+        let found = resolve(flags, words.bare, port)?;
+        all.extend(found.into_iter().map(|address| Place { address, encrypts, rules }));
     }
     Ok(all)
 }
 
-/// Splits the words before an address (`notls:`, `readonly:`) from it: the bare address, whether it
-/// encrypts, and whether it is read-only.
-fn without_words(place: &str) -> (&str, bool, bool) {
-    let (mut bare, mut encrypts, mut read_only) = (place, true, false);
-    // In either order.
-    loop {
-        match (bare.strip_prefix(NO_TLS), bare.strip_prefix(READ_ONLY)) {
-            (Some(rest), _) => (bare, encrypts) = (rest, false),
-            (_, Some(rest)) => (bare, read_only) = (rest, true),
-            (None, None) => return (bare, encrypts, read_only),
+/// An address of `-l`, and the words before it, which are in any order.
+struct Words<'a> {
+    bare: &'a str,
+    encrypts: bool,
+    read_only: bool,
+    /// As they are written.
+    rate: Option<&'a str>,
+    bytes: Option<&'a str>,
+}
+
+impl Words<'_> {
+    /// Those before this address.
+    fn before(place: &str) -> Words<'_> {
+        let mut words =
+            Words { bare: place, encrypts: true, read_only: false, rate: None, bytes: None };
+        loop {
+            if let Some(rest) = words.bare.strip_prefix(NO_TLS) {
+                (words.bare, words.encrypts) = (rest, false);
+            } else if let Some(rest) = words.bare.strip_prefix(READ_ONLY) {
+                (words.bare, words.read_only) = (rest, true);
+            } else if let Some((number, rest)) = numbered(words.bare, RATE) {
+                (words.bare, words.rate) = (rest, Some(number));
+            } else if let Some((number, rest)) = numbered(words.bare, BYTES) {
+                (words.bare, words.bytes) = (rest, Some(number));
+            } else {
+                return words;
+            }
         }
     }
+
+    fn rules(&self, place: &str) -> Result<Rules, String> {
+        let rates = rates(self.rate, self.bytes).map_err(|why| format!("-l {place}: {why}"))?;
+        Ok(Rules { read_only: self.read_only, rates })
+    }
+}
+
+/// Requests and bytes a second, as they are written behind their words.
+pub fn rates(rate: Option<&str>, size: Option<&str>) -> Result<Rates, String> {
+    let rate = rate.unwrap_or("0");
+    let requests: u64 = rate.parse().map_err(|_| {
+        format!("{RATE}{rate} is no number of requests a second; write digits alone")
+    })?;
+    let size = bytes(size.unwrap_or("0")).map_err(|why| format!("{BYTES}{why}"))?;
+    Ok(Rates::new(requests, size))
+}
+
+/// What stands behind this word up to a colon, and behind that.
+fn numbered<'a>(bare: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
+    bare.strip_prefix(word)?.split_once(':')
 }
 
 /// What stands before the port, and the port if there is one.
@@ -129,7 +171,7 @@ fn apart(place: &str) -> (&str, Option<u16>) {
 /// it says so.
 pub fn look_up(flags: &Flags) -> BTreeMap<String, Vec<SocketAddr>> {
     let places = flags.listen.iter().flat_map(|list| list.split(','));
-    let places = places.map(|place| without_words(place).0).chain(flags.admin.as_deref());
+    let places = places.map(|place| Words::before(place).bare).chain(flags.admin.as_deref());
     let names = places.filter(|place| !is_number(place)).map(|place| apart(place).0);
     let names = names.filter(|name| !is_number(name));
     let found = names.filter_map(|name| {
@@ -144,7 +186,7 @@ pub fn unknown(flags: &Flags) -> Option<(&'static str, &str)> {
     // Where nobody would look it up, it does not matter.
     let is_meant = !flags.handed.clients && (flags.unix_socket.is_none() || flags.resp.is_some());
     let listen = flags.listen.iter().filter(|_| is_meant).flat_map(|list| list.split(','));
-    let listen = listen.map(|place| ("-l", without_words(place).0));
+    let listen = listen.map(|place| ("-l", Words::before(place).bare));
     let admin = flags.admin.as_deref().filter(|_| !flags.handed.admin);
     let mut all = listen.chain(admin.map(|place| ("--admin", place)));
     all.find(|(_, place)| {
@@ -207,6 +249,7 @@ mod tests {
             ("-l 127.0.0.1,[::1],::1,10.0.0.1:5,[::1]:6 --admin 127.0.0.1:1", &[][..]),
             ("-l readonly:notls:10.0.0.1,,notls:[::1]:5", &[]),
             ("-l readonly:localhost:5,notls:localhost", &["localhost"]),
+            ("-l rate=5:localhost:5,bytes=1m:10.0.0.1", &["localhost"]),
             ("--admin localhost:1", &["localhost"]),
             ("-l no-such-name.invalid", &[]),
         ] {
@@ -214,6 +257,39 @@ mod tests {
             assert_eq!(names.keys().collect::<Vec<_>>(), wanted, "{line}");
             assert!(names.values().flatten().all(|found| found.ip().is_loopback()), "{line}");
         }
+    }
+
+    #[test]
+    fn what_clients_of_an_address_may_ask_for_together_stands_before_it() {
+        let found = |line: &str| places(&flags(line));
+        let told = |line: &str| {
+            let places = found(line).expect("they are sound");
+            let told = places.iter().map(|place| (place.port().to_string(), place.encrypts));
+            told.collect::<Vec<_>>()
+        };
+        let all =
+            told("-p 7 -l rate=50:10.0.0.1,notls:bytes=2k:rate=9:readonly:[::1]:5,rate=0:::1");
+        let wanted = [
+            ("rate=50:10.0.0.1:7".to_owned(), true),
+            ("readonly:rate=9:bytes=2048:[::1]:5".to_owned(), false),
+            ("[::1]:7".to_owned(), true),
+        ];
+        assert_eq!(all, wanted);
+        for (line, wrong) in [
+            ("-l rate=1k:10.0.0.1", ": rate=1k is no number of requests a second; "),
+            ("-l bytes=x:10.0.0.1", ": bytes=x is not a size; "),
+        ] {
+            let told = found(line).expect_err("it is no number");
+            assert!(told.starts_with(&format!("{line}{wrong}")), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_port_for_redis_clients_has_the_looser_limits_of_its_address() {
+        let line = "--resp 5 -l rate=50:bytes=1k:10.0.0.1:1,rate=60:10.0.0.1:2,rate=7:10.0.0.2";
+        let places = resp(&flags(line)).expect("they are sound");
+        let told: Vec<_> = places.iter().map(|place| place.port().to_string()).collect();
+        assert_eq!(told, ["rate=60:10.0.0.1:5", "rate=7:10.0.0.2:5"]);
     }
 
     #[test]
@@ -241,7 +317,7 @@ mod tests {
         let place = |port, read_only| Place {
             address: SocketAddr::new(ip, port),
             encrypts: true,
-            read_only,
+            rules: Rules { read_only, rates: Rates::default() },
         };
         assert_eq!(places(&flags), Ok(vec![place(7, true), place(5, false)]));
         assert_eq!(known(&flags, "cache.invalid:9", None), Some(vec![SocketAddr::new(ip, 9)]));

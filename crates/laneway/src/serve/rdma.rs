@@ -60,7 +60,7 @@ fn addresses(flags: &Flags, port: u16) -> Result<Vec<SocketAddr>, String> {
         () if flags.handed.read_only => {
             Some("a socket that was handed over (LISTEN_FDS) is readonly")
         }
-        () if places.iter().any(|place| place.read_only) => Some("one of -l is readonly:"),
+        () if places.iter().any(|place| place.rules.read_only) => Some("one of -l is readonly:"),
         () => None,
     };
     if let Some(what) = read_only {

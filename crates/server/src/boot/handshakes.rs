@@ -5,7 +5,8 @@
 use super::listeners::Listeners;
 use super::{Gate, ServerStream, once_open};
 use crate::clock::{Clock, SystemClock};
-use crate::settings::{GUESTS_MAX, Settings};
+use crate::listener_rules::ListenerRules;
+use crate::settings::{GUESTS_MAX, Rules, Settings};
 use crate::shared::{Connections, Shared};
 use crate::usher::{ByAddress, Usher};
 use laneway_tier::drop_priority;
@@ -32,7 +33,7 @@ const MAILBOX_TICK: Duration = Duration::from_millis(1);
 pub struct Closed {
     pub listeners: Arc<Vec<Listener>>,
     resp_from: usize,
-    read_only: Vec<bool>,
+    rules: Vec<Rules>,
     acceptor: Arc<Acceptor>,
     /// Most connections of one address; 0 for any number.
     per_address: usize,
@@ -45,7 +46,7 @@ pub struct Closed {
 pub struct Running {
     listeners: Arc<Vec<Listener>>,
     resp_from: usize,
-    read_only: Vec<bool>,
+    rules: Vec<Rules>,
     stop: Arc<AtomicBool>,
     threads: Vec<(Arc<dyn Wake>, JoinHandle<()>)>,
     usher: Option<JoinHandle<()>>,
@@ -54,12 +55,12 @@ pub struct Running {
 /// The listeners whose connections are encrypted, if the settings say how.
 pub fn closed(settings: &Settings, listeners: Listeners) -> Option<Closed> {
     let tls = settings.tls.as_ref()?;
-    let (listeners, read_only, resp_from) = listeners.in_order();
+    let (listeners, rules, resp_from) = listeners.in_order();
     let acceptor = tls.acceptor.clone();
     let per_address = settings.connections_per_address;
     let listeners = Arc::new(listeners);
     let (limit, most) = (tls.handshake, tls.handshakes_max);
-    Some(Closed { listeners, resp_from, read_only, acceptor, per_address, limit, most })
+    Some(Closed { listeners, resp_from, rules, acceptor, per_address, limit, most })
 }
 
 impl Closed {
@@ -70,13 +71,13 @@ impl Closed {
         gate: &Gate,
         clock: SystemClock,
     ) -> io::Result<Running> {
-        let Closed { listeners, resp_from, read_only, acceptor, per_address, limit, most } = self;
+        let Closed { listeners, resp_from, rules, acceptor, per_address, limit, most } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let bounds = Bounds { most: (most / THREADS).max(1), nanos };
         let (sender, guests) = sync_channel(GUESTS_MAX.min(most / THREADS));
         let mut running =
-            Running { listeners, resp_from, read_only, stop, threads: Vec::new(), usher: None };
+            Running { listeners, resp_from, rules, stop, threads: Vec::new(), usher: None };
         for number in 0..THREADS {
             let transport = SocketTransport::new(running.listeners.clone())?;
             let waker = transport.waker();
@@ -98,7 +99,9 @@ impl Closed {
             let thread = builder.spawn(move || once_open(&gate, || pool.run(handshakes)))?;
             running.threads.push((waker, thread));
         }
-        let usher = Usher::new(domains.to_vec(), resp_from, running.read_only.clone());
+        let limits = &domains[0].connections.clients.limits;
+        let rules = ListenerRules::of(&running.rules, limits);
+        let usher = Usher::new(domains.to_vec(), resp_from, rules);
         let stop = running.stop.clone();
         let builder = thread::Builder::new().name("tls-usher".to_owned());
         let thread = builder.spawn(move || {
@@ -118,8 +121,8 @@ impl Running {
 
     /// Of these, those where nothing may be changed.
     pub fn read_only_addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        let all = self.listeners.iter().zip(&self.read_only);
-        all.filter(|(_, read_only)| **read_only).filter_map(|(listener, _)| listener.address())
+        let all = self.listeners.iter().zip(&self.rules);
+        all.filter(|(_, rules)| rules.read_only).filter_map(|(listener, _)| listener.address())
     }
 
     /// Let nobody in any more; handshakes under way end.

@@ -2,7 +2,7 @@
 //! started the process (socket activation).
 
 use super::StartError;
-use crate::settings::{Port, Settings};
+use crate::settings::{Port, Rules, Settings};
 use laneway_transport::socket::Listener;
 use std::io;
 use std::net::SocketAddr;
@@ -15,16 +15,16 @@ pub struct Handed {
     pub is_resp: bool,
     /// What comes there is encrypted; then there are settings for that.
     pub encrypts: bool,
-    /// Who comes there may read, and change nothing.
-    pub read_only: bool,
+    /// What holds of who comes there.
+    pub rules: Rules,
 }
 
 impl Handed {
     /// This socket, TCP or unix, which listens already and where nothing is encrypted. An error
     /// says why it cannot be used.
-    pub fn new(socket: OwnedFd, is_resp: bool, read_only: bool) -> io::Result<Handed> {
+    pub fn new(socket: OwnedFd, is_resp: bool, rules: Rules) -> io::Result<Handed> {
         let listener = Listener::opened_before(socket)?;
-        Ok(Handed { listener, is_resp, encrypts: false, read_only })
+        Ok(Handed { listener, is_resp, encrypts: false, rules })
     }
 
     /// Its address, if it is one of TCP.
@@ -33,22 +33,21 @@ impl Handed {
     }
 }
 
-/// Listeners of one kind, encrypted or not, each with whether it is read-only.
+/// Listeners of one kind, encrypted or not, each with what holds of who comes there.
 #[derive(Default)]
 pub struct Listeners {
     /// Those of memcached's clients, and where the first bytes tell.
-    others: Vec<(Listener, bool)>,
+    others: Vec<(Listener, Rules)>,
     /// Those where nothing but RESP is spoken.
-    resp: Vec<(Listener, bool)>,
+    resp: Vec<(Listener, Rules)>,
 }
 
 impl Listeners {
-    /// All of them; of each whether it is read-only; and the first one where nothing but RESP is
-    /// spoken.
-    pub fn in_order(self) -> (Vec<Listener>, Vec<bool>, usize) {
+    /// All of them; the rules of each; and the first one where nothing but RESP is spoken.
+    pub fn in_order(self) -> (Vec<Listener>, Vec<Rules>, usize) {
         let resp_from = self.others.len();
-        let (listeners, read_only) = self.others.into_iter().chain(self.resp).unzip();
-        (listeners, read_only, resp_from)
+        let (listeners, rules) = self.others.into_iter().chain(self.resp).unzip();
+        (listeners, rules, resp_from)
     }
 
     fn at(others: &[Port], resp: &[Port], backlog: i32) -> Result<Listeners, StartError> {
@@ -67,7 +66,7 @@ pub fn all(settings: &Settings, handed: Vec<Handed>) -> Result<(Listeners, Liste
         let listener = Listener::unix(path, *mode, backlog);
         let place = path.display().to_string();
         let listener = listener.map_err(|error| StartError::Listen(place, error))?;
-        plain.others = vec![(listener, false)];
+        plain.others = vec![(listener, Rules::default())];
     }
     let encrypted = match &settings.tls {
         Some(tls) => Listeners::at(&tls.addresses, &tls.resp_addresses, backlog)?,
@@ -78,20 +77,20 @@ pub fn all(settings: &Settings, handed: Vec<Handed>) -> Result<(Listeners, Liste
 
 fn sorted(handed: Vec<Handed>) -> (Listeners, Listeners) {
     let (mut plain, mut encrypted) = (Listeners::default(), Listeners::default());
-    for Handed { listener, is_resp, encrypts, read_only } in handed {
+    for Handed { listener, is_resp, encrypts, rules } in handed {
         let of_kind = if encrypts { &mut encrypted } else { &mut plain };
         let place = if is_resp { &mut of_kind.resp } else { &mut of_kind.others };
-        place.push((listener, read_only));
+        place.push((listener, rules));
     }
     (plain, encrypted)
 }
 
-/// Listeners at these addresses, each with whether it is read-only.
-fn tcp(ports: &[Port], backlog: i32) -> Result<Vec<(Listener, bool)>, StartError> {
+/// Listeners at these addresses, each with its rules.
+fn tcp(ports: &[Port], backlog: i32) -> Result<Vec<(Listener, Rules)>, StartError> {
     let mut listeners = Vec::new();
-    for Port { address, read_only } in ports {
+    for Port { address, rules } in ports {
         match Listener::tcp(*address, backlog) {
-            Ok(listener) => listeners.push((listener, *read_only)),
+            Ok(listener) => listeners.push((listener, *rules)),
             // A machine without IPv6 still serves the IPv4 wildcard.
             Err(error)
                 if address.is_ipv6()

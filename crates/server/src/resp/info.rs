@@ -128,12 +128,13 @@ impl<T: Transport> Core<T> {
     }
 }
 
-/// Requests about keys, each key of those about several counted. Latencies are counted by more, and
-/// dearer to read: there are clients that send `INFO` with every connection.
+/// Requests about keys, each key of those about several counted, and RESP's about none. Latencies
+/// are counted by more, and dearer to read: there are clients that send `INFO` with every
+/// connection.
 fn commands(totals: &Totals) -> u64 {
     let removed = totals.delete_hits + totals.delete_misses;
     let counted = totals.incr_hits + totals.incr_misses + totals.decr_hits + totals.decr_misses;
-    totals.cmd_get + totals.cmd_set + totals.cmd_touch + removed + counted
+    totals.cmd_get + totals.cmd_set + totals.cmd_touch + removed + counted + totals.resp_keyless
 }
 
 #[cfg(test)]

@@ -61,6 +61,20 @@ impl Session {
         out.extend_from_slice(why);
     }
 
+    /// What waits for `EXEC` now was charged for: it is not charged for again when it is executed.
+    pub(crate) fn is_charged(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.charged = transaction.requests;
+        }
+    }
+
+    /// Of so many requests, those that are to be charged for.
+    pub(crate) fn uncharged(&mut self, requests: u64) -> u64 {
+        let paid = self.prepaid.min(requests);
+        self.prepaid -= paid;
+        requests - paid
+    }
+
     /// Keep a request until `EXEC`.
     pub(crate) fn queue(&mut self, request: &[u8], store: &Arc<Store>, out: &mut Vec<u8>) {
         let Some(transaction) = &mut self.transaction else { return };
@@ -100,7 +114,8 @@ impl Session {
             (Command::Exec, Some(Transaction { is_broken: true, .. })) => {
                 out.extend_from_slice(ABORTED);
             }
-            (Command::Exec, Some(Transaction { bytes, requests, charge, .. })) => {
+            (Command::Exec, Some(Transaction { bytes, requests, charged, charge, .. })) => {
+                self.prepaid += u64::from(charged);
                 put_array_head(out, requests as usize);
                 self.front = Front::new(bytes, charge);
             }

@@ -43,6 +43,18 @@ impl<T: Transport> Streams<T> {
         core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         spec: &Spec,
+        args: Args<'_>,
+        bytes: usize,
+        arrived: u64,
+    ) -> Step {
+        core.counted_keyless(self.resp_answer(core, connection, spec, args, bytes, arrived))
+    }
+
+    fn resp_answer(
+        &mut self,
+        core: &Core<T>,
+        connection: &mut Connection<T::Stream>,
+        spec: &Spec,
         mut args: Args<'_>,
         bytes: usize,
         arrived: u64,

@@ -104,6 +104,8 @@ pub struct Transaction {
     pub bytes: Vec<u8>,
     /// How many.
     pub requests: u32,
+    /// Of these, those that the limits of clients were charged for as they came.
+    pub charged: u32,
     /// One of them was refused: all will be.
     pub is_broken: bool,
     /// Counts the bytes as bytes on their way in.
@@ -165,6 +167,9 @@ pub struct Session {
     pub storing: Option<Storing>,
     /// Behind `MULTI`.
     pub transaction: Option<Transaction>,
+    /// Requests of transactions that are executed, or being, and that the limits of clients were
+    /// charged for before.
+    pub prepaid: u64,
     /// Keys that must not have changed when `EXEC` comes.
     pub watched: Vec<Watched>,
     /// Turns in which what is to change in one moment was tried in vain.

@@ -229,10 +229,13 @@ impl<T: Transport> Streams<T> {
     ) -> Step {
         match command {
             Command::Watch => self.resp_watch(core, connection, args),
-            Command::Exec => return self.resp_exec(core, connection, bytes, arrived),
+            Command::Exec => {
+                let step = self.resp_exec(core, connection, bytes, arrived);
+                return core.counted_keyless(step);
+            }
             _ => connection.session().transact(command, &mut self.out),
         }
-        Step::Took(bytes)
+        core.counted_keyless(Step::Took(bytes))
     }
 
     /// `WATCH key ...`
@@ -305,7 +308,7 @@ impl<T: Transport> Streams<T> {
             false => self.exec_at_once(core, connection, &transaction, &watched, arrived),
         };
         match done {
-            Ok(Tried::Done) => {}
+            Ok(Tried::Done) => connection.session().prepaid += u64::from(transaction.charged),
             Ok(Tried::Changed) => put_nothing(&mut self.out, core.spoken(connection).version),
             Ok(Tried::Again) => {
                 let session = connection.session();
@@ -360,15 +363,20 @@ impl<T: Transport> Streams<T> {
         };
         let size = ItemBytes(transaction.bytes.len() as u64);
         let spoken = Spoken { keeps: keys * KEY_HELD_BYTES, ..core.spoken(connection) };
-        let Transaction { bytes: requests, requests: count, is_broken, charge } = transaction;
+        let Transaction { bytes: requests, requests: count, charged, is_broken, charge } =
+            transaction;
         let work = WatchedRequests { bytes: requests, count, watched, spoken };
         let work = Work::Watched(Box::new(work));
         match self.hand_over(core, connection, KEEPER, work, size, arrived) {
-            Ok(()) => Step::Stop(bytes, Stop::Ticket),
+            Ok(()) => {
+                connection.session().prepaid += u64::from(charged);
+                Step::Stop(bytes, Stop::Ticket)
+            }
             Err(Work::Watched(back)) => {
                 let WatchedRequests { bytes, count, watched, .. } = *back;
                 let session = connection.session();
-                let transaction = Transaction { bytes, requests: count, is_broken, charge };
+                let transaction =
+                    Transaction { bytes, requests: count, charged, is_broken, charge };
                 (session.transaction, session.watched) = (Some(transaction), watched);
                 Step::Stop(0, Stop::Quota)
             }

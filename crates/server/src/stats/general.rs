@@ -188,7 +188,10 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("read_retries", store.read_retries);
     let counters = &snapshot.counters;
     numbers!(lines, counters; auth_limited auth_malformed auth_missing refused_read_only);
+    lines.number("resp_keyless", counters.resp_keyless);
     lines.number("rejected_by_address", snapshot.connections_rejected_by_address);
     lines.number("client_throttled", snapshot.counters.client_holds);
     lines.number("client_throttled_ms", snapshot.counters.client_held_nanos / 1_000_000);
+    lines.number("listener_throttled", snapshot.counters.listener_holds);
+    lines.number("listener_throttled_ms", snapshot.counters.listener_held_nanos / 1_000_000);
 }

@@ -26,8 +26,19 @@ pub const TRANSFERS_MAX: usize = 1024;
 /// The same of one client in memory, here or afar, which may leave them lying.
 const TRANSFERS_PER_CLIENT_MAX: usize = 64;
 
+/// And no more than this part of those that are left: clients that leave theirs lying do not use up
+/// what others need, however many they are (Choudhury and Hahne's dynamic thresholds).
+const PART_OF_FREE: usize = 8;
+
 /// What a reply that no frames can carry is answered by instead.
 const REPLY_TOO_LONG: &[u8] = b"SERVER_ERROR reply too long for UDP\r\n";
+
+/// Whether a client in memory that has so many large replies under way may have one more, of all
+/// that are.
+fn may_have_more(of_client: usize, under_way: usize) -> bool {
+    let free = TRANSFERS_MAX.saturating_sub(under_way);
+    of_client < TRANSFERS_PER_CLIENT_MAX.min(free / PART_OF_FREE)
+}
 
 impl Udp {
     /// The reply to a job that came in a datagram.
@@ -156,12 +167,13 @@ impl UdpWorker {
             }
             return self.end_reply(at, &mut from);
         }
-        if self.transfers.len() + self.parked.len() >= TRANSFERS_MAX {
+        let under_way = self.transfers.len() + self.parked.len();
+        if under_way >= TRANSFERS_MAX {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
         }
         if rdma::whence(&to.peer).is_some()
-            && self.transfers_to(&to.peer) >= TRANSFERS_PER_CLIENT_MAX
+            && !may_have_more(self.transfers_to(&to.peer), under_way)
         {
             at.shared.given_up(to.queue, &from.key(), now);
             return at.counts.replies_dropped.add_owner(1);
@@ -209,5 +221,34 @@ impl UdpWorker {
         batch.abandon();
         batch.datagram(from.to.peer, &notice(from.to.request_id, total, &sealed_descriptor));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_leave_their_replies_lying_leave_room_to_others() {
+        for clients in [1, 16, 64] {
+            let (mut each, mut under_way) = (vec![0; clients], 0);
+            for _ in 0..TRANSFERS_MAX {
+                for of_client in &mut each {
+                    if may_have_more(*of_client, under_way) {
+                        *of_client += 1;
+                        under_way += 1;
+                    }
+                }
+            }
+            assert!(
+                each.iter().all(|has| (14..=TRANSFERS_PER_CLIENT_MAX).contains(has)),
+                "{each:?}"
+            );
+            let late = (0..).find(|has| !may_have_more(*has, under_way + has));
+            assert!(late.is_some_and(|has| has > 8), "{late:?} beside {clients}");
+            assert!(under_way < TRANSFERS_MAX - 64, "{under_way} of {clients}");
+        }
+        assert!(may_have_more(TRANSFERS_PER_CLIENT_MAX - 1, TRANSFERS_MAX / 2));
+        assert!(!may_have_more(TRANSFERS_PER_CLIENT_MAX, 0));
     }
 }

@@ -38,7 +38,10 @@ fn info_counts_what_was_answered_and_the_time_that_it_took() {
         rig.turns(10);
         let stats = section(&mut rig, &client, "stats");
         let told = stats.iter().find_map(|line| line.strip_prefix("total_commands_processed:"));
-        assert_eq!(told, Some("7"), "each key is one; {what}");
+        assert_eq!(told, Some("9"), "each key is one, and so are MULTI and EXEC; {what}");
+        rig.say_resp(&client, "PING");
+        let stats = section(&mut rig, &client, "stats");
+        assert!(stats.contains(&"total_commands_processed:11".to_owned()), "{stats:?}, {what}");
         let cpu = section(&mut rig, &client, "CPU");
         assert_eq!(cpu[1], "# CPU");
         for (line, name) in cpu[2..].iter().zip(["used_cpu_sys:", "used_cpu_user:"]) {

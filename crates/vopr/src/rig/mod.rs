@@ -21,6 +21,7 @@ use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::{RingRequester, RingResponder};
 use laneway_rdma::{door, faults};
+use laneway_server::client_limits::{ClientLimits, Rates};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
@@ -28,8 +29,9 @@ use laneway_server::durable::executor::Executor;
 use laneway_server::durable::hands::DeviceExecutor;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::durable::state::Keeper;
+use laneway_server::listener_rules::ListenerRules;
 use laneway_server::remote;
-use laneway_server::settings::Binding;
+use laneway_server::settings::{Binding, Rules};
 use laneway_server::shared::{ServerShared, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, HugePages, Mode, Store};
@@ -50,6 +52,11 @@ pub type RigTransport = EitherTransport<MemoryTransport>;
 const BULK_BYTES: usize = 4 << 20;
 /// Clients in memory.
 const CLIENTS_MAX: usize = 4;
+
+/// Who comes by this listener may change nothing.
+pub const READ_ONLY: usize = 1;
+/// By this one nothing but RESP is spoken, where that is so anywhere.
+pub const RESP_ALONE: usize = 2;
 
 /// What a step takes on the rig's clock.
 pub const STEP_NANOS: u64 = 10_000;
@@ -111,6 +118,8 @@ pub struct Plan {
     pub adaptive: bool,
     /// Redis' clients may come, too.
     pub resp: bool,
+    /// They have listeners of their own: those from [`RESP_ALONE`] on.
+    pub resp_alone: bool,
     /// Which of memcached's protocols are served.
     pub binding: Binding,
     /// Who may ask, where not everybody may: lines `user:password`.
@@ -123,6 +132,8 @@ pub struct Plan {
     pub log_keys: bool,
     /// Most connections of an address; all of memory's clients have one. 0 for any number.
     pub connections_per_address: usize,
+    /// What all who come by one listener may ask for together.
+    pub listener_rates: Rates,
     /// Clients may come encrypted, too, and are shown this.
     pub tls: Option<Arc<Acceptor>>,
 }
@@ -156,12 +167,14 @@ impl Plan {
             clock: None,
             adaptive: false,
             resp: true,
+            resp_alone: false,
             binding: Binding::Auto,
             users: None,
             slow: None,
             idle_timeout: Duration::ZERO,
             log_keys: false,
             connections_per_address: 0,
+            listener_rates: Rates::default(),
             tls: None,
         }
     }
@@ -261,6 +274,13 @@ impl Rig {
         if plan.domains > 1 {
             remote::link(&all, placement);
         }
+        let rules = rules(plan, &all[0].connections.clients.limits);
+        for shared in &all {
+            shared.listener_rules.get_or_init(|| rules.clone());
+            if plan.resp_alone {
+                shared.resp_from.get_or_init(|| RESP_ALONE);
+            }
+        }
         let mut rig = Rig {
             net: Net::new(plan.faults),
             datagrams: plan.datagrams.map(|faults| DatagramNet::new(faults, plan.workers)),
@@ -277,7 +297,8 @@ impl Rig {
             pool: None,
             steps: 0,
         };
-        rig.pool = plan.tls.as_ref().map(|shown| tls::Pool::new(&rig.net, &rig.domains, shown));
+        let pool = |shown| tls::Pool::new(&rig.net, &rig.domains, plan, shown);
+        rig.pool = plan.tls.as_ref().map(pool);
         if let Some(registry) = &rig.registry {
             rig.shared.rdma.get_or_init(|| registry.clone());
         }
@@ -494,6 +515,12 @@ fn publish(shared: &Shared<RigStream>, change: impl FnOnce(&mut CorePlan)) {
     shared.plan.publish(plan);
 }
 
+/// What holds at the listeners: at those that encrypt, or at the others.
+fn rules(plan: &Plan, limits: &ClientLimits) -> Vec<ListenerRules> {
+    let rules = |at| Rules { read_only: at == READ_ONLY, rates: plan.listener_rates };
+    ListenerRules::of(&[0, READ_ONLY, RESP_ALONE].map(rules), limits)
+}
+
 /// What the workers of a domain share, whatever their streams are, and its control loop.
 pub fn domain_of<S>(
     plan: &Plan,
@@ -517,8 +544,6 @@ pub fn domain_of<S>(
     let started_seconds = clock.unix_seconds(clock.nanos());
     let store = store(plan);
     let shared = Shared::in_company(store, settings, policy.initial(), started_seconds, company);
-    // Who connects at listener 1 may change nothing.
-    shared.read_only.get_or_init(|| vec![false, true]);
     if let Some(kept) = &plan.kept {
         shared.store.raise_seq(kept.tier.sequence());
         let durable = Durable::new(kept.tier.clone(), kept.interval, Recovery::default());

@@ -1,6 +1,6 @@
 //! Those who make TLS handshakes, without their threads: a step at a time.
 
-use super::RigStream;
+use super::{Plan, RESP_ALONE, RigStream, rules};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Shared;
 use laneway_server::usher::{ByAddress, Guest, Usher};
@@ -9,7 +9,7 @@ use laneway_transport::memory::{MemoryStream, MemoryTransport, Net};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Listeners from this number on are encrypted: this one, and the next for who may change nothing.
+/// Listeners from this number on are encrypted, and otherwise as those from 0 on.
 pub const ENCRYPTED: usize = 8;
 /// As many as there are clients, and a few.
 const BOUNDS: Bounds = Bounds { most: 16, nanos: 20_000_000_000 };
@@ -24,7 +24,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub fn new(net: &Net, domains: &[Arc<Shared<RigStream>>], acceptor: &Arc<Acceptor>) -> Pool {
+    pub fn new(
+        net: &Net,
+        domains: &[Arc<Shared<RigStream>>],
+        plan: &Plan,
+        acceptor: &Arc<Acceptor>,
+    ) -> Pool {
         let transport = net.transport().at_listeners(ENCRYPTED..usize::MAX);
         let mut handshakes = Handshakes::new(transport, acceptor.clone(), BOUNDS);
         let most = domains[0].settings.connections_per_address;
@@ -32,7 +37,9 @@ impl Pool {
             let census = ByAddress::new(domains[0].connections.clone(), most);
             handshakes = handshakes.counted_by(Box::new(census));
         }
-        let usher = Usher::new(domains.to_vec(), usize::MAX, vec![false, true]);
+        let resp_from = if plan.resp_alone { RESP_ALONE } else { usize::MAX };
+        let rules = rules(plan, &domains[0].connections.clients.limits);
+        let usher = Usher::new(domains.to_vec(), resp_from, rules);
         Pool { handshakes, usher, finished: VecDeque::new(), waiting: None }
     }
 

@@ -142,6 +142,7 @@ const CALLS: &[i64] = &[
     libc::SYS_getpid,
     libc::SYS_getppid,
     libc::SYS_tgkill,
+    libc::SYS_tkill, // `abort` of musl
     libc::SYS_exit,
     libc::SYS_exit_group,
     // Signals.
@@ -287,6 +288,14 @@ mod tests {
         });
         let unbound = unbound.join().expect("it ends");
         assert_eq!(unbound.err(), Some(ErrorKind::PermissionDenied), "with nobody to tell");
+    }
+
+    #[test]
+    fn a_process_may_abort_with_either_libc() {
+        let all = rules(false).expect("they are sound");
+        for call in [libc::SYS_tgkill, libc::SYS_tkill] {
+            assert_eq!(all.get(&call).map(Vec::len), Some(0), "{call} is let through");
+        }
     }
 
     #[test]
