@@ -26,23 +26,28 @@ pub fn regressions() -> ExitCode {
     use laneway_sync::planted::{Bug, plant};
     use laneway_vopr::regressions::{ALL, TRIES};
     use laneway_vopr::run::run;
-    let mut failed = 0;
-    for regression in ALL {
-        let bug = Bug::ALL.iter().find(|(_, name, _)| *name == regression.bug);
-        let &(bug, ..) = bug.expect("a bug that there is");
-        plant(Some(bug));
-        let found = regression.swarms().find(|swarm| run(swarm, false).failure.is_some());
-        plant(None);
-        let what = match &found {
-            None => format!("none of {TRIES} seeds finds {}", regression.bug),
-            Some(swarm) => match run(swarm, false).failure {
-                Some(what) => format!("seed {}{}: {what}", swarm.seed, swarm.typed()),
-                None => continue,
-            },
-        };
-        failed += 1;
-        println!("FAIL {}: {what}", regression.name);
-    }
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // A bug is planted for one thread.
+    on_all_cpus(|| {
+        while let Some(regression) = ALL.get(next.fetch_add(1, Relaxed)) {
+            let bug = Bug::ALL.iter().find(|(_, name, _)| *name == regression.bug);
+            let &(bug, ..) = bug.expect("a bug that there is");
+            plant(Some(bug));
+            let found = regression.swarms().find(|swarm| run(swarm, false).failure.is_some());
+            plant(None);
+            let what = match &found {
+                None => format!("none of {TRIES} seeds finds {}", regression.bug),
+                Some(swarm) => match run(swarm, false).failure {
+                    Some(what) => format!("seed {}{}: {what}", swarm.seed, swarm.typed()),
+                    None => continue,
+                },
+            };
+            failed.fetch_add(1, Relaxed);
+            println!("FAIL {}: {what}", regression.name);
+        }
+    });
+    let failed = failed.into_inner();
     println!("{} regressions, {failed} failed", ALL.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -68,8 +73,7 @@ pub fn main(options: &Options) -> ExitCode {
             rows.lock().expect("nobody panics inside").push((name, text, found));
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, |number| number.get());
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    on_all_cpus(work);
     let mut rows = rows.into_inner().expect("nobody panics inside");
     rows.sort_by_key(|(name, ..)| *name);
     println!("| bug | what it is | seed | how it shows |\n|---|---|---|---|");
@@ -108,4 +112,11 @@ fn find(bug: laneway_sync::planted::Bug, name: &str, options: &Options) -> Optio
     });
     laneway_sync::planted::plant(None);
     found
+}
+
+/// Carries this out on a thread for each CPU.
+#[cfg(feature = "planted")]
+fn on_all_cpus(work: impl Fn() + Send + Copy) {
+    let threads = std::thread::available_parallelism().map_or(1, |number| number.get());
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
 }
