@@ -14,6 +14,19 @@ pub enum Hold {
     Ports,
 }
 
+/// Which changes need a step (`--changed`).
+#[derive(Debug, Clone, Copy)]
+pub enum Scope {
+    /// Any.
+    Always,
+    /// Of a crate, or of one on which it depends: it is run for these and not for `--workspace`.
+    Packages,
+    /// The same, of libraries.
+    Libraries,
+    /// Of a file that begins with one of these, from the root; or of the step's own task.
+    Paths(&'static [&'static [&'static str]]),
+}
+
 /// One step.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
@@ -28,6 +41,7 @@ pub struct Step {
     pub after: &'static [&'static str],
     /// What it must not share with a step beside it.
     pub holds: &'static [Hold],
+    pub scope: Scope,
     /// How long it took on two CPUs when this was written. Only the order hangs on it.
     pub seconds: u32,
 }
@@ -58,13 +72,30 @@ impl Step {
         Step { holds, ..self }
     }
 
+    const fn scope(self, scope: Scope) -> Step {
+        Step { scope, ..self }
+    }
+
+    const fn on(self, places: &'static [&'static [&'static str]]) -> Step {
+        Step { scope: Scope::Paths(places), ..self }
+    }
+
     const fn with(self, environment: &'static [(&'static str, &'static str)]) -> Step {
         Step { environment, ..self }
     }
 }
 
 const fn step(name: &'static str, line: &'static str, seconds: u32) -> Step {
-    Step { name, line, quick: false, environment: &[], after: &[], holds: &[], seconds }
+    Step {
+        name,
+        line,
+        quick: false,
+        environment: &[],
+        after: &[],
+        holds: &[],
+        scope: Scope::Always,
+        seconds,
+    }
 }
 
 /// Installs what the others need.
@@ -73,6 +104,40 @@ const SETUP: &str = "setup";
 const FUZZ: &[&str] = &["fuzz"];
 /// The steps that start the release build.
 const RELEASE: &[&str] = &["release build"];
+
+/// The crates that a simulated server is made of.
+const SIMULATED: &[&str] = &[
+    "crates/policy/",
+    "crates/wire/",
+    "crates/sync/",
+    "crates/store/",
+    "crates/tier/",
+    "crates/rdma/",
+    "crates/transport/",
+    "crates/tls/",
+    "crates/server/",
+];
+/// What the program has beside them.
+const PROGRAM: &[&str] = &["crates/xdp/", "crates/kernel/", "crates/admin/", "crates/laneway/"];
+const WIRE: &[&str] = &["crates/wire/", "fuzz/"];
+const TIER: &[&str] = &["crates/tier/", "crates/sync/", "fuzz/"];
+const RDMA: &[&str] = &["crates/rdma/", "crates/sync/", "fuzz/"];
+const XDP: &[&str] = &["crates/xdp/", "crates/sync/", "fuzz/"];
+const LOAD: &[&str] = &["crates/load/", "fuzz/"];
+/// The lane, the server over it, and what its programs must agree with.
+const LANE: &[&str] = &[
+    "crates/kernel/",
+    "crates/kernel/tests/",
+    "crates/xdp/",
+    "crates/wire/",
+    "crates/store/",
+    "crates/server/",
+    "crates/laneway/",
+    "crates/laneway/tests/kernel.rs",
+];
+const CEILINGS: &[&str] = &["bench/instructions.toml"];
+const SUITES: &[&str] = &["tests-external/"];
+
 const MACHINE: &[Hold] = &[Hold::Machine];
 const DEBUG: &[Hold] = &[Hold::DebugProgram];
 const COUNTED: &[Hold] = &[Hold::CountedProgram];
@@ -86,64 +151,132 @@ pub const STEPS: &[Step] = &[
     // Apart from the tests, for while these run others may build in the same folder. It follows
     // what finds a mistake in seconds.
     step("build of tests", "test --quiet --workspace --all-targets --no-run", 210)
+        .scope(Scope::Packages)
         .quick()
         .after(&["format", "clippy", "tidy"])
         .holds(DEBUG),
     // The dev profile: assertions and overflow checks are on.
     step("tests", "test --workspace --all-targets --no-fail-fast", 285)
+        .scope(Scope::Packages)
         .quick()
         .after(&["build of tests"])
         .holds(DEBUG),
     step("doc tests", "test --workspace --doc --no-fail-fast", 3)
+        .scope(Scope::Libraries)
         .quick()
         .after(&["build of tests"]),
     step("documentation", "doc --quiet --workspace --no-deps --document-private-items", 22)
+        .scope(Scope::Packages)
         .quick()
         .with(&[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")]),
-    step("shared lines", "test -p laneway-store --features lines --test lines", 3).quick(),
-    // The build of tests would replace its program by one without planted bugs.
-    step("vopr", "xtask vopr --ci", 340).after(&["build of tests"]),
-    step("loom", "xtask loom", 20),
-    step("loom canaries", "xtask loom --canary", 43).after(&["loom"]),
+    step("shared lines", "test -p laneway-store --features lines --test lines", 3)
+        .on(&[&["crates/store/", "crates/sync/", "crates/store/tests/lines.rs"]])
+        .quick(),
+    // After the build of tests, which the same folder is locked for.
+    step("vopr", "xtask vopr --ci", 340)
+        .on(&[SIMULATED, &["crates/vopr/", "crates/client/", "crates/certs/"]])
+        .after(&["build of tests"]),
+    step("loom", "xtask loom", 20).on(&[&["crates/sync/", "crates/sync/tests/"]]),
+    step("loom canaries", "xtask loom --canary", 43)
+        .on(&[&["crates/sync/", "crates/sync/tests/"]])
+        .after(&["loom"]),
     // Two minutes in all; a night is `cargo xtask fuzz --hours 8`.
-    step("fuzz", "xtask fuzz text --seconds 20", 108),
-    step("fuzz login", "xtask fuzz login --seconds 5", 7).after(FUZZ),
-    step("fuzz meta commands", "xtask fuzz meta --seconds 10", 12).after(FUZZ),
-    step("fuzz RESP", "xtask fuzz resp --seconds 10", 12).after(FUZZ),
-    step("fuzz binary", "xtask fuzz binary --seconds 10", 12).after(FUZZ),
-    step("fuzz frames", "xtask fuzz udp_reassembly --seconds 15", 18).after(FUZZ),
-    step("fuzz shared memory", "xtask fuzz shm_region --seconds 15", 17).after(FUZZ),
-    step("fuzz RDMA's door", "xtask fuzz rdma_greeting --seconds 5", 7).after(FUZZ),
-    step("fuzz packets", "xtask fuzz xdp_packets --seconds 10", 12).after(FUZZ),
-    step("fuzz definitions", "xtask fuzz definitions --seconds 10", 12).after(FUZZ),
-    step("fuzz traces", "xtask fuzz traces --seconds 5", 7).after(FUZZ),
+    step("fuzz", "xtask fuzz text --seconds 20", 108).on(&[WIRE]),
+    step("fuzz login", "xtask fuzz login --seconds 5", 7).on(&[WIRE]).after(FUZZ),
+    step("fuzz meta commands", "xtask fuzz meta --seconds 10", 12).on(&[WIRE]).after(FUZZ),
+    step("fuzz RESP", "xtask fuzz resp --seconds 10", 12).on(&[WIRE]).after(FUZZ),
+    step("fuzz binary", "xtask fuzz binary --seconds 10", 12).on(&[WIRE]).after(FUZZ),
+    step("fuzz frames", "xtask fuzz udp_reassembly --seconds 15", 18).on(&[WIRE]).after(FUZZ),
+    step("fuzz shared memory", "xtask fuzz shm_region --seconds 15", 17).on(&[RDMA]).after(FUZZ),
+    step("fuzz RDMA's door", "xtask fuzz rdma_greeting --seconds 5", 7).on(&[RDMA]).after(FUZZ),
+    step("fuzz packets", "xtask fuzz xdp_packets --seconds 10", 12).on(&[XDP]).after(FUZZ),
+    step("fuzz definitions", "xtask fuzz definitions --seconds 10", 12)
+        .on(&[LOAD, &["bench/definitions/"]])
+        .after(FUZZ),
+    step("fuzz traces", "xtask fuzz traces --seconds 5", 7).on(&[LOAD]).after(FUZZ),
     // After the build of tests, of which it takes the crates below the lane.
-    step("kernel lane", "xtask kernel", 180).after(&["build of tests"]).holds(DEBUG),
-    step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", 22).after(FUZZ),
-    step("fuzz dumps", "xtask fuzz dump --seconds 10", 12).after(FUZZ),
-    step("tier bench", "xtask tier-bench", 49),
-    step("instructions", "xtask instructions", 100).holds(COUNTED),
-    step("needless cost", "xtask instructions --canary", 43).holds(COUNTED),
+    step("kernel lane", "xtask kernel", 180).on(&[LANE]).after(&["build of tests"]).holds(DEBUG),
+    step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", 22).on(&[TIER]).after(FUZZ),
+    step("fuzz dumps", "xtask fuzz dump --seconds 10", 12).on(&[TIER]).after(FUZZ),
+    step("tier bench", "xtask tier-bench", 49).on(&[&[
+        "bench/tier/",
+        "bench/io-probe/",
+        "crates/tier/",
+        "crates/store/",
+        "crates/load/",
+    ]]),
+    step("instructions", "xtask instructions", 100).on(&[SIMULATED, CEILINGS]).holds(COUNTED),
+    step("needless cost", "xtask instructions --canary", 43)
+        .on(&[SIMULATED, CEILINGS])
+        .holds(COUNTED),
     // Of `laneway` alone, as all that follow build it: with the whole workspace its dependencies
     // have other features, and it would be built twice.
-    step("release build", "build --quiet --release -p laneway", 120),
-    step("histories", "xtask histories --dev --operations 200000", 30).after(&["build of tests"]),
-    step("hot cost", "xtask hot-cost --check", 100).after(RELEASE).holds(PORTS),
-    step("peers", "xtask peers", 1),
-    step("replay", "xtask replay", 3).after(REPLAY).holds(PORTS),
-    step("replay binary", "xtask replay --binary", 3).after(REPLAY).holds(PORTS),
-    step("replay RESP", "xtask replay --resp", 25).after(REPLAY).holds(PORTS),
-    step("memccapable", "xtask memccapable", 11).after(REPLAY).holds(PORTS),
-    step("pymemcache", "xtask pymemcache", 4).after(RELEASE).holds(PORTS),
-    step("clients", "xtask clients", 22).after(RELEASE).holds(PORTS),
-    step("redis-py", "xtask redis", 30).after(REPLAY).holds(PORTS),
-    step("Redis' clients", "xtask redis --clients", 10).after(REPLAY).holds(PORTS),
-    step("package", "xtask package", 3).after(RELEASE).holds(PORTS),
-    step("cluster", "xtask cluster", 13).after(RELEASE).holds(PORTS),
+    step("release build", "build --quiet --release -p laneway", 120)
+        .on(&[SIMULATED, PROGRAM, SUITES]),
+    step("histories", "xtask histories --dev --operations 200000", 30)
+        .on(&[&[
+            "crates/policy/",
+            "crates/sync/",
+            "crates/store/",
+            "crates/server/",
+            "crates/server/tests/hot/",
+        ]])
+        .after(&["build of tests"]),
+    step("hot cost", "xtask hot-cost --check", 100)
+        .on(&[&["crates/policy/", "crates/sync/", "crates/store/", "crates/server/"]])
+        .after(RELEASE)
+        .holds(PORTS),
+    step("peers", "xtask peers", 1).on(&[SIMULATED, PROGRAM, SUITES]),
+    step("replay", "xtask replay", 3).on(&[SIMULATED, PROGRAM, SUITES]).after(REPLAY).holds(PORTS),
+    step("replay binary", "xtask replay --binary", 3)
+        .on(&[SIMULATED, PROGRAM, SUITES])
+        .after(REPLAY)
+        .holds(PORTS),
+    step("replay RESP", "xtask replay --resp", 25)
+        .on(&[SIMULATED, PROGRAM, SUITES])
+        .after(REPLAY)
+        .holds(PORTS),
+    step("memccapable", "xtask memccapable", 11)
+        .on(&[SIMULATED, PROGRAM, SUITES])
+        .after(REPLAY)
+        .holds(PORTS),
+    step("pymemcache", "xtask pymemcache", 4)
+        .on(&[SIMULATED, PROGRAM, SUITES])
+        .after(RELEASE)
+        .holds(PORTS),
+    step("clients", "xtask clients", 22)
+        .on(&[SIMULATED, PROGRAM, SUITES])
+        .after(RELEASE)
+        .holds(PORTS),
+    step("redis-py", "xtask redis", 30)
+        .on(&[SIMULATED, PROGRAM, SUITES])
+        .after(REPLAY)
+        .holds(PORTS),
+    step("Redis' clients", "xtask redis --clients", 10)
+        .on(&[SIMULATED, PROGRAM, SUITES])
+        .after(REPLAY)
+        .holds(PORTS),
+    step("package", "xtask package", 3)
+        .on(&[&["packaging/", "crates/laneway/", "docs/install.md"]])
+        .after(RELEASE)
+        .holds(PORTS),
+    step("cluster", "xtask cluster", 13)
+        .on(&[SIMULATED, PROGRAM, SUITES])
+        .after(RELEASE)
+        .holds(PORTS),
     // The first runs under SCHED_FIFO, the second reads CPU time, the third loads all CPUs.
-    step("sched-fifo", "xtask sched-fifo", 1).after(RELEASE).holds(MACHINE),
-    step("faults", "xtask faults --quick", 13).after(RELEASE).holds(MACHINE),
-    step("soak", "xtask soak --seconds 20 --workers 4", 24).after(RELEASE).holds(MACHINE),
+    step("sched-fifo", "xtask sched-fifo", 1)
+        .on(&[SIMULATED, PROGRAM])
+        .after(RELEASE)
+        .holds(MACHINE),
+    step("faults", "xtask faults --quick", 13)
+        .on(&[SIMULATED, PROGRAM])
+        .after(RELEASE)
+        .holds(MACHINE),
+    step("soak", "xtask soak --seconds 20 --workers 4", 24)
+        .on(&[SIMULATED, PROGRAM])
+        .after(RELEASE)
+        .holds(MACHINE),
 ];
 
 /// The steps that compare the release build with the peers.

@@ -8,12 +8,14 @@
 //! Nobody here begins a process group of its own: Ctrl-C reaches the steps and what they started.
 //! Knows nothing of what a step checks; only its status and its last line.
 
+mod changed;
 mod list;
 mod order;
 mod report;
 
 use crate::outcome::{EXIT_SKIPPED, Failure, Outcome, Verdict};
 use crate::process::{self, Guarded};
+use changed::Change;
 use list::{STEPS, Step};
 use order::State;
 use report::{Row, failing_tests, seconds, skips, summary, tested, verdict};
@@ -24,11 +26,19 @@ use std::time::{Duration, Instant};
 pub const HELP: &str = "\
 Run every layer of tests, installing what they need first; the last line counts the steps.
 
-usage: cargo xtask test [--quick] [--jobs N]
+usage: cargo xtask test [--quick] [--changed] [BASE] [--jobs N]
 
-  --quick    only what needs no other program: format, clippy, tidy, unit and doc tests
+  --changed  only what a change needs: format, clippy, tidy, the tests of the crates that have
+             changed and of those that depend on them, and the steps that the changed paths can
+             break; before a commit
+  --quick    only format, clippy, tidy, and tests and documentation of the crates that have changed
+             themselves (of all, if nothing has); after each edit
+  BASE       the commit since which something has changed (default: where this branch left main);
+             what is not committed counts, too
   --jobs N   so many steps beside each other (default: one for each CPU, at most 2);
              1: one after the other, in the order of the table
+
+With neither flag all steps run, as in CI.
 
 A step that cannot run here is skipped and says why. A step that fails prints the command that
 repeats it alone. Exit status 1 if any failed.";
@@ -44,10 +54,10 @@ const LINES_SHOWN_MAX: usize = 60;
 const JOBS_MAX: usize = 2;
 
 impl Step {
-    /// The whole line, environment and all.
-    fn typed(&self) -> String {
+    /// The whole line, environment and all, where this is typed after `cargo`.
+    fn typed(&self, line: &str) -> String {
         let settings = self.environment.iter().map(|(name, value)| format!("{name}='{value}' "));
-        format!("{}cargo {}", settings.collect::<String>(), self.line)
+        format!("{}cargo {line}", settings.collect::<String>())
     }
 
     /// What its lines begin with: its place in the list and its name.
@@ -56,23 +66,36 @@ impl Step {
     }
 }
 
+/// What is typed after `cargo` for a step, or why it is left out.
+type Line = Result<String, String>;
+
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     use lexopt::prelude::*;
     let cpus = std::thread::available_parallelism().map_or(1, |number| number.get());
-    let (mut quick, mut jobs) = (false, cpus.min(JOBS_MAX));
+    let (mut quick, mut changed, mut base) = (false, false, None);
+    let mut jobs = cpus.min(JOBS_MAX);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("quick") => quick = true,
+            Long("changed") => changed = true,
             Long("jobs") => jobs = parser.value()?.parse()?,
+            Value(commit) if base.is_none() => base = Some(commit.string()?),
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
         }
     }
     if jobs == 0 {
         return Err(Failure::Usage("--jobs 0: must be at least 1, or nothing would run".into()));
     }
+    if let Some(commit) = base.as_ref().filter(|_| !quick && !changed) {
+        let why = "a commit goes with --changed or --quick; without them all steps run";
+        return Err(Failure::Usage(format!("{commit}: {why}")));
+    }
     let began = Instant::now();
-    let left_out = |step: &Step| (quick && !step.quick).then(|| "--quick leaves it out".to_owned());
-    let rows = run_all(jobs, left_out)?;
+    let change = match quick || changed {
+        true => Some(Change::since(base.as_deref(), changed)?),
+        false => None,
+    };
+    let rows = run_all(jobs, &plan(quick, change))?;
     summary(&rows, began.elapsed());
     println!("{}", verdict(&rows));
     match rows.iter().any(|row| row.result == "failed") {
@@ -81,16 +104,30 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
 }
 
-/// Runs the steps, except those that are left out for a reason; a row of each, in their order.
-fn run_all(jobs: usize, left_out: impl Fn(&Step) -> Option<String>) -> Result<Vec<Row>, String> {
-    let mut rows: Vec<Option<Row>> = STEPS.iter().map(|step| skipped(step, &left_out)).collect();
+/// A line for each step.
+fn plan(quick: bool, change: Option<Change>) -> Vec<Line> {
+    // Whoever has changed nothing wants to know how all of it is.
+    let change = change.filter(|change| !(quick && change.is_empty()));
+    let line = |step: &Step| match &change {
+        _ if quick && !step.quick => Err("--quick leaves it out".to_owned()),
+        None => Ok(step.line.to_owned()),
+        Some(change) => change.line(step).ok_or_else(|| "nothing that it tests changed".to_owned()),
+    };
+    STEPS.iter().map(line).collect()
+}
+
+/// Runs the steps of a plan; a row of each, in their order.
+fn run_all(jobs: usize, plan: &[Line]) -> Result<Vec<Row>, String> {
+    let left_out = |(step, line): (&Step, &Line)| skipped(step, line);
+    let mut rows: Vec<Option<Row>> = STEPS.iter().zip(plan).map(left_out).collect();
     let state = |row: &Option<Row>| if row.is_some() { State::Ended } else { State::Waiting };
     let mut states: Vec<State> = rows.iter().map(state).collect();
     let mut running: Vec<Running> = Vec::new();
     while states.contains(&State::Waiting) || !running.is_empty() {
         while let Some(at) = order::next(STEPS, &states, jobs) {
-            println!("{} {}", STEPS[at].head(at), STEPS[at].typed());
-            running.push(Running::start(at)?);
+            let line = plan[at].clone()?;
+            println!("{} {}", STEPS[at].head(at), STEPS[at].typed(&line));
+            running.push(Running::start(at, line)?);
             states[at] = State::Running;
         }
         assert!(!running.is_empty(), "a step waits for one that never ends: {states:?}");
@@ -114,8 +151,8 @@ fn run_all(jobs: usize, left_out: impl Fn(&Step) -> Option<String>) -> Result<Ve
 }
 
 /// The row of a step that is left out.
-fn skipped(step: &Step, left_out: impl Fn(&Step) -> Option<String>) -> Option<Row> {
-    let note = left_out(step)?;
+fn skipped(step: &Step, line: &Line) -> Option<Row> {
+    let note = line.clone().err()?;
     let (took, skips) = (Duration::ZERO, Vec::new());
     Some(Row { name: step.name, result: "skipped", took, note, skips })
 }
@@ -123,6 +160,8 @@ fn skipped(step: &Step, left_out: impl Fn(&Step) -> Option<String>) -> Option<Ro
 /// A step that runs; ended with all that it started when this is dropped.
 struct Running {
     at: usize,
+    /// What is typed after `cargo`.
+    line: String,
     child: Guarded,
     log: PathBuf,
     began: Instant,
@@ -130,13 +169,13 @@ struct Running {
 }
 
 impl Running {
-    fn start(at: usize) -> Result<Running, String> {
+    fn start(at: usize, line: String) -> Result<Running, String> {
         let step = &STEPS[at];
         let name = format!("step-{}.log", step.name.replace(' ', "-"));
         let log = process::scratch_dir("logs")?.join(name);
-        let child = Guarded::start(&mut command(step)?, &log)?;
+        let child = Guarded::start(&mut command(step, &line)?, &log)?;
         let began = Instant::now();
-        Ok(Running { at, child, log, began, beat: began + HEARTBEAT })
+        Ok(Running { at, line, child, log, began, beat: began + HEARTBEAT })
     }
 
     /// How it ended, if it has: inside, nothing if it takes too long. Says now and then that it
@@ -158,8 +197,9 @@ impl Running {
 
     /// What it came to. Tells a failure at once.
     fn row(self, status: Option<ExitStatus>) -> Row {
-        let Running { at, child, log, began, .. } = self;
+        let Running { at, line, child, log, began, .. } = self;
         let (step, took) = (&STEPS[at], began.elapsed());
+        let typed = step.typed(&line);
         drop(child);
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let result = match status.map(|status| (status.success(), status.code())) {
@@ -169,12 +209,12 @@ impl Running {
         };
         let note = match result {
             "failed" => {
-                explain(step, &log, &text, status.is_none());
-                format!("again with: {}", step.typed())
+                explain(step.name, &typed, &log, &text, status.is_none());
+                format!("again with: {typed}")
             }
             // The last line of a task of ours is its verdict; that of another program may be
             // anything.
-            _ if step.line.starts_with("xtask ") => last_line(&log),
+            _ if line.starts_with("xtask ") => last_line(&log),
             _ => tested(&text).unwrap_or_default(),
         };
         // A step that is skipped as a whole says so itself.
@@ -183,8 +223,8 @@ impl Running {
     }
 }
 
-fn command(step: &Step) -> Result<Command, String> {
-    let mut words = step.line.split(' ').peekable();
+fn command(step: &Step, line: &str) -> Result<Command, String> {
+    let mut words = line.split(' ').peekable();
     let mut command = match words.next_if_eq(&"xtask") {
         // Ourselves and not `cargo xtask`: no second build of what is running.
         Some(_) => Command::new(std::env::current_exe().map_err(|e| e.to_string())?),
@@ -196,7 +236,7 @@ fn command(step: &Step) -> Result<Command, String> {
     Ok(command)
 }
 
-fn explain(step: &Step, log: &Path, text: &str, late: bool) {
+fn explain(name: &str, typed: &str, log: &Path, text: &str, late: bool) {
     let lines: Vec<&str> = text.lines().collect();
     let shown = &lines[lines.len().saturating_sub(LINES_SHOWN_MAX)..];
     println!("        ---- the end of {}", shortened(log));
@@ -211,7 +251,7 @@ fn explain(step: &Step, log: &Path, text: &str, late: bool) {
     if late {
         println!("        | not finished after {} s", STEP_PATIENCE.as_secs());
     }
-    println!("        ---- {} failed; again with: {}", step.name, step.typed());
+    println!("        ---- {name} failed; again with: {typed}");
 }
 
 fn shortened(log: &Path) -> String {
@@ -224,4 +264,23 @@ fn last_line(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
     line.trim().chars().take(CHARACTERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_flag_all_steps_are_run_and_quick_runs_what_needs_no_other_program() {
+        let run = |quick| -> Vec<&str> {
+            let lines = plan(quick, None);
+            let run = STEPS.iter().zip(&lines).filter(|(_, line)| line.is_ok());
+            run.map(|(step, _)| step.name).collect()
+        };
+        assert_eq!(run(false).len(), STEPS.len());
+        let quick = run(true);
+        assert!(quick.contains(&"tests") && !quick.contains(&"setup"), "{quick:?}");
+        let row = skipped(&STEPS[0], &plan(true, None)[0]).expect("setup is left out");
+        assert_eq!((row.result, row.note.as_str()), ("skipped", "--quick leaves it out"));
+    }
 }
