@@ -1,5 +1,6 @@
 //! `laneway-vopr`: runs seeds of the whole-server simulation. `cargo xtask vopr` calls it.
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "`--hours` counts them")]
 
 mod planted;
 
