@@ -25,6 +25,8 @@ usage: cargo xtask vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--twic
   --planted          plant each bug in turn; each must be found
   --bug NAME         plant this one alone
   --regressions      for each rare defect a seed must find the bug like it, and pass without it
+  --hints FILE       with --planted, --regressions: which runs found the bugs last, to be tried
+                     first; written anew at the end
   --ci               what CI runs: the runs of rare defects, a fixed hundred, a thousand that
                      change with the day of the week, and every planted bug
 
@@ -80,18 +82,21 @@ fn built() -> Result<PathBuf, String> {
 fn ci() -> Outcome {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let day = seconds / DAY_SECONDS % WEEK_DAYS;
-    let daily = (day + 1) * DAY_STRIDE;
-    let parts = [
-        vec!["--regressions".into()],
-        vec!["--seed".into(), "1".into(), "--seeds".into(), FIXED.to_string()],
-        vec!["--seed".into(), daily.to_string(), "--seeds".into(), DAILY.to_string()],
-        vec!["--planted".into(), "--seeds".into(), DAILY.to_string()],
+    let (fixed, daily) = (FIXED.to_string(), DAILY.to_string());
+    let first = ((day + 1) * DAY_STRIDE).to_string();
+    // What found the planted bugs last finds most of them again at once.
+    let hints = process::scratch_dir("vopr")?.join("hints.txt").display().to_string();
+    let parts: [&[&str]; 4] = [
+        &["--regressions", "--hints", &hints],
+        &["--seed", "1", "--seeds", &fixed],
+        &["--seed", &first, "--seeds", &daily],
+        &["--planted", "--seeds", &daily, "--hints", &hints],
     ];
     // Built once: while it runs, others may build.
     let built = built()?;
     let mut notes = Vec::new();
     for part in parts {
-        let (status, text) = process::capture(Command::new(&built).args(&part))?;
+        let (status, text) = process::capture(Command::new(&built).args(part))?;
         print!("{text}");
         let last = text.lines().last().unwrap_or_default().to_owned();
         if !status.success() {

@@ -150,13 +150,13 @@ pub const STEPS: &[Step] = &[
     step("tidy", "xtask tidy", 6).quick(),
     // Apart from the tests, for while these run others may build in the same folder. It follows
     // what finds a mistake in seconds.
-    step("build of tests", "test --quiet --workspace --all-targets --no-run", 210)
+    step("build of tests", "test --quiet --workspace --all-targets --no-run", 280)
         .scope(Scope::Packages)
         .quick()
         .after(&["format", "clippy", "tidy"])
         .holds(DEBUG),
     // The dev profile: assertions and overflow checks are on.
-    step("tests", "test --workspace --all-targets --no-fail-fast", 285)
+    step("tests", "test --workspace --all-targets --no-fail-fast", 210)
         .scope(Scope::Packages)
         .quick()
         .after(&["build of tests"])
@@ -173,7 +173,7 @@ pub const STEPS: &[Step] = &[
         .on(&[&["crates/store/", "crates/sync/", "crates/store/tests/lines.rs"]])
         .quick(),
     // After the build of tests, which the same folder is locked for.
-    step("vopr", "xtask vopr --ci", 340)
+    step("vopr", "xtask vopr --ci", 200)
         .on(&[SIMULATED, &["crates/vopr/", "crates/client/", "crates/certs/"]])
         .after(&["build of tests"]),
     step("loom", "xtask loom", 20).on(&[&["crates/sync/", "crates/sync/tests/"]]),
