@@ -1,8 +1,7 @@
 //! The log of slow and large requests, and `stats large`, of the binary.
 
-mod rig;
-
-use rig::{Process, ask, read_to};
+use crate::rig;
+use crate::rig::{Process, ask, read_to};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

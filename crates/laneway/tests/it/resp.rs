@@ -1,9 +1,7 @@
 //! Transactions behind `WATCH` by several clients at once, on workers that run at once: money goes
 //! from account to account, and none is made or lost.
 
-mod rig;
-
-use rig::Process;
+use crate::rig::Process;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

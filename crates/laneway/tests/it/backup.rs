@@ -1,8 +1,6 @@
 //! Backups of the real server: made while it is written to, restored, and what they refuse.
 
-mod rig;
-
-use rig::{BINARY, Process, ask};
+use crate::rig::{BINARY, Process, ask};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;

@@ -1,10 +1,8 @@
 //! `serve --shm` as a process, and clients that write into memory it shares with them: values of
 //! every size, sleepers that are woken, clients and servers that vanish.
 
-mod rig;
-
+use crate::rig::{BINARY, Process, ask};
 use laneway_client::{Answer, Client, Error, Refusal, Request, Settings};
-use rig::{BINARY, Process, ask};
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,11 @@
 //! What a service manager and a health check see of the binary: the messages of `sd_notify(3)`, and
 //! `laneway ping`.
 
-mod rig;
-
+use crate::rig;
+use crate::rig::{BINARY, Process};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use rig::{BINARY, Process};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;

@@ -1,9 +1,7 @@
 //! The data folder of the real server: restarts, kill -9, the lock, the flags, the tools.
 
-mod rig;
-
-use rig::watched::Watched;
-use rig::{BINARY, Process, ask};
+use crate::rig::watched::Watched;
+use crate::rig::{BINARY, Process, ask};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};

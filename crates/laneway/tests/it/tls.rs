@@ -2,11 +2,9 @@
 //! and swapped under load, clients that must show one, and clients of other making (`openssl
 //! s_client`, Python's `ssl`, pymemcache) where they are at hand.
 
-mod rig;
-
+use crate::rig::watched::Watched;
+use crate::rig::{BINARY, Process, ask, read_to};
 use laneway_certs::{Authority, Folder, Pair, VERSIONS, session};
-use rig::watched::Watched;
-use rig::{BINARY, Process, ask, read_to};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,9 +1,7 @@
 //! A server that cannot start says what is missing and what to change, in one line, and ends with
 //! a status that tells a wrong machine from a wrong command line.
 
-mod rig;
-
-use rig::BINARY;
+use crate::rig::BINARY;
 use std::path::PathBuf;
 use std::process::Command;
 

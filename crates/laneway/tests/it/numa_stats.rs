@@ -1,9 +1,7 @@
 //! What a server of several NUMA domains tells of itself and does as a whole: every item counts
 //! once, whichever domain has it.
 
-mod rig;
-
-use rig::{Process, ask};
+use crate::rig::{Process, ask};
 use std::net::TcpStream;
 
 const KEYS: usize = 200;

@@ -1,11 +1,9 @@
 //! What lies in `packaging/` for Prometheus and Grafana asks for series that a server has, with the
 //! labels that they have, and Prometheus takes it.
 
-mod rig;
-
+use crate::rig::watched::{Scrape, Watched};
+use crate::rig::{BINARY, ask};
 use laneway_certs::{Authority, Folder};
-use rig::watched::{Scrape, Watched};
-use rig::{BINARY, ask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};

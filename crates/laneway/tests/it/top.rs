@@ -1,9 +1,7 @@
 //! `laneway top` tells what the other ways tell, and ends with an error where it cannot.
 
-mod rig;
-
-use rig::ask;
-use rig::watched::Watched;
+use crate::rig::ask;
+use crate::rig::watched::Watched;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 

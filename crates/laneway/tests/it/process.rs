@@ -1,10 +1,8 @@
 //! What a server asks of its process before it serves: descriptors, memory that stays resident,
 //! another user.
 
-mod rig;
-
+use crate::rig::{BINARY, Process, ask};
 use laneway_certs::Folder;
-use rig::{BINARY, Process, ask};
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,11 +1,10 @@
 //! `--sandbox`: a server that has given up what it does not need serves everything all the same,
 //! and reaches nothing else.
 
-mod rig;
-
+use crate::rig;
+use crate::rig::watched::Watched;
+use crate::rig::{Process, ask};
 use laneway_certs::{Authority, Folder, VERSIONS, session};
-use rig::watched::Watched;
-use rig::{Process, ask};
 use rustls::StreamOwned;
 use std::fs;
 use std::io::{Read, Write};

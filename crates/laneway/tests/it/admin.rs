@@ -1,11 +1,9 @@
 //! The admin endpoint of a running server: `/metrics`, `stats` and what clients did agree, and
 //! nobody who misbehaves shuts the others out.
 
-mod rig;
-
+use crate::rig::watched::Watched;
+use crate::rig::{BINARY, Process, ask, read_to};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use rig::watched::Watched;
-use rig::{BINARY, Process, ask, read_to};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

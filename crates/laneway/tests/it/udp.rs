@@ -1,10 +1,8 @@
 //! `laneway serve` over the kernel's UDP, on loopback: memcached's clients at the ordinary port,
 //! clients that choose their queue, large values both ways, and datagrams that are wrong.
 
-mod rig;
-
+use crate::rig::{BINARY, Process};
 use laneway_wire::udp::{FRAME_BYTES_MAX as FRAME_BYTES, HEADER_BYTES, Header, Kind};
-use rig::{BINARY, Process};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

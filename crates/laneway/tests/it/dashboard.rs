@@ -1,9 +1,7 @@
 //! The dashboard in a real browser, of a server that clients keep busy: numbers appear.
 
-mod rig;
-
-use rig::ask;
-use rig::watched::Watched;
+use crate::rig::ask;
+use crate::rig::watched::Watched;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;

@@ -3,9 +3,7 @@
 //! How soon the plan follows is judged by `--check` where nobody else uses the machine; here it is
 //! only that it does, at all.
 
-mod rig;
-
-use rig::BINARY;
+use crate::rig::BINARY;
 use std::process::Command;
 
 fn adapt(flags: &[&str]) -> (bool, String, String) {

@@ -1,10 +1,8 @@
 //! Sockets that a service manager hands over (`sd_listen_fds(3)`): what comes by them is served,
 //! whatever the flags say, and what cannot be used refuses the start.
 
-mod rig;
-
+use crate::rig::{BINARY, Process, ask, read_to};
 use laneway_certs::{Authority, Folder, VERSIONS, session};
-use rig::{BINARY, Process, ask, read_to};
 use rustls::StreamOwned;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};

@@ -1,15 +1,13 @@
 //! `laneway serve --numa fake:2`: two domains on any machine, asked by the client library over UDP,
 //! which knows to which a key belongs, and over TCP, which does not.
 
+use crate::rig::{BINARY, Process, ask, awaited};
 use laneway_client::{Client, Request, Settings, Topology};
-use rig::{BINARY, Process, ask, awaited};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
-
-mod rig;
 
 const WORKERS: u16 = 4;
 const KEYS: u32 = 200;

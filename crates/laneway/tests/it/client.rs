@@ -1,21 +1,19 @@
 //! The client library against `laneway serve` over the kernel's UDP, on loopback: its examples, as
 //! the README has them run, and what they leave out.
 
+use crate::rig::{BINARY, Process};
 use laneway_client::{Answer, Client, Error, Expiry, Refusal, Request, Settings, Topology};
-use rig::{BINARY, Process};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 
-mod rig;
-
 #[allow(dead_code)] // its `main`
-#[path = "../../client/examples/many.rs"]
+#[path = "../../../client/examples/many.rs"]
 mod many;
 #[allow(dead_code)]
-#[path = "../../client/examples/own_loop.rs"]
+#[path = "../../../client/examples/own_loop.rs"]
 mod own_loop;
 #[allow(dead_code)]
-#[path = "../../client/examples/quick.rs"]
+#[path = "../../../client/examples/quick.rs"]
 mod quick;
 
 const WORKERS: u16 = 2;

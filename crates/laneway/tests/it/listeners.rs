@@ -1,8 +1,6 @@
 //! Read-only ports, and how many connections an address may have, of the binary.
 
-mod rig;
-
-use rig::{Process, ask};
+use crate::rig::{Process, ask};
 use std::io::Read;
 use std::net::TcpStream;
 

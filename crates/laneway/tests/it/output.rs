@@ -1,8 +1,6 @@
 //! Commands whose output goes nowhere, or to a file: what their statuses tell, and what is left.
 
-mod rig;
-
-use rig::{BINARY, Process, ask};
+use crate::rig::{BINARY, Process, ask};
 use std::fs;
 use std::io::{BufRead, BufReader, PipeWriter, Write};
 use std::net::{TcpListener, TcpStream};

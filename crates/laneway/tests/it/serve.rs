@@ -1,9 +1,7 @@
 //! The server as a process: how it starts, what it says when it cannot, how it ends, and what
 //! hostile or broken clients get. Loopback and unix sockets only.
 
-mod rig;
-
-use rig::{BINARY, Process, ask, read_to};
+use crate::rig::{BINARY, Process, ask, read_to};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

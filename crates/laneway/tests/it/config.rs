@@ -1,9 +1,7 @@
 //! The binary configured by a file, by variables and by flags; what it prints for shells, for `man`
 //! and as a configuration.
 
-mod rig;
-
-use rig::{BINARY, Process, ask};
+use crate::rig::{BINARY, Process, ask};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -1,10 +1,8 @@
 //! `-Y` of the binary: refused starts, SIGHUP, what is said of servers that everybody may use, and
 //! the same bytes as memcached 1.6.45 has where `cargo xtask peers` has unpacked it.
 
-mod rig;
-
+use crate::rig::{BINARY, Process, ask};
 use nix::fcntl::OFlag;
-use rig::{BINARY, Process, ask};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
