@@ -1,8 +1,9 @@
 //! Which of a bug's runs found it when this was last asked: it is tried before the others, because
-//! most changes leave most runs as they were. Where it finds nothing all are tried, as ever, so that
-//! what is shown stays the same: there is a run that finds the bug.
+//! most changes leave most runs as they were. Where it finds nothing all are tried, as ever, so
+//! that what is shown stays the same: there is a run that finds the bug.
 //!
-//! A file has a line for each bug: the place of that run among the bug's runs, from 0, and the name.
+//! A file has a line for each bug: the place of that run among the bug's runs, from 0, and the
+//! name.
 
 use laneway_vopr::swarm::Swarm;
 use std::collections::BTreeMap;

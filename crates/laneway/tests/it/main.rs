@@ -1,5 +1,5 @@
-//! The binary as it is run, by what is asked of it. One program, because each that is linked with the
-//! whole server costs seconds of every build.
+//! The binary as it is run, by what is asked of it. One program, because each that is linked with
+//! the whole server costs seconds of every build.
 
 #[path = "../rig/mod.rs"]
 mod rig;

@@ -2,12 +2,11 @@
 //! datagrams that lose, double and delay, and long messages by memory that one side opens to the
 //! other, of which packets are lost or late: every answer right, and what each costs, counted.
 //!
-//! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test afar_client`.
+//! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test it afar_client`.
 
-#[path = "../../client/tests/core/mix.rs"]
-mod mix;
 use laneway_vopr::rig;
 
+use crate::mix::{self, MILLISECOND, Mix, SECOND, World as _, seed};
 use laneway_client::{Answer, Core, Error, Refusal, Remote, Request, Settings, Topology};
 use laneway_policy::{Form, Placement, owner};
 use laneway_rdma::contract::{Lend, LongRequester as _, Posted, Requester as _};
@@ -15,7 +14,6 @@ use laneway_rdma::faults::Faults;
 use laneway_rdma::long::sealed_descriptor::SealedDescriptor;
 use laneway_server::clock::Clock;
 use laneway_wire::udp::{Header, Kind};
-use mix::{MILLISECOND, Mix, SECOND, World as _, seed};
 use rig::afar::{BYTES, Client, Way};
 use rig::{Plan, Rig};
 use std::os::unix::net::UnixStream;
@@ -95,7 +93,7 @@ fn plan(reads: bool, parts: u64, faults_percent: u64) -> Plan {
 
 fn check(plan: Plan, requests: u64, failures: u64) -> Mix<World> {
     let seed = seed();
-    let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test afar_client");
+    let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test it afar_client");
     mix::check(World::new(&plan, seed), seed, (requests, 32, failures), again)
 }
 

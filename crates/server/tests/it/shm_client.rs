@@ -2,12 +2,11 @@
 //! doubles and delays by seed: every answer right, in the designs and forms that route differently.
 //! And what a request costs, counted.
 //!
-//! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test shm_client`.
+//! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test it shm_client`.
 
-#[path = "../../client/tests/core/mix.rs"]
-mod mix;
 use laneway_vopr::rig;
 
+use crate::mix::{self, MILLISECOND, Mix, World as _, seed};
 use laneway_client::{Answer, Core, Error, Memory, Refusal, Request, Settings, Topology};
 use laneway_policy::{Form, Placement, owner};
 use laneway_rdma::contract::{Descriptor, Posted, Requester as _, Verbs};
@@ -15,7 +14,6 @@ use laneway_rdma::faults::Faults;
 use laneway_rdma::shmring::RingRequester;
 use laneway_server::clock::Clock;
 use laneway_wire::udp::{Header, Kind};
-use mix::{MILLISECOND, Mix, World as _, seed};
 use rig::{Plan, Rig};
 use std::os::unix::net::UnixStream;
 
@@ -73,7 +71,7 @@ impl mix::World for World {
 
 fn check(plan: Plan, requests: u64, failures: u64) -> Mix<World> {
     let seed = plan.shm.expect("it serves memory").seed;
-    let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test shm_client");
+    let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test it shm_client");
     mix::check(World::new(&plan, seed), seed, (requests, 32, failures), again)
 }
 

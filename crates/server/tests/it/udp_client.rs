@@ -1,17 +1,15 @@
 //! The client library's core against the real workers, over the seeded memory network that loses,
 //! doubles and reorders: every answer right, in the designs and forms that route differently.
 //!
-//! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test udp_client`.
+//! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test it udp_client`.
 
-#[path = "../../client/tests/core/mix.rs"]
-mod mix;
 use laneway_vopr::rig;
 
+use crate::mix::{self, MILLISECOND, Mix, World as _, seed};
 use laneway_client::{Answer, Core, Request, Settings, Topology};
 use laneway_policy::{Form, Placement, owner};
 use laneway_server::clock::Clock;
 use laneway_transport::memory_datagram::{DatagramFaults, MemoryClient};
-use mix::{MILLISECOND, Mix, World as _, seed};
 use rig::{Plan, Rig};
 use std::net::SocketAddr;
 
@@ -67,7 +65,7 @@ impl mix::World for World {
 
 fn check(plan: Plan, requests: u64, failures: u64) -> Mix<World> {
     let seed = plan.datagrams.expect("it serves datagrams").seed;
-    let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test udp_client");
+    let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test it udp_client");
     mix::check(World::new(&plan, seed), seed, (requests, 32, failures), again)
 }
 
