@@ -1,7 +1,6 @@
 //! The log of slow and large requests, and `stats large`, of the binary.
 
-use crate::rig;
-use crate::rig::{Process, ask, read_to};
+use crate::rig::{self, Process, ask, read_to};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! What a service manager and a health check see of the binary: the messages of `sd_notify(3)`, and
 //! `laneway ping`.
 
-use crate::rig;
-use crate::rig::{BINARY, Process};
+use crate::rig::{self, BINARY, Process};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;

@@ -1,8 +1,6 @@
 //! What a store does while nothing crashes, and what it says when a medium misbehaves.
 
-mod common;
-
-use common::{Kind, Machine, PM_BYTES, SSD_BYTES, settings, value};
+use crate::common::{Kind, Machine, PM_BYTES, SSD_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{
     Answer, Backend, Directory, DirectorySettings, Durability, Error, ItemMeta, KEY_BYTES_MAX,

@@ -1,8 +1,6 @@
 //! A backup of a store that is written to: it is what the store held at one instant.
 
-mod common;
-
-use common::{Kind, Machine, PM_BYTES, settings, value};
+use crate::common::{Kind, Machine, PM_BYTES, settings, value};
 use laneway_tier::backup::{Backup, Bounds, Step};
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::dump::{Stream, load};

@@ -1,8 +1,6 @@
 //! Damage at rest is told, also where what would have told of it is damaged too.
 
-mod common;
-
-use common::{Counting, Kind, Machine, PM_BYTES, settings, value};
+use crate::common::{Counting, Kind, Machine, PM_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{BLOCK_BYTES, ItemMeta, Media, Settings, Tier, fsck};
 use std::sync::Arc;

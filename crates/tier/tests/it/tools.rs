@@ -1,8 +1,6 @@
 //! Check, repair, dump and load.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{self, Kind, Machine, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Error, ItemMeta, Tier, dump, fsck};
 

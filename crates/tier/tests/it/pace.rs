@@ -1,9 +1,7 @@
 //! Migration and compaction go no faster than their rate, by a clock from outside; but no write
 //! waits for that, however slow it is.
 
-mod common;
-
-use common::{Kind, Machine, PM_BYTES, SEGMENT_BYTES, settings, value};
+use crate::common::{Kind, Machine, PM_BYTES, SEGMENT_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{ItemMeta, Stats, Tier};
 use std::sync::Arc;

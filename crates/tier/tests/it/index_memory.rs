@@ -1,9 +1,7 @@
 //! What the index takes of memory for each item: 64 bytes and the key at most, wherever the item
 //! lies, and nothing for what is gone.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Counts, Durability, IndexKind, ItemMeta, Settings, Tier};
 

@@ -1,9 +1,7 @@
 //! Whoever writes, or makes room, comes before a backup: what it holds is given back when there is
 //! no room without, and it costs those who make room few reads.
 
-mod common;
-
-use common::{Counting, Kind, Machine, PM_BYTES, settings, value};
+use crate::common::{Counting, Kind, Machine, PM_BYTES, settings, value};
 use laneway_tier::backup::{Backup, Bounds, Step};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::dump::Stream;

@@ -1,9 +1,7 @@
 //! A pass over all that a store has in use: by a check, in the order of the media, and beside
 //! whoever writes.
 
-mod common;
-
-use common::{Kind, Machine, SEGMENT_BYTES, settings};
+use crate::common::{Kind, Machine, SEGMENT_BYTES, settings};
 use laneway_tier::disk::sim::{Faults, Random, SimDisk};
 use laneway_tier::disk::{Barrier, Disk};
 use laneway_tier::pm::wal::WalRegion;

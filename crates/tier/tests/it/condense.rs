@@ -3,9 +3,7 @@
 //!
 //! A failure of the exploration prints the seed; `TIER_COMPACT_SEED=n` runs only that one.
 
-mod common;
-
-use common::{Kind, Machine, SEGMENT_BYTES, settings, value};
+use crate::common::{Kind, Machine, SEGMENT_BYTES, settings, value};
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{BLOCK_BYTES, Error, ItemMeta, Settings, Standing, Tier, Usage};
 use std::collections::BTreeMap;
@@ -200,7 +198,8 @@ fn explore(seed: u64) -> bool {
     let mut was_cut = false;
     for cut in 0..2 {
         let what = format!(
-            "TIER_COMPACT_SEED={seed} cargo test -p laneway-tier --test condense: {kind:?}, {cut}"
+            "TIER_COMPACT_SEED={seed} cargo test -p laneway-tier --test it condense: {kind:?}, \
+             {cut}"
         );
         let (tier, _) = machine.open(settings()).unwrap();
         machine.power.restore(1 + random.below(80));

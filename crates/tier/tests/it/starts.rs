@@ -1,9 +1,7 @@
 //! Starts on media that have lost something: what can be read of what was acknowledged is there,
 //! and what cannot is told.
 
-mod common;
-
-use common::{Kind, Machine, SEGMENT_BYTES, settings, value};
+use crate::common::{Kind, Machine, SEGMENT_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Error, ItemMeta, Tier};
 use std::collections::BTreeSet;

@@ -1,9 +1,7 @@
 //! What has expired when migration meets it: it is dropped and not copied, and no older value of
 //! its key comes back.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{self, Kind, Machine, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{IndexKind, ItemMeta, Settings, Tier};
 

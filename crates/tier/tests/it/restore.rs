@@ -1,9 +1,7 @@
 //! Restores: what a store that was loaded gives out afterwards, and one that was not loaded to its
 //! end.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{self, Kind, Machine, settings, value};
 use laneway_tier::backup::{Bounds, Step};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::dump::{Stream, load};

@@ -2,16 +2,13 @@
 //! is read, moved, backed up and checked; and where it moves by itself, it does so by what media
 //! take.
 
-mod common;
-mod timed;
-
-use common::{Kind, Machine, PM_BYTES, settings, value};
+use crate::common::{self, Kind, Machine, PM_BYTES, settings, value};
+use crate::timed::{Log, Timed};
 use laneway_tier::backup::{Bounds, Step};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::disk::timed::OPTANE_SSD;
 use laneway_tier::dump::load;
 use laneway_tier::{IndexKind, ItemMeta, Settings, Tier, fsck};
-use timed::{Log, Timed};
 
 const KEYS: u64 = 60;
 

@@ -1,9 +1,7 @@
 //! A store that is a cache: it never refuses what fits, what it drops is cold, and an item is gone
 //! or as it was written last.
 
-mod common;
-
-use common::{Kind, Machine, PM_BYTES, settings, value};
+use crate::common::{Kind, Machine, PM_BYTES, settings, value};
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{
     Durability, Error, Evicted, IndexKind, ItemMeta, MigrateBy, Settings, Tier, Wanted, WhenFull,

@@ -1,8 +1,6 @@
 //! Large values that wait in memory for their group, and reading several items at once.
 
-mod common;
-
-use common::{Kind, Machine, PM_BYTES, SSD_BYTES, settings, value};
+use crate::common::{self, Kind, Machine, PM_BYTES, SSD_BYTES, settings, value};
 use laneway_tier::disk::sim::{Faults, SimDisk};
 use laneway_tier::disk::{Barrier, Disk};
 use laneway_tier::{Durability, Error, ItemMeta, Media, Settings, Tier};

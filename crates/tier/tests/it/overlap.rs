@@ -1,9 +1,7 @@
 //! Two groups under way: one is written while the one before it is synced. Disks that stop at each
 //! sync until they are told how that ends hold the two where the power may fail.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::{Faults, SimDisk};
 use laneway_tier::disk::{Barrier, Disk};
 use laneway_tier::pm::wal::WalRegion;

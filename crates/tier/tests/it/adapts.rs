@@ -3,12 +3,10 @@
 //! takes, once the log was turned over twenty times, in 24 more. The time is counted, so each run
 //! repeats exactly; `--nocapture` shows what each path took and wrote.
 
-mod timed;
-
+use crate::timed::{Log, Timed};
 use laneway_tier::disk::sim::Random;
 use laneway_tier::disk::timed::{DiskTimes, FLASH_SSD, OPTANE_SSD, VIRTUAL_DISK};
 use laneway_tier::{ItemMeta, Settings};
-use timed::{Log, Timed};
 
 const SEGMENTS: usize = 16;
 const SSD_BYTES: usize = 32 << 20;

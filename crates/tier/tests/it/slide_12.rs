@@ -13,8 +13,7 @@
 //! - Each change of the paper's index, FAST&FAIR in persistent memory, makes one line durable: when
 //!   an item is put, and when it has moved. The tier's is in memory.
 
-mod timed;
-
+use crate::timed::{Log, Timed, disk, memory};
 use laneway_tier::disk::Barrier;
 use laneway_tier::disk::timed::{OPTANE_SSD, Time};
 use laneway_tier::pm::Region;
@@ -22,7 +21,6 @@ use laneway_tier::pm::timed::TimedRegion;
 use laneway_tier::pm::wal::WalRegion;
 use laneway_tier::{ItemMeta, Settings};
 use std::sync::Arc;
-use timed::{Log, Timed, disk, memory};
 
 const ACCESS_BYTES: [usize; 4] = [256, 1 << 10, 4 << 10, 16 << 10];
 const PATH_1_US: [f64; 4] = [1.5, 4.5, 15.7, 27.6];

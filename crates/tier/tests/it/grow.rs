@@ -1,9 +1,7 @@
 //! A store grows into media that are larger than it, and a loss of power at any moment of that
 //! leaves it as large as it was or as large as they are.
 
-mod common;
-
-use common::{Kind, Machine, PM_BYTES, SEGMENT_BYTES, SSD_BYTES, settings, value};
+use crate::common::{Kind, Machine, PM_BYTES, SEGMENT_BYTES, SSD_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{
     Directory, DirectorySettings, Error, IndexKind, ItemMeta, Report, Settings, Sizes, Tier,

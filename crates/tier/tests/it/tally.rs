@@ -1,9 +1,7 @@
 //! What the statistics count as it comes and goes is what a walk over everything finds, whatever
 //! was done before; and telling it takes no walk.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Durability, Error, ItemMeta, Tier, WhenFull};
 use proptest::prelude::*;

@@ -4,9 +4,7 @@
 //! Each state is one crash of one seed. A failure prints the seed; `TIER_CRASH_SEED=n` runs only
 //! that one. The mutation tests take one kind of barrier away and expect to be caught.
 
-mod common;
-
-use common::{Kind, Machine, SEGMENT_BYTES, SSD_BYTES, settings, value};
+use crate::common::{Kind, Machine, SEGMENT_BYTES, SSD_BYTES, settings, value};
 use laneway_tier::disk::Barrier;
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{Durability, IndexKind, Item, ItemMeta, MigrateBy, Settings, Tier, WhenFull};
@@ -316,7 +314,7 @@ fn explore_with(kind: Kind, faults: &Faults, with: With, seeds: u64, states_min:
             Ok(count) => states += count,
             Err(what) => panic!(
                 "{kind:?}, seed {seed}: {what}; again with: \
-                 TIER_CRASH_SEED={seed} cargo test -p laneway-tier --test crash"
+                 TIER_CRASH_SEED={seed} cargo test -p laneway-tier --test it crash"
             ),
         }
     }

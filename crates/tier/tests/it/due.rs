@@ -1,8 +1,6 @@
 //! When a checkpoint is due: what a start would have to read behind the last one decides.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Error, ItemMeta, Settings, Tier};
 

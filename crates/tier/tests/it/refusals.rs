@@ -1,9 +1,7 @@
 //! What a store is not opened with, and what it does not take: the error says what to change, and
 //! what was there stays as it was.
 
-mod common;
-
-use common::{Kind, Machine, SEGMENT_BYTES, settings, value};
+use crate::common::{Kind, Machine, SEGMENT_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Error, IndexKind, ItemMeta, KEY_BYTES_MAX, Settings, fsck};
 

@@ -1,9 +1,7 @@
 //! A store whose index is in persistent memory: what a start reads, what is refused, and that a
 //! check writes nothing.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{Durability, Error, IndexKind, ItemMeta, Report, Settings, Tier, fsck};
 use std::collections::BTreeMap;

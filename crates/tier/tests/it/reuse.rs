@@ -1,9 +1,7 @@
 //! Blocks of values that were replaced: nothing that recovery may still look at is written over, so
 //! that no old record whose value is gone ends the log before what was acknowledged behind it.
 
-mod common;
-
-use common::{Kind, Machine, settings, value};
+use crate::common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::{Faults, SimDisk};
 use laneway_tier::disk::{Barrier, Disk};
 use laneway_tier::pm::wal::WalRegion;

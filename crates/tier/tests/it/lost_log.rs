@@ -1,9 +1,7 @@
 //! A log that is not the one the store on the SSD was made with is refused before a byte is
 //! written; a lost one may be accepted, and then never comes back by mistake.
 
-mod common;
-
-use common::{Kind, Machine, PM_BYTES, SEGMENT_BYTES, SSD_BYTES, settings, value};
+use crate::common::{self, Kind, Machine, PM_BYTES, SEGMENT_BYTES, SSD_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Error, ItemMeta, Settings, Tier, fsck};
 
