@@ -8,6 +8,7 @@
 //! there are few under callgrind: a share of less is a larger one. Hand-off is told apart: what
 //! EREW costs over serving every key where it arrives.
 
+use crate::beside;
 use crate::client::Client;
 use crate::outcome::{Failure, Outcome, failed, passed, skipped};
 use crate::process;
@@ -24,7 +25,7 @@ usage: cargo xtask hot-cost [--check] [--requests N]
   --requests N   at least so many, on servers that run fifty times slower than they would
                  (default 30000, fifteen slots)
 
-Three servers of 4 workers, one after the other, twice each: every key served where it arrives
+Three servers of 4 workers, on all CPUs, twice each: every key served where it arrives
 (crcw), by its owner (erew), and by its owner of the slot (erew --hot default).";
 
 /// Most that sketch, table and slots may take of a request's instructions.
@@ -40,6 +41,12 @@ const BY_THE_CLOCK: &str = "::sweep_locked";
 const BASE: [&str; 8] = ["-t", "4", "--idle", "block", "--design", "hkh", "--sandbox", "off"];
 const LOAD: &str = "bench --closed --connections 16 --value-bytes 100 --keys 5000 --zipf 0.99 \
                     --warmup 0 --duration 1 --quiet";
+/// What is counted: a name, and the flags beside [`BASE`].
+const SERVERS: [(&str, &[&str]); 3] = [
+    ("crcw", &["--access", "crcw"]),
+    ("erew", &["--access", "erew"]),
+    ("hot", &["--access", "erew", "--hot", "default"]),
+];
 /// The shorter load has this part of the longer one's requests.
 const SHORT: f64 = 0.25;
 /// Loads of a second that a server is given for each thousand requests, at most.
@@ -87,10 +94,11 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         return skipped("no valgrind here; `cargo xtask setup` installs it");
     }
     let laneway = Executable::laneway()?;
-    let each = |name, flags: &[&str]| difference(&laneway, name, flags, f64::from(requests));
-    let crcw = each("crcw", &["--access", "crcw"])?;
-    let erew = each("erew", &["--access", "erew"])?;
-    let hot = each("hot", &["--access", "erew", "--hot", "default"])?;
+    let counted = beside::each(&SERVERS, |(name, flags)| {
+        difference(&laneway, name, flags, f64::from(requests))
+    });
+    let counted: Vec<Counted> = counted.into_iter().collect::<Result<_, String>>()?;
+    let [crcw, erew, hot] = counted[..] else { return failed("a server was not counted") };
     for (name, counted) in [("crcw", crcw), ("erew", erew), ("erew, hot keys", hot)] {
         println!(
             "{name:<15} {:>8.0} instructions a request ({:.0} requests)",

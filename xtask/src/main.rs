@@ -8,6 +8,7 @@
 
 mod aligned;
 mod bench;
+mod beside;
 mod client;
 mod clients;
 mod cluster;

@@ -7,10 +7,12 @@ use crate::outcome::Failure;
 use crate::peers;
 use crate::process::{self, Guarded};
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers its port.
@@ -265,11 +267,20 @@ pub fn flag(mut parser: lexopt::Parser) -> Result<Option<PathBuf>, Failure> {
     Ok(server)
 }
 
-/// A loopback address that was free a moment ago; memcached's `-p 0` would mean "no TCP".
+/// A loopback address that was free a moment ago, another one each time: several threads may start
+/// servers. memcached's `-p 0` would mean "no TCP".
 pub fn free_address() -> Result<SocketAddr, String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .map_err(|e| format!("no free port on 127.0.0.1: {e}"))?;
-    listener.local_addr().map_err(|e| format!("no address of a fresh listener: {e}"))
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().expect("nobody panics inside");
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .map_err(|e| format!("no free port on 127.0.0.1: {e}"))?;
+        let address = listener.local_addr();
+        let address = address.map_err(|e| format!("no address of a fresh listener: {e}"))?;
+        if given.insert(address.port()) {
+            return Ok(address);
+        }
+    }
 }
 
 /// Waits until a program that was started answers at this address.

@@ -2,6 +2,7 @@
 //!
 //! `laneway serve --udp-base 11300` in another terminal, then
 //! `cargo run --release -p laneway-client --example many [HOST:PORT]`.
+#![allow(clippy::disallowed_methods, reason = "it tells how long it took")]
 use laneway_client::{Answer, Client, Error, Request, Settings};
 use std::time::Instant;
 

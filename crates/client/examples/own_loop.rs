@@ -2,6 +2,7 @@
 //!
 //! `laneway serve --udp-base 11300` in another terminal, then
 //! `cargo run -p laneway-client --example own_loop [HOST:PORT]`.
+#![allow(clippy::disallowed_methods, reason = "a loop has a clock")]
 use laneway_client::{Client, Core, Error, Request, Settings};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};

@@ -4,6 +4,7 @@
 //! server takes datagrams it asks over TCP, as any client would, or over UDP; and it asks again
 //! after a request that the server did not answer, for it may have been started anew with other
 //! ports or workers.
+#![allow(clippy::disallowed_methods, reason = "its caller gives no time")]
 
 use crate::answer::{self, Answer, Value};
 use crate::core::{Core, Counts, Ticket};

@@ -1,6 +1,7 @@
 //! The GET lane's program, run by the kernel on frames of ours (BPF_PROG_TEST_RUN), at both hooks.
 #![cfg(feature = "kernel")]
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the kernel keeps its own time")]
 
 mod common;
 

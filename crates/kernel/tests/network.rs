@@ -1,6 +1,7 @@
 //! The GET lane on interfaces: a pair of hosts of the test's own, and loopback of a third.
 #![cfg(feature = "kernel")]
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the kernel keeps its own time")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! Keys steered to the sockets of their owners, on the loopback of a host of the test's own.
 #![cfg(feature = "kernel")]
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the kernel keeps its own time")]
 
 mod common;
 

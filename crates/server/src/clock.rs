@@ -1,5 +1,6 @@
 //! Time, injected: the one place of the server that reads a clock. Tests hand out a
 //! [`ManualClock`].
+#![allow(clippy::disallowed_methods, reason = "this is the server's clock")]
 
 use laneway_store::Moment;
 use nix::sys::time::TimeValLike;

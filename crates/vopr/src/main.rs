@@ -1,12 +1,16 @@
 //! `laneway-vopr`: runs seeds of the whole-server simulation. `cargo xtask vopr` calls it.
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "`--hours` counts them")]
 
+#[cfg(any(test, feature = "planted"))]
+mod hints;
 mod planted;
 
 use laneway_store::meter::Work;
 use laneway_vopr::counts::Counts;
 use laneway_vopr::run::{run, shrink};
 use laneway_vopr::swarm::Swarm;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -28,6 +32,8 @@ usage: laneway-vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--set NAME
   --bug NAME         plant this one alone
   --regressions      for each rare defect a seed must find the bug like it, and pass without it
   --no-shrink        report a failure as it is
+  --hints FILE       with --planted, --regressions: which runs found the bugs last, to be tried
+                     first; written anew at the end
 
 Exit status 1 if a seed fails: it is printed with the command that repeats it.";
 
@@ -45,6 +51,8 @@ struct Options {
     planted: bool,
     bug: Option<String>,
     regressions: bool,
+    #[cfg_attr(not(feature = "planted"), allow(dead_code))] // there is nothing to be found
+    hints: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -60,6 +68,7 @@ impl Default for Options {
             planted: false,
             bug: None,
             regressions: false,
+            hints: None,
         }
     }
 }
@@ -80,6 +89,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
             Long("planted") => options.planted = true,
             Long("bug") => options.bug = Some(parser.value()?.string()?),
             Long("regressions") => options.regressions = true,
+            Long("hints") => options.hints = Some(parser.value()?.into()),
             Long("twice") => options.twice = true,
             Long("no-shrink") => options.shrinks = false,
             Long("set") => {
@@ -122,7 +132,7 @@ fn main() -> ExitCode {
         return planted::main(&options);
     }
     if options.regressions {
-        return planted::regressions();
+        return planted::regressions(&options);
     }
     let (counts, failed, seeds) = all(&options);
     let told: Vec<String> =

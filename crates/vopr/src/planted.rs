@@ -2,7 +2,7 @@
 //! hole in the simulation, and a failure.
 
 #[cfg(feature = "planted")]
-use crate::Options;
+use crate::{Options, hints::Hints};
 use std::process::ExitCode;
 
 /// Seeds that are tried at least.
@@ -16,33 +16,42 @@ pub fn main<T>(_: &T) -> ExitCode {
 }
 
 #[cfg(not(feature = "planted"))]
-pub fn regressions() -> ExitCode {
-    main(&())
+pub fn regressions<T>(options: &T) -> ExitCode {
+    main(options)
 }
 
 /// For each real defect: a seed that finds the bug that is like it, and passes without.
 #[cfg(feature = "planted")]
-pub fn regressions() -> ExitCode {
+pub fn regressions(options: &Options) -> ExitCode {
     use laneway_sync::planted::{Bug, plant};
     use laneway_vopr::regressions::{ALL, TRIES};
     use laneway_vopr::run::run;
-    let mut failed = 0;
-    for regression in ALL {
-        let bug = Bug::ALL.iter().find(|(_, name, _)| *name == regression.bug);
-        let &(bug, ..) = bug.expect("a bug that there is");
-        plant(Some(bug));
-        let found = regression.swarms().find(|swarm| run(swarm, false).failure.is_some());
-        plant(None);
-        let what = match &found {
-            None => format!("none of {TRIES} seeds finds {}", regression.bug),
-            Some(swarm) => match run(swarm, false).failure {
-                Some(what) => format!("seed {}{}: {what}", swarm.seed, swarm.typed()),
-                None => continue,
-            },
-        };
-        failed += 1;
-        println!("FAIL {}: {what}", regression.name);
-    }
+    use laneway_vopr::swarm::Swarm;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let hints = Hints::read(options.hints.as_deref());
+    // A bug is planted for one thread.
+    on_all_cpus(|| {
+        while let Some(regression) = ALL.get(next.fetch_add(1, Relaxed)) {
+            let bug = Bug::ALL.iter().find(|(_, name, _)| *name == regression.bug);
+            let &(bug, ..) = bug.expect("a bug that there is");
+            plant(Some(bug));
+            let fails = |swarm: &Swarm| run(swarm, false).failure;
+            let found = hints.found(regression.name, || regression.swarms(), fails);
+            plant(None);
+            let what = match &found {
+                None => format!("none of {TRIES} seeds finds {}", regression.bug),
+                Some((swarm, _)) => match run(swarm, false).failure {
+                    Some(what) => format!("seed {}{}: {what}", swarm.seed, swarm.typed()),
+                    None => continue,
+                },
+            };
+            failed.fetch_add(1, Relaxed);
+            println!("FAIL {}: {what}", regression.name);
+        }
+    });
+    let failed = failed.into_inner();
+    keep(&hints, options);
     println!("{} regressions, {failed} failed", ALL.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -62,14 +71,15 @@ pub fn main(options: &Options) -> ExitCode {
     }
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(Vec::new());
+    let hints = Hints::read(options.hints.as_deref());
     let work = || {
         while let Some(&&(bug, name, text)) = chosen.get(next.fetch_add(1, Relaxed)) {
-            let found = find(bug, name, options);
+            let found = find(bug, name, options, &hints);
             rows.lock().expect("nobody panics inside").push((name, text, found));
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, |number| number.get());
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    on_all_cpus(work);
+    keep(&hints, options);
     let mut rows = rows.into_inner().expect("nobody panics inside");
     rows.sort_by_key(|(name, ..)| *name);
     println!("| bug | what it is | seed | how it shows |\n|---|---|---|---|");
@@ -92,20 +102,40 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 #[cfg(feature = "planted")]
-fn find(bug: laneway_sync::planted::Bug, name: &str, options: &Options) -> Option<(u64, String)> {
+fn find(
+    bug: laneway_sync::planted::Bug,
+    name: &str,
+    options: &Options,
+    hints: &Hints,
+) -> Option<(u64, String)> {
     use laneway_vopr::regressions::{ALL, Regression};
     use laneway_vopr::run::run;
     laneway_sync::planted::plant(Some(bug));
-    // What is rare has runs of its own.
-    let known = ALL.iter().filter(|regression| regression.bug == name);
-    let known = known.flat_map(Regression::swarms);
-    let seeds = options.seed..options.seed + options.seeds.max(SEEDS_MIN);
-    let drawn = seeds.map(|seed| crate::swarm(options, seed).expect("it was tried"));
-    let found = known.chain(drawn).find_map(|swarm| {
-        let (seed, failure) = (swarm.seed, run(&swarm, false).failure?);
-        let line = failure.lines().next().unwrap_or_default();
-        Some((seed, line.chars().take(90).collect::<String>().replace('|', "/")))
-    });
+    let runs = || {
+        // What is rare has runs of its own.
+        let known = ALL.iter().filter(move |regression| regression.bug == name);
+        let seeds = options.seed..options.seed + options.seeds.max(SEEDS_MIN);
+        let drawn = seeds.map(move |seed| crate::swarm(options, seed).expect("it was tried"));
+        known.flat_map(Regression::swarms).chain(drawn)
+    };
+    let found = hints.found(name, runs, |swarm| run(swarm, false).failure);
     laneway_sync::planted::plant(None);
-    found
+    let (swarm, failure) = found?;
+    let line = failure.lines().next().unwrap_or_default();
+    Some((swarm.seed, line.chars().take(90).collect::<String>().replace('|', "/")))
+}
+
+/// For the next time. Without them it only takes longer.
+#[cfg(feature = "planted")]
+fn keep(hints: &Hints, options: &Options) {
+    if let Err(error) = hints.write(options.hints.as_deref()) {
+        eprintln!("laneway-vopr: --hints: {error}");
+    }
+}
+
+/// Carries this out on a thread for each CPU.
+#[cfg(feature = "planted")]
+fn on_all_cpus(work: impl Fn() + Send + Copy) {
+    let threads = std::thread::available_parallelism().map_or(1, |number| number.get());
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
 }

@@ -1,8 +1,8 @@
 //! Power cuts of a machine with a real kernel: what the durable tier acknowledged must be there
 //! afterwards, whole.
 //!
-//! Simulated media explore far more states (`crates/tier/tests/crash.rs`); what they cannot show is
-//! that files, devices and mapped memory keep what we believe of them. So an emulated machine
+//! Simulated media explore far more states (`crates/tier/tests/it/crash.rs`); what they cannot show
+//! is that files, devices and mapped memory keep what we believe of them. So an emulated machine
 //! ([`crate::vm`]) writes to a disk whose writes and flushes QEMU logs ([`writes`]), and the states
 //! that the disk may have been left in are opened here one by one ([`states`]). Then the same
 //! machine writes with its log in persistent memory (an emulated NVDIMM, ext4 with DAX) and large

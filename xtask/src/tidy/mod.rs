@@ -33,7 +33,7 @@ Check the invariants of ARCHITECTURE.md in the text of every file.
 usage: cargo xtask tidy
        cargo xtask tidy --count [COMMIT]    only count the lines by what they are for
 
-Where `unsafe`, clocks, threads and sleeps may appear; who may know whom; no use cycles between the
+Where `unsafe`, threads and sleeps may appear; who may know whom; no use cycles between the
 files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
 machine; the tables of figures in README and docs/figures.md as bench/record has them, what is stale
 marked; the drawings of docs/drawings as their texts make them; links, headings and tasks that pages

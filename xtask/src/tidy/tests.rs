@@ -62,16 +62,6 @@ fn a_character_or_lifetime_does_not_open_a_string() {
 }
 
 #[test]
-fn only_the_servers_clock_reads_time() {
-    check("crates/server/src/worker.rs", "fn f() { Instant::now(); }", &["clock"]);
-    check("crates/policy/src/a.rs", "fn f() { std::time::SystemTime::now(); }", &["clock"]);
-    check("crates/server/src/clock.rs", "fn f() { Instant::now(); }", &[]);
-    check("crates/load/src/a.rs", "fn f() { Instant::now(); }", &[]);
-    check("crates/server/tests/boot.rs", "fn f() { Instant::now(); }", &[]);
-    check("crates/store/tests/a.rs", "fn f() { Instant::now(); }", &["clock"]);
-}
-
-#[test]
 fn threads_start_at_boot_and_tests_never_sleep() {
     check("crates/server/src/worker.rs", "fn f() { std::thread::spawn(g); }", &["thread"]);
     check("crates/server/src/worker.rs", "fn f() { thread::sleep(d); }", &["thread"]);
@@ -83,11 +73,10 @@ fn threads_start_at_boot_and_tests_never_sleep() {
 }
 
 #[test]
-fn loose_ends_are_not_left_behind() {
-    check("crates/server/src/a.rs", "fn f() { todo!() }", &["loose-end"]);
-    check("crates/server/src/a.rs", "fn f() { unimplemented!() }", &["loose-end"]);
-    check("crates/server/tests/a.rs", "#[test]\n#[ignore]\nfn f() {}", &["loose-end"]);
-    check("crates/server/tests/a.rs", "#[ignore = \"slow\"]\nfn f() {}", &["loose-end"]);
+fn no_test_is_ignored() {
+    check("crates/server/tests/a.rs", "#[test]\n#[ignore]\nfn f() {}", &["ignored"]);
+    check("crates/server/tests/a.rs", "#[ignore = \"slow\"]\nfn f() {}", &["ignored"]);
+    check("crates/server/tests/a.rs", "// #[ignore]\nfn f() {}", &[]);
 }
 
 #[test]

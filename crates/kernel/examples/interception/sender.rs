@@ -1,5 +1,6 @@
 //! Sends datagrams when a Poisson schedule says so, whether or not replies have come, counts each
 //! latency from when it was due, and times its own calls. Spins. Knows no place.
+#![allow(clippy::disallowed_methods, reason = "it measures")]
 
 use crate::hosts::{self, Host};
 use crate::site::{ADDRESS, Result};

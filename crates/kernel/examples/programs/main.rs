@@ -6,6 +6,7 @@
 //!
 //! usage: programs [DATAGRAMS]; root, or what the kernel lane needs and CAP_SYS_ADMIN
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "it measures")]
 
 #[allow(dead_code)] // a part of it is used
 #[path = "../../tests/common/hosts.rs"]

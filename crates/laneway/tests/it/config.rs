@@ -1,0 +1,178 @@
+//! The binary configured by a file, by variables and by flags; what it prints for shells, for `man`
+//! and as a configuration.
+
+use crate::rig::{BINARY, Process, ask};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A file of the test's own, removed with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("laneway-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("temp is writable");
+        Scratch(path)
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().expect("temp paths are text")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0); // the test is over
+    }
+}
+
+fn run(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(BINARY);
+    command.args(args).envs(variables.iter().copied()).output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_server_is_configured_by_a_file_a_variable_and_a_flag() {
+    let file = Scratch::new("serve.toml", "port = -1\nlisten = \"127.0.0.1\"\nmemory-limit = 16\n");
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "-I", "4096"]);
+    command.env("LANEWAY_CONFIG", file.name()).env("LANEWAY_MEMORY_LIMIT", "32");
+    let process = Process::start(command).expect("it serves");
+    let mut client = TcpStream::connect(process.places()[0]).expect("it serves");
+    let told = text(&ask(&mut client, b"stats settings\r\n", b"END\r\n"));
+    assert!(told.contains("STAT maxbytes 33554432\r\n"), "{told}");
+    assert!(told.contains("STAT item_size_max 4096\r\n"), "{told}");
+    process.stop();
+}
+
+#[test]
+fn users_are_read_again_though_the_file_of_config_is_wrong() {
+    let users = Scratch::new("hup-wrong-users", "a:b\n");
+    let file = Scratch::new("hup-wrong.toml", "port = -1\nlisten = \"127.0.0.1\"\n");
+    let mut server = Process::serve(&["--config", file.name(), "-Y", users.name()]);
+    std::fs::write(&file.0, "port = \"none\"\n").expect("temp is writable");
+    std::fs::write(&users.0, "a:b\nc:d\n").expect("temp is writable");
+    server.signal("HUP");
+    server.await_log("2 users from now on");
+    assert!(server.said.contains("everything in the file stays as it was"), "{}", server.said);
+    server.stop();
+}
+
+#[test]
+fn hup_tells_what_has_changed_and_changes_what_can_be() {
+    let text_of = |rest: &str| format!("port = -1\nlisten = \"127.0.0.1\"\n{rest}");
+    let file = Scratch::new("hup.toml", &text_of("memory-limit = 64\n"));
+    let write = |rest: &str| std::fs::write(&file.0, text_of(rest)).expect("temp is writable");
+    let mut server = Process::serve(&["--config", file.name()]);
+    let mut client = TcpStream::connect(server.places()[0]).expect("it serves");
+    let mut limit = || {
+        let told = text(&ask(&mut client, b"stats\r\n", b"END\r\n"));
+        let line = told.lines().find_map(|line| line.strip_prefix("STAT limit_maxbytes "));
+        line.expect("it is told").trim().parse::<u64>().expect("a number")
+    };
+    assert_eq!(limit(), 64 << 20);
+    write("memory-limit = 96\nverbose = 1\nconn-limit = 9\n");
+    server.signal("HUP");
+    for words in [
+        "SIGHUP: conn-limit: 1024 (the default) -> 9, at the next start",
+        "SIGHUP: memory-limit: 64 -> 96, now",
+        "SIGHUP: verbose: off -> 1, now",
+    ] {
+        server.await_log(words);
+    }
+    assert_eq!(limit(), 96 << 20);
+    // Files that no server could be started with, one after the other.
+    for (rest, words) in [
+        ("memory-limit = 32\nnonsense = 1\n", ":4: nonsense: not a key of this file"),
+        ("memory-limit = 32\nconn-limit = 0\n", "-c 0: must be at least 1"),
+        ("memory-limit = ", "this is no TOML"),
+    ] {
+        write(rest);
+        server.signal("HUP");
+        server.await_log(words);
+        assert!(
+            server.said.ends_with("everything in the file stays as it was\n"),
+            "{}",
+            server.said
+        );
+        assert_eq!(limit(), 96 << 20, "{rest}");
+    }
+    write("memory-limit = 96\nverbose = 1\n");
+    server.signal("HUP");
+    server.await_log("SIGHUP: the configuration is as it was");
+    server.stop();
+}
+
+#[test]
+fn what_is_printed_as_configuration_prints_itself() {
+    let variables = [("LANEWAY_HOT", "off"), ("LANEWAY_UDP_PORT", "5000")];
+    let first = run(&["serve", "-m", "1g", "-vv", "-l", "::1", "--print-config"], &variables);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let file = Scratch::new("printed.toml", &text(&first.stdout));
+    let again = run(&["serve", "--config", file.name(), "--print-config"], &[]);
+    let settings = |output: &Output| {
+        let lines = text(&output.stdout);
+        let lines = lines.lines().map(|line| line.split("  # by").next().map(str::to_owned));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(settings(&first), settings(&again));
+    assert!(text(&again.stdout).contains("\nmemory-limit = 1024  # by "), "{again:?}");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_says_where_it_stands() {
+    let file = Scratch::new("wrong.toml", "\nport = 70000\n");
+    let place = format!("(port is given by {}:2)", file.name());
+    let typo = Scratch::new("typo.toml", "\n\nlisen = \"127.0.0.1\"\n");
+    let typo_place =
+        format!("{}:3: lisen: not a key of this file; did you mean listen?", typo.name());
+    for (args, variables, status, words) in [
+        (&["serve", "--config", file.name()][..], &[][..], 2, &*place),
+        (&["serve", "--config", typo.name()], &[], 1, &typo_place),
+        (&["serve"], &[("LANEWAY_LISEN", "127.0.0.1")], 1, "did you mean LANEWAY_LISTEN?"),
+        (&["serve"], &[("LANEWAY_THREADS", "0")], 2, "(threads is given by LANEWAY_THREADS)"),
+        (&["serve", "--print-config", "-t", "0"], &[], 2, "-t 0: must be from 1"),
+    ] {
+        let output = run(args, variables);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {told}");
+        assert!(told.contains(words) && told.lines().count() == 1, "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn shells_complete_the_flags_and_man_tells_them() {
+    for (args, words) in [
+        (&["completions", "bash"][..], &["--memory-limit", "hkh-ws", "_laneway()"][..]),
+        (&["completions", "zsh"], &["#compdef laneway", "--memory-limit=", "hkh-ws"]),
+        (&["completions", "fish"], &["complete -c laneway", "-l memory-limit", "hkh-ws"]),
+        (&["man", "serve"], &[".TH laneway-serve 1", "memory\\-limit", "hkh\\-ws", "SIGTERM"]),
+        (&["man"], &[".TH laneway 1", "doctor"]),
+    ] {
+        let output = run(args, &[]);
+        let told = text(&output.stdout);
+        assert!(output.status.success(), "{args:?}");
+        for word in words {
+            assert!(told.contains(word), "{args:?}: {word}");
+        }
+    }
+    for args in [&["completions"][..], &["completions", "tcsh"], &["man", "bench"]] {
+        assert_eq!(run(args, &[]).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn bash_completes_what_is_printed_for_it() {
+    let script = text(&run(&["completions", "bash"], &[]).stdout);
+    // As bash calls it for `laneway serve --desi<TAB>`.
+    let ask = "COMP_WORDS=(laneway serve --desi); COMP_CWORD=2; _laneway laneway --desi serve; \
+               echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", &format!("{script}\n{ask}")]).output();
+    let output = output.expect("there is bash");
+    assert_eq!(text(&output.stdout), "--design\n", "{}", text(&output.stderr));
+}

@@ -1,0 +1,158 @@
+//! Transactions behind `WATCH` by several clients at once, on workers that run at once: money goes
+//! from account to account, and none is made or lost.
+
+use crate::rig::Process;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How long an answer may take before the test says that the server hangs.
+const HANG: Duration = Duration::from_secs(60);
+const ACCOUNTS: usize = 8;
+const EACH: i64 = 1000;
+const TELLERS: u64 = 4;
+
+struct Redis(BufReader<TcpStream>);
+
+impl Redis {
+    fn connect(place: &str) -> Redis {
+        let stream = TcpStream::connect(place).expect("it serves");
+        stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+        stream.set_nodelay(true).expect("it is TCP");
+        Redis(BufReader::new(stream))
+    }
+
+    /// Sends requests in one go, a line each.
+    fn send(&mut self, lines: &[&str]) {
+        let mut bytes = Vec::new();
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            bytes.extend(format!("*{}\r\n", words.len()).bytes());
+            words
+                .iter()
+                .for_each(|word| bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
+        }
+        self.0.get_mut().write_all(&bytes).expect("it reads");
+    }
+
+    /// The next reply, arrays flattened: their heads, and what they hold.
+    fn hear(&mut self, heard: &mut Vec<String>) {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a reply comes");
+        let text = line.trim_end();
+        let number = || text[1..].parse::<i64>().expect("a length");
+        match text.as_bytes().first() {
+            Some(b'$') if number() >= 0 => {
+                let mut value = vec![0; number() as usize + 2];
+                self.0.read_exact(&mut value).expect("a value comes");
+                heard.push(String::from_utf8_lossy(&value[..value.len() - 2]).into_owned());
+            }
+            Some(b'*') => {
+                heard.push(text.to_owned());
+                (0..number().max(0)).for_each(|_| self.hear(heard));
+            }
+            _ => heard.push(text.to_owned()),
+        }
+    }
+
+    fn ask(&mut self, lines: &[&str]) -> Vec<String> {
+        self.send(lines);
+        let mut heard = Vec::new();
+        lines.iter().for_each(|_| self.hear(&mut heard));
+        heard
+    }
+}
+
+/// Moves money so often between accounts that are drawn.
+fn tell(place: &str, seed: u64, times: u32) {
+    let mut redis = Redis::connect(place);
+    let mut state = seed;
+    let mut below = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    for number in 0..times {
+        let from = below(ACCOUNTS);
+        let to = (from + 1 + below(ACCOUNTS - 1)) % ACCOUNTS;
+        loop {
+            let lines = [&*format!("WATCH a{from} a{to}"), &format!("MGET a{from} a{to}")];
+            let heard = redis.ask(&lines);
+            let [left, right] =
+                [&heard[2], &heard[3]].map(|text| text.parse::<i64>().expect("a number"));
+            let heard = redis.ask(&[
+                "MULTI",
+                &format!("SET a{from} {}", left - 7),
+                &format!("SET a{to} {}", right + 7),
+                &format!("SET fresh{seed}.{number} x"),
+                "EXEC",
+            ]);
+            match heard[4].as_str() {
+                "*3" => break,
+                "*-1" => {} // somebody else was quicker
+                other => panic!("{other}"),
+            }
+        }
+    }
+}
+
+/// Looks at all accounts in one moment, as often as there is time for.
+fn audit(place: &str, is_over: &AtomicBool) {
+    let mut redis = Redis::connect(place);
+    let names: Vec<String> = (0..ACCOUNTS).map(|number| format!("a{number}")).collect();
+    let all = format!("MGET {}", names.join(" "));
+    let mut has_looked = false;
+    while !is_over.load(Relaxed) || !has_looked {
+        let heard = redis.ask(&["WATCH none", "MULTI", &all, "EXEC"]);
+        if heard[3] == "*-1" {
+            continue; // a key has changed that shares a counter with this one
+        }
+        let numbers = heard[5..].iter().map(|text| text.parse::<i64>().expect("a number"));
+        assert_eq!(numbers.sum::<i64>(), EACH * ACCOUNTS as i64, "{heard:?}");
+        has_looked = true;
+    }
+}
+
+fn check(flags: &[&str], times: u32) {
+    let server = Process::serve(&[&["-p", "-1", "-l", "127.0.0.1", "-t", "4"], flags].concat());
+    let place = server.places()[0].to_owned();
+    let mut redis = Redis::connect(&place);
+    for number in 0..ACCOUNTS {
+        redis.ask(&[&format!("SET a{number} {EACH}")]);
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let place = &*place;
+        let tellers: Vec<_> =
+            (0..TELLERS).map(|seed| scope.spawn(move || tell(place, seed, times))).collect();
+        let auditor = scope.spawn(|| audit(place, &is_over));
+        tellers.into_iter().for_each(|teller| teller.join().expect("it ends"));
+        is_over.store(true, Relaxed);
+        auditor.join().expect("it ends");
+    });
+    audit(&place, &AtomicBool::new(true));
+    server.stop();
+}
+
+#[test]
+fn money_goes_from_account_to_account() {
+    check(&[], 2000);
+}
+
+/// New keys have the index grow while buckets of both domains are held.
+#[test]
+fn money_goes_from_domain_to_domain() {
+    check(&["--numa", "fake:2"], 2000);
+}
+
+#[test]
+fn money_in_a_data_folder_does_so_too() {
+    for durability in ["ack", "interval:5"] {
+        let name = format!("laneway-resp-money-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let path = folder.to_str().expect("a temporary folder has a plain name");
+        let sizes = ["--pm-size", "32m", "--ssd-size", "64m", "--durability", durability];
+        check(&[&["--data-dir", path][..], &sizes].concat(), 100);
+        std::fs::remove_dir_all(&folder).expect("the server has ended");
+    }
+}

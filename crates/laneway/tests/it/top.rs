@@ -1,0 +1,113 @@
+//! `laneway top` tells what the other ways tell, and ends with an error where it cannot.
+
+use crate::rig::ask;
+use crate::rig::watched::Watched;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+const LARGE: usize = 200_000;
+
+fn top(flags: &[&str]) -> Output {
+    let binary = env!("CARGO_BIN_EXE_laneway");
+    Command::new(binary).arg("top").args(flags).output().expect("it runs")
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("errors are text")
+}
+
+/// The words of the line that begins so.
+fn line<'a>(picture: &'a str, first: &str) -> Vec<&'a str> {
+    let found = picture.lines().find(|line| line.trim_start().starts_with(first));
+    found.unwrap_or_else(|| panic!("no {first} in {picture}")).split_whitespace().collect()
+}
+
+#[test]
+fn one_picture_agrees_with_stats_and_metrics_under_load() {
+    let server = Watched::start(&["-t", "2", "--threshold", "32k"]);
+    let mut stream = server.client();
+    let set = format!("set big 0 0 {LARGE}\r\n").into_bytes();
+    ask(&mut stream, &[&set[..], &[b'x'; LARGE], b"\r\n"].concat(), b"STORED\r\n");
+    ask(&mut stream, b"set small 0 0 5\r\nvalue\r\n", b"STORED\r\n");
+    let over = AtomicBool::new(false);
+    let output = std::thread::scope(|scope| {
+        let over = &over;
+        let client = scope.spawn(move || {
+            while !over.load(SeqCst) {
+                for _ in 0..50 {
+                    ask(&mut stream, b"get small\r\n", b"END\r\n");
+                }
+                ask(&mut stream, b"get big\r\n", b"END\r\n");
+            }
+        });
+        let place = server.process.places()[0];
+        let output = top(&["--server", place, "--once", "--interval", "0.3"]);
+        over.store(true, SeqCst);
+        client.join().expect("the client is answered");
+        output
+    });
+    assert!(output.status.success(), "{}", told(&output));
+    let picture = String::from_utf8(output.stdout).expect("a picture is text");
+    // Of a lane's line: its name, its rate and six times.
+    for lane in ["small", "large"] {
+        let words = line(&picture, lane);
+        assert!(words[1].parse::<f64>().is_ok_and(|rate| rate > 0.0), "{picture}");
+        let units = words.iter().filter(|word| ["us", "ms", "s"].contains(word)).count();
+        assert_eq!(units, 6, "{picture}");
+    }
+    assert!(picture.contains("large from 32 KiB on"), "{picture}");
+    assert!(picture.contains("127.0.0.1") && picture.contains("items 2"), "{picture}");
+    assert!(picture.contains("hits 100.0 %"), "{picture}");
+    // The requests are over: three ways tell the same number of them.
+    let buckets = |lane: &str| {
+        let stats = ask(&mut server.client(), b"stats buckets\r\n", b"END\r\n");
+        let stats = String::from_utf8(stats).expect("stats are text");
+        let name = format!("STAT get:{lane}:whole_ns:");
+        let lines = stats.lines().filter_map(|line| line.strip_prefix(&name));
+        let counts = lines.filter_map(|line| line.split(' ').nth(1)?.parse::<u64>().ok());
+        counts.sum::<u64>()
+    };
+    let scrape = server.scrape();
+    for lane in ["small", "large"] {
+        let latency = server.stat("latency", &format!("get:{lane}:count"));
+        assert_eq!(buckets(lane), latency);
+        let name =
+            format!("laneway_request_duration_seconds_count{{operation=\"get\",lane=\"{lane}\"}}");
+        assert_eq!(scrape.samples.get(&name).copied(), Some(latency as f64), "{name}");
+    }
+}
+
+#[test]
+fn it_says_why_it_cannot_and_what_to_do() {
+    let output = top(&["--server", "127.0.0.1:1", "--once"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told(&output).contains("is a server running there?"), "{}", told(&output));
+    let output = top(&["--interval", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("from 0.1 to 3600"), "{}", told(&output));
+    let output = top(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("--once"), "{}", told(&output));
+    let output = top(&["--login", "/nonexistent/login", "--once"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told(&output).contains("/nonexistent/login"), "{}", told(&output));
+}
+
+#[test]
+fn a_login_is_shown_to_a_server_that_asks_for_one() {
+    let path = std::env::temp_dir().join(format!("laneway-top-{}", std::process::id()));
+    std::fs::write(&path, "ann:right\n").expect("there is room");
+    let file = path.to_str().expect("the path is text");
+    let server = Watched::start(&["-Y", file]);
+    let place = server.process.places()[0];
+    let without = top(&["--server", place, "--once", "--interval", "0.1"]);
+    let with = top(&["--server", place, "--once", "--interval", "0.1", "--login", file]);
+    std::fs::write(&path, "ann:wrong\n").expect("there is room");
+    let wrong = top(&["--server", place, "--once", "--interval", "0.1", "--login", file]);
+    std::fs::remove_file(&path).expect("it is there");
+    assert_eq!(without.status.code(), Some(1));
+    assert!(told(&without).contains("--login FILE"), "{}", told(&without));
+    assert!(with.status.success(), "{}", told(&with));
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(told(&wrong).contains("authentication failure"), "{}", told(&wrong));
+}

@@ -1,0 +1,310 @@
+//! The client library's core against the real workers, over memory that both share, which loses,
+//! doubles and delays by seed: every answer right, in the designs and forms that route differently.
+//! And what a request costs, counted.
+//!
+//! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test it shm_client`.
+
+use laneway_vopr::rig;
+
+use crate::mix::{self, MILLISECOND, Mix, World as _, seed};
+use laneway_client::{Answer, Core, Error, Memory, Refusal, Request, Settings, Topology};
+use laneway_policy::{Form, Placement, owner};
+use laneway_rdma::contract::{Descriptor, Posted, Requester as _, Verbs};
+use laneway_rdma::faults::Faults;
+use laneway_rdma::shmring::RingRequester;
+use laneway_server::clock::Clock;
+use laneway_wire::udp::{Header, Kind};
+use rig::{Plan, Rig};
+use std::os::unix::net::UnixStream;
+
+/// What a turn takes beside the workers' steps.
+const TURN_NANOS: u64 = MILLISECOND / 10;
+
+struct World {
+    rig: Rig,
+    core: Core,
+    memory: Memory,
+    _server: UnixStream,
+}
+
+impl World {
+    fn new(plan: &Plan, seed: u64) -> World {
+        let rig = Rig::new(plan);
+        let (ring, _, server) = rig.enter();
+        let queues = plan.workers as u16;
+        let placement = Placement::new(owner::SEED, queues, 1).expect("there are workers");
+        let topology = Topology::in_memory(queues, ring.terms().bulk_bytes).placed(placement);
+        let core = Core::new(Settings::in_memory(), topology, seed);
+        World { rig, core, memory: Memory::new(ring), _server: server }
+    }
+
+    /// What the server counts under a name.
+    fn count(&self, name: &str) -> u64 {
+        let sums = self.rig.registry.as_ref().expect("it serves memory").sums();
+        sums.iter().find(|(told, _)| *told == name).expect("it is counted").1
+    }
+
+    fn verbs(&self) -> Verbs {
+        self.memory.ring().verbs()
+    }
+}
+
+impl mix::World for World {
+    fn core(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    fn now_nanos(&self) -> u64 {
+        self.rig.clock.nanos()
+    }
+
+    fn turn(&mut self) {
+        let now_nanos = self.now_nanos();
+        self.memory.send(&mut self.core, now_nanos).expect("memory does not fail");
+        self.rig.turn();
+        self.rig.clock.advance(TURN_NANOS);
+        let now_nanos = self.now_nanos();
+        self.memory.receive(&mut self.core, now_nanos).expect("memory does not fail");
+        self.core.tick(now_nanos);
+    }
+}
+
+fn check(plan: Plan, requests: u64, failures: u64) -> Mix<World> {
+    let seed = plan.shm.expect("it serves memory").seed;
+    let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test it shm_client");
+    mix::check(World::new(&plan, seed), seed, (requests, 32, failures), again)
+}
+
+fn faults(parts: u64) -> Option<Faults> {
+    Some(Faults::each(seed(), parts))
+}
+
+#[test]
+fn ten_thousand_mixed_requests_are_answered_right_and_nothing_is_lost() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mix = check(plan, 10_000, 0);
+    let counts = mix.world.core.counts();
+    assert_eq!((counts.garbled, counts.unintelligible, counts.given_up), (0, 0, 0));
+    for name in ["stale", "impossible", "replies_to_nobody"] {
+        assert_eq!(mix.world.count(name), 0, "{name}");
+    }
+    assert!(mix.world.count("loans_claimed") > 50, "large values were lent");
+}
+
+#[test]
+fn ten_thousand_mixed_requests_are_answered_right_at_one_percent_of_each_fault() {
+    let plan = Plan { shm: faults(100), ..Plan::of(2, Form::TimeShare) };
+    let mix = check(plan, 10_000, 10);
+    let counts = mix.world.core.counts();
+    assert!(counts.retries > 0 && counts.resends_asked > 0);
+    assert_eq!((counts.garbled, counts.unintelligible), (0, 0));
+}
+
+#[test]
+fn every_design_answers_right_whatever_the_memory_does() {
+    for plan in rig::one_of_each_design() {
+        check(Plan { shm: faults(300), ..plan }, 1_500, 2);
+    }
+}
+
+#[test]
+fn a_set_that_is_repeated_is_carried_out_once() {
+    let plan = Plan { shm: faults(1000), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    for round in 0..300_u64 {
+        // A second set would change the id that the first has given.
+        assert_eq!(world.ask(Request::set("k", round.to_string())).ok(), Some(Answer::Done));
+        let Ok(Answer::Value(before)) = world.ask(Request::gets("k")) else {
+            panic!("it is there")
+        };
+        for _ in 0..20 {
+            world.turn();
+        }
+        let Ok(Answer::Value(after)) = world.ask(Request::gets("k")) else { panic!("it is there") };
+        assert_eq!(before, after, "round {round}, seed {}", seed());
+    }
+}
+
+#[test]
+fn a_small_request_is_one_write_there_and_one_send_back() {
+    for bytes in [16, 64, 256, 1024] {
+        let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+        let mut world = World::new(&plan, seed());
+        let rounds = 500;
+        for round in 0..rounds {
+            let key = format!("key:{}", round % 7);
+            assert_eq!(
+                world.ask(Request::set(key.as_str(), vec![7; bytes])).ok(),
+                Some(Answer::Done)
+            );
+            let Ok(Answer::Value(value)) = world.ask(Request::get(key)) else {
+                panic!("it is there")
+            };
+            assert_eq!(value.data, vec![7; bytes]);
+        }
+        let asked = 2 * rounds;
+        let verbs = world.verbs();
+        let client = (verbs.writes, verbs.receives, verbs.sends, verbs.reads);
+        assert_eq!(client, (asked, asked, 0, 0), "{bytes} bytes: one round trip each");
+        let server = (world.count("verbs_send"), world.count("verbs_read"));
+        assert_eq!(server, (asked, 0), "{bytes} bytes: one verb of the server each");
+        assert_eq!(world.count("requests"), asked);
+    }
+}
+
+#[test]
+fn a_large_value_is_read_where_it_lies_and_its_memory_is_free_again() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    // More than the client may lend at a time, one behind the other.
+    for round in 0..10_u8 {
+        let value = vec![round; 1 << 20];
+        assert_eq!(world.ask(Request::set("large", value.clone())).ok(), Some(Answer::Done));
+        let Ok(Answer::Value(found)) = world.ask(Request::get("large")) else {
+            panic!("it is there")
+        };
+        assert!(found.data == value, "round {round}");
+    }
+    assert_eq!(world.count("loans_claimed"), 10);
+    let slices = (1 << 20) / (32 * 1024) + 1;
+    assert_eq!(world.count("verbs_read"), 10 * slices);
+    // The last `I have it whole` leaves with the next request.
+    assert_eq!(world.verbs().writes as usize, 10 + 10 + 9, "set, get and `I have it whole`");
+}
+
+/// The kernel takes each page of it back by itself.
+#[test]
+fn the_copy_of_a_large_value_is_given_back_a_stretch_at_a_time() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    assert_eq!(world.ask(Request::set("large", vec![1; 1 << 20])).ok(), Some(Answer::Done));
+    let store = &world.rig.shared.store;
+    let copied = store.buffer_bytes();
+    assert!(copied > 512 << 10, "{copied} bytes were not given back in one step");
+    // Who sends the next gives it back.
+    assert_eq!(world.ask(Request::set("large", vec![2; 1 << 20])).ok(), Some(Answer::Done));
+    assert!(world.rig.shared.store.buffer_bytes() < 2 * copied);
+}
+
+#[test]
+fn a_value_longer_than_the_server_takes_is_refused_and_not_left_lying() {
+    let plan = Plan { shm: faults(0), item_bytes_max: 1 << 20, ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    for bytes in [1 << 20, 3 << 20] {
+        assert_eq!(world.ask(Request::set("k", "old")).ok(), Some(Answer::Done));
+        let answer = world.ask(Request::set("k", vec![7; bytes]));
+        assert!(matches!(answer, Err(Error::Refused(Refusal::Server(_)))), "{bytes}: {answer:?}");
+        assert_eq!(world.ask(Request::get("k")).ok(), Some(Answer::Missing), "nothing stale");
+    }
+}
+
+#[test]
+fn many_clients_with_full_windows_all_get_their_answers() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    let more: Vec<_> = (0..3).map(|_| world.rig.enter()).collect();
+    let mut others: Vec<(Core, Memory)> = Vec::new();
+    let mut servers = Vec::new();
+    for (number, (ring, _, server)) in more.into_iter().enumerate() {
+        let topology = Topology::in_memory(2, ring.terms().bulk_bytes);
+        let core = Core::new(Settings::in_memory(), topology, number as u64);
+        others.push((core, Memory::new(ring)));
+        servers.push(server);
+    }
+    let asked = 400;
+    for (number, (core, _)) in others.iter_mut().enumerate() {
+        for request in 0..asked {
+            let set = Request::set(format!("{number}:{request}"), vec![number as u8; 700]);
+            core.push(set, 0).expect("there is room");
+        }
+    }
+    for _ in 0..100_000 {
+        if others.iter().all(|(core, _)| core.is_idle()) {
+            return;
+        }
+        for (core, memory) in &mut others {
+            memory.send(core, world.now_nanos()).expect("memory does not fail");
+        }
+        world.turn();
+        for (core, memory) in &mut others {
+            memory.receive(core, world.now_nanos()).expect("memory does not fail");
+            while let Some((_, answer)) = core.answer() {
+                assert_eq!(answer.expect("it is stored"), Answer::Done);
+            }
+        }
+    }
+    panic!("not all were answered");
+}
+
+/// A datagram of a client that does as it likes.
+fn datagram(kind: Kind, request_id: u16, payload: &[u8]) -> Vec<u8> {
+    [&Header { kind, ..Header::whole(request_id) }.to_bytes()[..], payload].concat()
+}
+
+#[test]
+fn a_large_reply_goes_on_for_as_long_as_its_client_takes_of_it() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    let value = vec![3; 1 << 20];
+    assert_eq!(world.ask(Request::set("large", value.clone())).ok(), Some(Answer::Done));
+    let (mut slow, _, _server) = world.rig.enter();
+    assert_eq!(slow.post_request(0, &datagram(Kind::Data, 9, b"get large\r\n")), Posted::Done);
+    let mut frames = std::collections::BTreeMap::new();
+    for _ in 0..1_000 {
+        world.rig.turn();
+        // Each turn a fifth of a second and a few of seven hundred frames, so there is never room
+        // for a whole train.
+        world.rig.clock.advance(200 * MILLISECOND);
+        slow.poll_replies(8, &mut |_, bytes| {
+            let (header, payload) = Header::parse(bytes).expect("it has a header");
+            frames.insert(header.sequence, (header.total, payload.to_vec()));
+        });
+        slow.pump().expect("memory does not fail");
+    }
+    let total = frames.first_key_value().expect("it was answered").1.0;
+    assert_eq!(frames.len(), usize::from(total), "all of them");
+    let message: Vec<u8> = frames.into_values().flat_map(|(_, payload)| payload).collect();
+    assert!(message == [b"VALUE large 0 1048576\r\n", &value[..], b"\r\nEND\r\n"].concat());
+}
+
+#[test]
+fn descriptors_that_say_what_is_not_so_harm_nobody() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    let (mut bad, _, _server) = world.rig.enter();
+    let mut said = 0;
+    let mut say = |bad: &mut RingRequester, world: &mut World, bytes: &[u8]| {
+        said += 1;
+        assert_eq!(bad.post_request(0, &datagram(Kind::Lent, said, bytes)), Posted::Done);
+        (0..20).for_each(|_| world.turn());
+        let mut replies = 0;
+        bad.poll_replies(64, &mut |_, _| replies += 1);
+        replies
+    };
+    for short in [&b""[..], b"12345678", &[0; 25]] {
+        assert_eq!(say(&mut bad, &mut world, short), 0);
+    }
+    // Empty, one byte, no request, and a request that is cut short: claimed, and no more than that.
+    for (bytes, message) in [
+        (0, &b"get k\r\n"[..]),
+        (1, b"get k\r\n"),
+        (9, b"no such\r\n"),
+        (16, b"set k 0 0 9\r\nxyz"),
+    ] {
+        let lent = Descriptor { bytes, ..bad.lend(message).expect("there is room") };
+        say(&mut bad, &mut world, &lent.to_bytes());
+        assert_eq!(say(&mut bad, &mut world, &lent.to_bytes()), 0, "it was claimed before");
+        bad.take_back(lent);
+    }
+    assert_eq!((world.count("loans_claimed"), world.count("loans_refused")), (4, 4));
+    // Beyond what it may lend, and longer than any item.
+    let lent = bad.lend(b"get k\r\n").expect("there is room");
+    let end = bad.terms().bulk_bytes as u64;
+    for (offset, bytes) in [(end, 1), (end - 4, 8), (u64::MAX, 8), (0, u32::MAX), (8, end as u32)] {
+        let wrong = Descriptor { offset, bytes, ..lent };
+        assert_eq!(say(&mut bad, &mut world, &wrong.to_bytes()), 0, "{wrong:?}");
+    }
+    assert_eq!(world.count("loans_claimed"), 4);
+    assert_eq!(say(&mut bad, &mut world, &lent.to_bytes()), 1, "END");
+    assert_eq!(world.ask(Request::set("k", "v")).ok(), Some(Answer::Done));
+}

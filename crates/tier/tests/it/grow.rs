@@ -1,0 +1,361 @@
+//! A store grows into media that are larger than it, and a loss of power at any moment of that
+//! leaves it as large as it was or as large as they are.
+
+use crate::common::{Kind, Machine, PM_BYTES, SEGMENT_BYTES, SSD_BYTES, settings, value};
+use laneway_tier::disk::sim::Faults;
+use laneway_tier::{
+    Directory, DirectorySettings, Error, IndexKind, ItemMeta, Report, Settings, Sizes, Tier,
+    WhenFull, fsck,
+};
+use std::path::PathBuf;
+
+const KINDS: [Kind; 2] = [Kind::Pm, Kind::Wal];
+const LARGER: Sizes = Sizes { log: 16 * SEGMENT_BYTES as u64, ssd: 2 * SSD_BYTES as u64 };
+/// A superblock, and where its number is in it.
+const SUPERBLOCK_BYTES: usize = 65_536;
+const NUMBER_AT: usize = 40;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:05}").into_bytes()
+}
+
+fn try_put(tier: &Tier, number: u64, bytes: usize) -> laneway_tier::Result<u64> {
+    tier.put(&key(number), &value(number, bytes), ItemMeta::default())
+}
+
+fn put(tier: &Tier, number: u64, bytes: usize) {
+    try_put(tier, number, bytes).unwrap();
+}
+
+fn hold(tier: &Tier, items: impl IntoIterator<Item = (u64, usize)>) {
+    for (number, bytes) in items {
+        let item = tier.get(&key(number)).unwrap();
+        let item = item.unwrap_or_else(|| panic!("item {number} is gone"));
+        assert!(item.value == value(number, bytes), "item {number} has other bytes");
+    }
+}
+
+fn of(kind: Kind, fails_at: u64, (log, ssd): (Vec<u8>, Vec<u8>)) -> Machine {
+    Machine::of(kind, &Faults::default(), fails_at, log, ssd)
+}
+
+/// What both media hold, and behind that `fill`, as a file or a device has it there.
+fn longer(machine: &Machine, sizes: Sizes, fill: u8) -> (Vec<u8>, Vec<u8>) {
+    let (mut log, mut ssd) = machine.images();
+    log.resize(sizes.log as usize, fill);
+    ssd.resize(sizes.ssd as usize, fill);
+    (log, ssd)
+}
+
+/// Puts until the store is full; how many items it took.
+fn fill(tier: &Tier, from: u64, bytes: usize) -> u64 {
+    let refused =
+        |number: &u64| try_put(tier, *number, bytes).and_then(|_| tier.maintain()).is_err();
+    let number = (from..100_000).find(refused).expect("it is full some time");
+    number - from
+}
+
+fn is_sound(machine: &Machine) {
+    let found = fsck::check(machine.media(), settings()).unwrap();
+    assert!(found.is_sound(), "{:?} {:?}", found.report, found.lost);
+}
+
+fn opened(machine: &Machine) -> (Tier, Report) {
+    let (tier, report) = machine.open(settings()).unwrap();
+    assert_eq!(report.problems, [""; 0]);
+    (tier, report)
+}
+
+#[test]
+fn a_full_store_goes_on_in_what_its_media_have_grown_by() {
+    for kind in KINDS {
+        // Through the log, and straight to the SSD; behind the end are zeros, or anything.
+        for (bytes, behind) in [(200, 0), (5000, 0xa5)] {
+            let machine = Machine::new(kind, &Faults::default());
+            let (tier, report) = opened(&machine);
+            let before = Sizes { log: PM_BYTES as u64, ssd: SSD_BYTES as u64 };
+            assert_eq!((report.sizes, report.grown_from), (before, None));
+            let count = fill(&tier, 0, bytes);
+            drop(tier);
+            let machine = of(kind, u64::MAX, longer(&machine, LARGER, behind));
+            // A check writes nothing: for it the store is as large as it was.
+            is_sound(&machine);
+            let checked = fsck::check(machine.media(), settings()).unwrap();
+            assert_eq!(checked.report.sizes, before);
+            let (tier, report) = opened(&machine);
+            assert_eq!((report.sizes, report.grown_from), (LARGER, Some(before)));
+            let usage = tier.usage();
+            assert_eq!((usage.log_bytes, usage.ssd_bytes), (LARGER.log, LARGER.ssd));
+            hold(&tier, (0..count).map(|number| (number, bytes)));
+            tier.checkpoint().unwrap();
+            let more = fill(&tier, count, bytes);
+            assert!(count / 2 < more, "{kind:?}: {more} more than {count}");
+            drop(tier);
+            let (tier, report) = opened(&machine);
+            assert_eq!((report.sizes, report.grown_from), (LARGER, None));
+            hold(&tier, (0..count + more).map(|number| (number, bytes)));
+            drop(tier);
+            is_sound(&machine);
+        }
+    }
+}
+
+/// A store with a checkpoint, records behind it, values, and what was migrated.
+fn mixed(kind: Kind) -> (Machine, Vec<(u64, usize)>) {
+    let machine = Machine::new(kind, &Faults::default());
+    let (tier, _) = opened(&machine);
+    let items: Vec<(u64, usize)> =
+        (0..450).map(|number| (number, [100, 700, 3000][number as usize % 3])).collect();
+    for (number, bytes) in &items {
+        put(&tier, *number, *bytes);
+        tier.maintain().unwrap();
+        if [60, 120].contains(number) {
+            tier.checkpoint().unwrap();
+        }
+    }
+    assert!(0 < tier.stats().tables, "some were migrated");
+    drop(tier);
+    (machine, items)
+}
+
+/// Damages the newest superblock.
+fn damage_newest(ssd: &mut [u8]) {
+    let number = |slot: usize| {
+        let at = slot * SUPERBLOCK_BYTES + NUMBER_AT;
+        u64::from_le_bytes(ssd[at..at + 8].try_into().unwrap())
+    };
+    let newest = usize::from(number(0) < number(1));
+    ssd[newest * SUPERBLOCK_BYTES + NUMBER_AT] ^= 0x40;
+}
+
+#[test]
+fn a_loss_of_power_at_any_moment_of_growing_leaves_a_store_that_grows_and_loses_nothing() {
+    // More than an SSD of before holds, in values that go straight there.
+    const LARGE: std::ops::Range<u64> = 1000..1270;
+    const SMALL: std::ops::Range<u64> = 2000..2020;
+    for kind in KINDS {
+        let (machine, items) = mixed(kind);
+        let images = longer(&machine, LARGER, 0);
+        let mut cuts = 0;
+        for fails_at in 1.. {
+            let machine = of(kind, fails_at, images.clone());
+            if machine.open(settings()).is_ok() {
+                break;
+            }
+            cuts += 1;
+            for seed in 0..4 {
+                let crashed = machine.crashed(seed, &Faults::default(), u64::MAX);
+                is_sound(&crashed);
+                let (tier, report) = opened(&crashed);
+                assert_eq!(report.sizes, LARGER, "{kind:?}, event {fails_at}, seed {seed}");
+                hold(&tier, items.iter().copied());
+                if seed != 0 {
+                    continue;
+                }
+                LARGE.for_each(|number| put(&tier, number, 5000));
+                SMALL.for_each(|number| put(&tier, number, 900));
+                drop(tier);
+                // Whichever superblock is lost, the other one knows of what is new.
+                let (log, mut ssd) = crashed.images();
+                damage_newest(&mut ssd);
+                let (tier, report) = of(kind, u64::MAX, (log, ssd)).open(settings()).unwrap();
+                assert_eq!(report.sizes, LARGER);
+                let told = &report.problems;
+                assert!(told.len() == 1 && told[0].starts_with("superblock "), "{told:?}");
+                hold(&tier, items.iter().copied());
+                hold(&tier, LARGE.map(|number| (number, 5000)));
+                hold(&tier, SMALL.map(|number| (number, 900)));
+            }
+        }
+        assert!(4 <= cuts, "{kind:?}: two superblocks, each written and synced");
+    }
+}
+
+#[test]
+fn a_cache_evicts_no_more_once_it_has_grown_until_that_is_full_too() {
+    let evicting = Settings { when_full: WhenFull::Evict, ..settings() };
+    for kind in KINDS {
+        let machine = Machine::sized(kind, &Faults::default(), SSD_BYTES / 2);
+        let (tier, _) = machine.open(evicting).unwrap();
+        let evicted = |tier: &Tier| {
+            let stats = tier.stats();
+            stats.evicted.small.items + stats.evicted.large.items
+        };
+        let mut number = 0;
+        while evicted(&tier) == 0 {
+            put(&tier, number, 5000);
+            tier.maintain().unwrap();
+            number += 1;
+        }
+        drop(tier);
+        let machine = of(kind, u64::MAX, longer(&machine, LARGER, 0));
+        let (tier, report) = machine.open(evicting).unwrap();
+        assert_eq!((report.sizes, &report.problems[..]), (LARGER, &[][..]));
+        let held = report.items;
+        for number in number..number + 100 {
+            put(&tier, number, 5000);
+            tier.maintain().unwrap();
+        }
+        assert_eq!((evicted(&tier), tier.stats().items.items()), (0, held + 100), "{kind:?}");
+        while evicted(&tier) == 0 {
+            number += 1;
+            put(&tier, 10_000 + number, 5000);
+            tier.maintain().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_log_grows_as_far_as_its_headers_list_and_before_an_index_the_ssd_alone_grows() {
+    // 16 bytes for each segment, behind 64, in one block.
+    let most = u64::from(SEGMENT_BYTES) * 252;
+    let (machine, items) = mixed(Kind::Pm);
+    let huge = Sizes { log: 300 * u64::from(SEGMENT_BYTES), ..LARGER };
+    let machine = of(Kind::Pm, u64::MAX, longer(&machine, huge, 0));
+    for _ in 0..2 {
+        let (tier, report) = opened(&machine);
+        assert_eq!(report.sizes, Sizes { log: most, ..LARGER });
+        hold(&tier, items.iter().copied());
+        (5000..5400).for_each(|number| put(&tier, number, 900));
+    }
+    is_sound(&machine);
+    let fair = Settings { index: Some(IndexKind::Fair), ..settings() };
+    let machine = Machine::new(Kind::PmFair, &Faults::default());
+    let (tier, before) = machine.open(fair).unwrap();
+    (0..50).for_each(|number| put(&tier, number, 700));
+    tier.close().unwrap();
+    let huge = Sizes { log: 3 * before.sizes.log, ssd: 2 * before.sizes.ssd };
+    let machine = of(Kind::PmFair, u64::MAX, longer(&machine, huge, 0));
+    // More than the SSD of before holds, and then both ways to open an index.
+    const MORE: std::ops::Range<u64> = 1000..1150;
+    for round in 0..3 {
+        let (tier, report) = machine.open(fair).unwrap();
+        let sizes = Sizes { ssd: huge.ssd, ..before.sizes };
+        let grown_from = (round == 0).then_some(before.sizes);
+        assert_eq!((report.sizes, report.grown_from), (sizes, grown_from));
+        assert_eq!(report.problems, [""; 0]);
+        hold(&tier, (0..50).map(|number| (number, 700)));
+        if round == 0 {
+            for number in MORE {
+                put(&tier, number, 20_000);
+                tier.maintain().unwrap();
+            }
+        }
+        hold(&tier, MORE.map(|number| (number, 20_000)));
+        if round == 1 {
+            tier.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_ssd_from_before_the_store_grew_is_refused_beside_its_log() {
+    let (machine, _) = mixed(Kind::Pm);
+    let (_, old) = longer(&machine, LARGER, 0);
+    let machine = of(Kind::Pm, u64::MAX, longer(&machine, LARGER, 0));
+    let (tier, _) = opened(&machine);
+    put(&tier, 1, 100);
+    drop(tier);
+    let (log, _) = machine.images();
+    let mixed = of(Kind::Pm, u64::MAX, (log, old));
+    let before = mixed.images();
+    let refused = mixed.open(settings()).err();
+    assert!(matches!(refused, Some(Error::Mismatch(_))), "{refused:?}");
+    assert!(mixed.images() == before, "something was written");
+}
+
+/// A device is made larger by room that another copy of the log was in.
+#[test]
+fn what_is_left_of_another_copy_of_the_log_behind_its_end_is_refused_with_the_way_out() {
+    for kind in KINDS {
+        let (machine, items) = mixed(kind);
+        let (mut log, ssd) = longer(&machine, LARGER, 0);
+        let copied = LARGER.log as usize - PM_BYTES;
+        log.copy_within(..copied, PM_BYTES);
+        let before = of(kind, u64::MAX, (log.clone(), ssd.clone()));
+        let told = before.open(settings()).err().expect("it is refused").to_string();
+        assert!(told.contains("write zeros") && told.contains(&PM_BYTES.to_string()), "{told}");
+        assert!(before.images() == (log.clone(), ssd.clone()), "something was written");
+        log[PM_BYTES..].fill(0);
+        let (tier, report) = opened(&of(kind, u64::MAX, (log, ssd)));
+        assert_eq!(report.sizes, LARGER);
+        hold(&tier, items);
+    }
+}
+
+#[test]
+fn a_store_whose_log_was_lost_grows_at_the_next_start() {
+    let before = Sizes { log: PM_BYTES as u64, ssd: SSD_BYTES as u64 };
+    for kind in KINDS {
+        let (machine, _) = mixed(kind);
+        let (_, ssd) = longer(&machine, LARGER, 0);
+        let machine = of(kind, u64::MAX, (vec![0; LARGER.log as usize], ssd));
+        let (tier, report) =
+            machine.open(Settings { accept_lost_log: true, ..settings() }).unwrap();
+        assert!(report.log_is_new);
+        assert_eq!((report.sizes, report.grown_from), (before, None));
+        put(&tier, 9000, 100);
+        drop(tier);
+        let (tier, report) = machine.open(settings()).unwrap();
+        assert_eq!((report.sizes, report.grown_from), (LARGER, Some(before)));
+        hold(&tier, [(9000, 100)]);
+    }
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("laneway-tier-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+#[test]
+fn files_grow_where_that_is_asked_for_and_there_is_room_and_never_shrink() {
+    const MIB: u64 = 1 << 20;
+    let path = scratch("grow");
+    let mut how = DirectorySettings::new(&path);
+    (how.pm_bytes, how.ssd_bytes) = (32 * MIB, 16 * MIB);
+    let open = |how: &DirectorySettings| Directory::open(how, &mut |_, _| {});
+    let lengths = || ["log", "ssd"].map(|name| path.join(name).metadata().unwrap().len() / MIB);
+    let sizes = |report: &Report| [report.sizes.log / MIB, report.sizes.ssd / MIB];
+    let (store, _) = open(&how).unwrap();
+    store.put(b"k", b"v", ItemMeta::default()).unwrap();
+    store.close().unwrap();
+    let rows = [
+        // Sizes that nobody asked for are those of a new store.
+        ((256, false), (4096, false), [32, 16]),
+        ((256, false), (20, true), [32, 20]),
+        // In whole segments.
+        ((41, true), (24, true), [40, 24]),
+        ((36, true), (17, true), [40, 24]),
+    ];
+    for ((pm, pm_grows), (ssd, ssd_grows), now) in rows {
+        (how.pm_bytes, how.ssd_bytes) = (pm * MIB, ssd * MIB);
+        (how.pm_grows, how.ssd_grows) = (pm_grows, ssd_grows);
+        let (store, report) = open(&how).unwrap();
+        assert_eq!((lengths(), sizes(&report), &report.problems[..]), (now, now, &[][..]));
+        assert_eq!(store.get(b"k").unwrap().unwrap().value, b"v");
+        if now[0] == 32 {
+            store.close().unwrap();
+        }
+    }
+    // Where there is no room for one of them neither is longer.
+    (how.pm_bytes, how.ssd_bytes) = (48 * MIB, 1 << 60);
+    let refused = open(&how).err().expect("no disk has that").to_string();
+    assert!(refused.contains("--ssd-size") && refused.contains("MiB more"), "{refused}");
+    assert_eq!(lengths(), [40, 24]);
+    how.ssd_bytes = 32 * MIB;
+    let (store, report) = open(&how).unwrap();
+    assert_eq!((lengths(), sizes(&report)), ([48, 32], [48, 32]));
+    assert_eq!(store.get(b"k").unwrap().unwrap().value, b"v");
+    store.close().unwrap();
+    // Another store's log is refused, and is no longer than it was.
+    let mut other = DirectorySettings::new(path.join("other"));
+    (other.pm_bytes, other.ssd_bytes) = (48 * MIB, 16 * MIB);
+    drop(open(&other).unwrap());
+    let foreign = path.join("other/log");
+    (how.pm_path, how.pm_bytes, how.ssd_bytes) = (Some(foreign.clone()), 64 * MIB, 64 * MIB);
+    let refused = open(&how).err();
+    assert!(matches!(refused, Some(Error::Mismatch(_))), "{refused:?}");
+    assert_eq!((foreign.metadata().unwrap().len(), lengths()), (48 * MIB, [48, 32]));
+    std::fs::remove_dir_all(&path).unwrap();
+}

@@ -1,0 +1,127 @@
+//! What a store is not opened with, and what it does not take: the error says what to change, and
+//! what was there stays as it was.
+
+use crate::common::{Kind, Machine, SEGMENT_BYTES, settings, value};
+use laneway_tier::disk::sim::Faults;
+use laneway_tier::{Error, IndexKind, ItemMeta, KEY_BYTES_MAX, Settings, fsck};
+
+/// Where the superblocks lie.
+const SUPERBLOCKS: [usize; 2] = [0, 16 * 4096];
+
+#[test]
+fn settings_that_no_store_can_have_are_refused_before_a_byte_is_written() {
+    let rows = [
+        (Settings { table_bytes: 0, ..settings() }, "table_bytes"),
+        (Settings { migrate_percent: 101, ..settings() }, "migrate_percent at most 100"),
+        (Settings { segment_bytes: SEGMENT_BYTES + 1, ..settings() }, "must be a multiple of"),
+        (Settings { segment_bytes: 0, ..settings() }, "must be a multiple of"),
+        (Settings { segment_bytes: 4 * SEGMENT_BYTES, ..settings() }, "--pm-size"),
+        (Settings { index: Some(IndexKind::Fair), ..settings() }, "--pm-size"),
+    ];
+    for (settings, told) in rows {
+        let machine = Machine::new(Kind::Pm, &Faults::default());
+        let before = machine.images();
+        let error = machine.open(settings).err().expect(told);
+        assert!(matches!(error, Error::Setting(_)), "{error:?}");
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(machine.images() == before, "{told}: something was written");
+    }
+}
+
+#[test]
+fn a_store_whose_superblocks_are_both_damaged_is_refused_and_stays_as_it_is() {
+    let machine = Machine::new(Kind::Pm, &Faults::default());
+    let (tier, _) = machine.open(settings()).unwrap();
+    tier.put(b"k", &value(1, 100), ItemMeta::default()).unwrap();
+    tier.checkpoint().unwrap();
+    drop(tier);
+    let (log, whole) = machine.images();
+    for broken in [&SUPERBLOCKS[..1], &SUPERBLOCKS[1..], &SUPERBLOCKS] {
+        let mut ssd = whole.clone();
+        broken.iter().for_each(|at| ssd[at + 20] ^= 1);
+        let machine = Machine::of(Kind::Pm, &Faults::default(), u64::MAX, log.clone(), ssd);
+        let before = machine.images();
+        if let [one] = broken {
+            let (tier, report) = machine.open(settings()).unwrap();
+            let told = format!("superblock {} is damaged", usize::from(*one != SUPERBLOCKS[0]));
+            let problems = &report.problems;
+            assert!(problems.iter().any(|what| what.contains(&told)), "{problems:?}");
+            assert_eq!(tier.get(b"k").unwrap().unwrap().value, value(1, 100));
+            continue;
+        }
+        let error = machine.open(settings()).err().expect("neither can be read");
+        let told = error.to_string();
+        assert!(told.starts_with("damaged: neither superblock is whole"), "{told}");
+        let checked = fsck::check(machine.media(), settings()).expect_err("as a check says");
+        assert_eq!(checked.to_string(), error.to_string());
+        assert!(machine.images() == before, "something was written");
+    }
+}
+
+#[test]
+fn a_key_that_is_empty_or_too_long_is_refused_with_the_limit() {
+    let machine = Machine::new(Kind::Pm, &Faults::default());
+    let (tier, _) = machine.open(settings()).unwrap();
+    let longest = vec![b'k'; KEY_BYTES_MAX];
+    tier.put(&longest, b"v", ItemMeta::default()).unwrap();
+    for key in [vec![], [&longest[..], b"k"].concat()] {
+        let error = tier.put(&key, b"v", ItemMeta::default()).expect_err("no such key");
+        let told = format!("a key of {} bytes: must be from 1 to {KEY_BYTES_MAX}", key.len());
+        assert_eq!(error.to_string(), told);
+    }
+    assert_eq!(tier.get(&longest).unwrap().unwrap().value, b"v");
+}
+
+#[test]
+fn a_full_store_names_the_flag_that_makes_it_larger_and_keeps_what_it_took() {
+    for bytes in [200, 5000] {
+        let machine = Machine::new(Kind::Pm, &Faults::default());
+        let (tier, _) = machine.open(settings()).unwrap();
+        let key = |number: u64| number.to_be_bytes();
+        let take = |number: u64| {
+            let put = tier.put(&key(number), &value(number, bytes), ItemMeta::default());
+            put.and_then(|_| tier.maintain()).err()
+        };
+        let refused = (0..100_000).find_map(|number| Some((number, take(number)?)));
+        let (number, error) = refused.expect("two megabytes are full some time");
+        assert!(matches!(error, Error::PmFull | Error::SsdFull { .. }), "{error:?}");
+        // The log is a file with most servers.
+        assert!(!error.to_string().contains("persistent memory"), "{error}");
+        assert!(error.to_string().ends_with("or with a larger --pm-size or --ssd-size"), "{error}");
+        for earlier in 0..number {
+            let item = tier.get(&key(earlier)).unwrap().expect("it was taken");
+            assert!(item.value == value(earlier, bytes), "item {earlier} of {bytes} bytes");
+        }
+    }
+}
+
+/// Where every second of many values was deleted, no two free blocks lie together.
+#[test]
+fn the_log_is_emptied_into_holes_of_a_block() {
+    let machine = Machine::sized(Kind::Pm, &Faults::default(), 1 << 20);
+    // A sixteenth of a table is two blocks.
+    let settings = Settings { table_bytes: 128 << 10, ..settings() };
+    let (tier, _) = machine.open(settings).unwrap();
+    let key = |number: u64| format!("key-{number:05}").into_bytes();
+    let put = |number: u64, bytes: usize| {
+        tier.put(&key(number), &value(number, bytes), ItemMeta::default()).map(drop)
+    };
+    let mut large = 0;
+    while put(large, 4000).is_ok() {
+        large += 1;
+    }
+    for number in (0..large).step_by(2) {
+        assert!(tier.delete(&key(number)).unwrap());
+    }
+    let small = 1000..1500;
+    for number in small.clone() {
+        put(number, 300).unwrap();
+    }
+    assert!(10 < tier.stats().tables, "{:?}", tier.stats());
+    for number in (0..large).chain(small) {
+        let bytes = if number < large { 4000 } else { 300 };
+        let is_there = large <= number || number % 2 == 1;
+        let found = tier.get(&key(number)).unwrap().map(|item| item.value);
+        assert!(found == is_there.then(|| value(number, bytes)), "{number}");
+    }
+}
