@@ -214,7 +214,9 @@ mod tests {
 
     fn large(start: u32) -> What {
         let extents = smallvec![Extent { start, blocks: 2 }];
-        What::Large(Arc::new(Pointer { bytes: 8192, extents, crcs: smallvec![1] }.into()))
+        let crcs = smallvec![1];
+        let pointer = Pointer { bytes: 8192, extents, crcs, original_bytes: 0 };
+        What::Large(Arc::new(pointer.into()))
     }
 
     fn table(id: u64, start: u32) -> Table {

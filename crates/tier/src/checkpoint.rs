@@ -108,6 +108,7 @@ impl Shared {
             segments: self.shape.segments,
             tree_segments: self.tree_segments,
             blocks: self.space.blocks(),
+            has_compressed: self.has_compressed,
             checkpoints,
             is_alone: false,
             is_half_grown: false,

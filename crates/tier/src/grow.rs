@@ -6,6 +6,9 @@
 //! ones, whole. Both say the new ones before anything of what is new is used, so that a damaged one
 //! leaves one that knows of it.
 //!
+//! A store whose values are to be compressed, and whose superblocks do not say that they may be, is
+//! told of it in the same way: a program that does not know of such values refuses it from then on.
+//!
 //! The store is opened as it is first: what is refused, or has lost its log, does not grow. Then it
 //! is opened anew, so that whatever depends on a size follows.
 //!
@@ -40,7 +43,8 @@ pub fn open(
     report.sizes = sizes_of(&shared);
     // One that is only to be read, for want of room for its index, stays as it is, too.
     let is_refused = shared.writer().failed.is_some();
-    if report.log_is_new || is_refused || !grow(&*media.region, &*media.ssd)? {
+    let compresses = settings.compress_from.is_some();
+    if report.log_is_new || is_refused || !grow(&*media.region, &*media.ssd, compresses)? {
         return Ok((shared, report));
     }
     drop(shared);
@@ -141,16 +145,20 @@ pub fn is_own(region: &dyn Region, superblock: &Superblock) -> Result<bool> {
     Ok(own_in(region, &shape, superblock.store_id, 0..shape.segments)?.is_some())
 }
 
-/// Has both superblocks say what the media have, durable when this returns; whether one did not.
-fn grow(region: &dyn Region, ssd: &dyn Disk) -> Result<bool> {
+/// Has both superblocks say what the media have, and that values may be compressed if they are to
+/// be, durable when this returns; whether one did not.
+fn grow(region: &dyn Region, ssd: &dyn Disk, compresses: bool) -> Result<bool> {
     let Front::Store(mut superblock) = Superblock::read(ssd, &mut Vec::new())? else {
         return Ok(false);
     };
     let sizes = sizes_on(region, ssd, &superblock)?;
-    if sizes == superblock.sizes() && !superblock.is_half_grown {
+    let has_compressed = superblock.has_compressed || compresses;
+    let is_as_said = sizes == superblock.sizes() && has_compressed == superblock.has_compressed;
+    if is_as_said && !superblock.is_half_grown {
         return Ok(false);
     }
     (superblock.segments, superblock.blocks) = sizes;
+    superblock.has_compressed = has_compressed;
     for _ in 0..SUPERBLOCKS {
         superblock.generation += 1;
         superblock.write(ssd)?;

@@ -81,7 +81,9 @@ pub fn recover(
             let (shape, tree_segments) = new_shape(media.region.bytes(), &settings)?;
             outline::check(&*media.region, &settings, tree_segments)?;
             let begun = if let Front::Begun(id) = front { Some(id) } else { None };
-            make(&media.region, &*media.ssd, &shape, tree_segments, (new_id, begun))?
+            let (ssd, ids) = (&*media.ssd, (new_id, begun));
+            let compresses = settings.compress_from.is_some();
+            make(&media.region, ssd, &shape, tree_segments, compresses, ids)?
         }
         (_, Purpose::Check) => return Err(Error::Missing("there is no store here".into())),
     };
@@ -289,6 +291,7 @@ impl<'a> Recovery<'a> {
             region: self.media.region.clone(),
             shape,
             tree_segments: self.superblock.tree_segments,
+            has_compressed: self.superblock.has_compressed,
             index: self.index,
             space,
             writer: Mutex::new(writer),

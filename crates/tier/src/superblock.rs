@@ -6,7 +6,8 @@ use crate::disk::{Barrier, Disk};
 use crate::pointer::Pointer;
 use crate::store::{Checkpoint, SUPER_BLOCKS};
 use crate::types::{
-    BLOCK_BYTES, Error, FORMAT_VERSION, FORMAT_VERSION_TREE, Position, Result, doing,
+    BLOCK_BYTES, Error, FORMAT_VERSION, FORMAT_VERSION_MAX, FORMAT_VERSION_TREE,
+    FORMAT_VERSIONS_COMPRESSED, Position, Result, doing,
 };
 use crc32c::crc32c;
 
@@ -32,11 +33,14 @@ pub struct Superblock {
     pub tree_segments: u32,
     /// Of the SSD.
     pub blocks: u64,
+    /// Whether values may be compressed, which a program must know to read them.
+    pub has_compressed: bool,
     /// The newest, and the one before.
     pub checkpoints: [Checkpoint; 2],
     /// As it was read: the other one is damaged, and may have been newer.
     pub is_alone: bool,
-    /// As it was read: the other one has the sizes from before the store grew.
+    /// As it was read: the other one has the sizes from before the store grew, or does not say
+    /// that values may be compressed.
     pub is_half_grown: bool,
 }
 
@@ -64,7 +68,8 @@ impl Superblock {
 
     /// What a program must know to use the store.
     fn version(&self) -> u32 {
-        if self.tree_segments == 0 { FORMAT_VERSION } else { FORMAT_VERSION_TREE }
+        let version = if self.tree_segments == 0 { FORMAT_VERSION } else { FORMAT_VERSION_TREE };
+        version + if self.has_compressed { FORMAT_VERSIONS_COMPRESSED } else { 0 }
     }
 
     fn encode(&self) -> Option<Blocks> {
@@ -104,7 +109,7 @@ impl Superblock {
         if !whole {
             return Ok(None);
         }
-        if ![FORMAT_VERSION, FORMAT_VERSION_TREE].contains(&version) {
+        if !(FORMAT_VERSION..=FORMAT_VERSION_MAX).contains(&version) {
             return Err(Error::Version { found: version });
         }
         let mut parse = || {
@@ -124,6 +129,7 @@ impl Superblock {
                 segments,
                 tree_segments,
                 blocks,
+                has_compressed: FORMAT_VERSION_TREE < version,
                 checkpoints,
                 is_alone: false,
                 is_half_grown: false,
@@ -188,8 +194,11 @@ impl Superblock {
             }
             Some(mut newest) => {
                 newest.is_alone = !damaged.is_empty();
-                newest.is_half_grown =
-                    found.last().is_some_and(|before| before.sizes() != newest.sizes());
+                if let Some(before) = found.last() {
+                    newest.is_half_grown = before.sizes() != newest.sizes()
+                        || before.has_compressed != newest.has_compressed;
+                    newest.has_compressed |= before.has_compressed; // no crc covers the version
+                }
                 if let Some(slot) = damaged.first() {
                     problems.push(format!("superblock {slot} is damaged; the other one is used"));
                 }

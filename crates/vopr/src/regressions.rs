@@ -31,7 +31,7 @@ impl Regression {
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             (swarm.backups, swarm.scrubs, swarm.operates) = (false, false, false);
             (swarm.read_only, swarm.watch, swarm.splits) = (false, false, false);
-            swarm.tls = 0;
+            (swarm.tls, swarm.compresses) = (0, false);
             (swarm.client_rate, swarm.client_bytes) = (0, 0);
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
