@@ -14,12 +14,12 @@
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
 //! `log`, `pointer`, `compress`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`,
-//! `ledger`, `tally`, `flushes`, `pace`, `compaction`, `bell`, `boundary` with `split` (what is counted); `index`, in
-//! memory (`btree` of `leaf`s) or in persistent memory (`fair` on `fastfair`); `offer`, `group`,
-//! `append`, `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate` of what is `moving`,
-//! `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`, `checkpoint` and `outline` with
-//! `ahead`, `recover` with `survey`, `tree`, `census`, `make` and `grow` (what is done); `tier`,
-//! `attempt`, `directory`, `fsck`, `dump` (how it is used).
+//! `ledger`, `tally`, `flushes`, `pace`, `compaction`, `bell`, `boundary` with `split` (what is
+//! counted); `index`, in memory (`btree` of `leaf`s) or in persistent memory (`fair` on
+//! `fastfair`); `offer`, `group`, `append`, `follow`, `large`, `fetch`, `read`, `scan`, `reads`,
+//! `migrate` of what is `moving`, `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`,
+//! `checkpoint` and `outline` with `ahead`, `recover` with `survey`, `tree`, `census`, `make` and
+//! `grow` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
 //! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
