@@ -167,7 +167,7 @@ fn walk(index: &Index, shape: Shape, blocks: u64, containers: &Containers<'_>) -
         };
         match live {
             Some(live) => *live += bytes,
-            // Migration forgot it after the checkpoint, because nothing needed it any more.
+            // It was forgotten, because nothing needed it any more.
             None if entry.what == What::Tombstone => {
                 forgotten.push((key.into(), entry.sequence));
             }

@@ -70,8 +70,7 @@ impl Shared {
     /// on: a restart replays more.
     pub fn checkpoint(&self) -> Result<()> {
         let mut maintenance = self.maintenance();
-        let (head, behind_bytes, outline) =
-            self.checkpoint_head(&maintenance, |_| std::thread::yield_now())?;
+        let (head, behind_bytes, outline) = self.checkpoint_head(&maintenance, |_| ())?;
         let write = || match &outline {
             Some(outline) => self.write_outline(&head, outline),
             None => self.write_checkpoint(&head),
@@ -205,6 +204,7 @@ impl Shared {
             let copied = &head.tables[before..];
             next = copied.last().map(|table| table.start() + 1);
             between(copied.len());
+            std::thread::yield_now();
         }
         let mut next = Some(0);
         while let Some(from) = next.take() {
@@ -213,6 +213,7 @@ impl Shared {
             let copied = &head.dropped[before..];
             next = copied.last().map(|(id, _)| id + 1);
             between(copied.len());
+            std::thread::yield_now();
         }
     }
 

@@ -6,11 +6,12 @@
 //! everything else is served.
 
 use crate::census::{self, Containers};
-use crate::checkpoint::{self, Head, Visit};
+use crate::checkpoint::{self, Head};
 use crate::disk::{Barrier, Disk, Sticky};
 use crate::fair::FairIndex;
+use crate::filling::{Deletion, Filling};
 use crate::gather::Gathered;
-use crate::index::{Builder, Counts, Entry, Home, Index, Tie, What};
+use crate::index::{Entry, Home, Index, Tie, What};
 use crate::ledger::Ledger;
 use crate::log::{Log, Slot};
 use crate::lost;
@@ -160,35 +161,8 @@ struct Recovery<'a> {
     /// Tables whose records are indexed already.
     indexed: BTreeSet<u64>,
     dropped: BTreeMap<u64, Dropped>,
-}
-
-/// What a checkpoint fills.
-struct Filling {
-    builder: Builder,
-    ledger: Ledger,
-    counts: Counts,
-}
-
-impl Visit for Filling {
-    fn head(&mut self, head: &Head) {
-        head.tables.iter().for_each(|table| self.ledger.table(*table));
-    }
-
-    fn entry(&mut self, key: &[u8], entry: Entry) {
-        self.ledger.add(&entry);
-        self.counts.add(&entry);
-        self.builder.push(key, entry);
-    }
-}
-
-impl Filling {
-    fn finish(mut self) -> (Index, Ledger) {
-        if !self.builder.is_in_order() {
-            // A key that comes twice was counted twice.
-            self.ledger.give_up();
-        }
-        (Index::built(self.builder, self.counts), self.ledger)
-    }
+    /// Those of the checkpoint.
+    deletions: Vec<Deletion>,
 }
 
 impl<'a> Recovery<'a> {
@@ -217,6 +191,7 @@ impl<'a> Recovery<'a> {
             tables: BTreeMap::new(),
             indexed: BTreeSet::new(),
             dropped: BTreeMap::new(),
+            deletions: Vec::new(),
         }
     }
 
@@ -243,7 +218,7 @@ impl<'a> Recovery<'a> {
             Err(_) if is_planted(Bug::WrongLogAccepted) => 0,
             checked => checked?,
         };
-        surveyed.forget_dropped(&mut self.dropped, &self.shape, position);
+        self.forget_what_has_gone(&surveyed, position);
         let Surveyed { used, flush_sequence, rebuilt, unvouched, problems, .. } = surveyed;
         self.flush_sequence = flush_sequence;
         self.report.problems.extend(problems);
@@ -265,9 +240,9 @@ impl<'a> Recovery<'a> {
         self.report.problems.extend(counted.problems);
         let (space, accounts) = (counted.space, counted.accounts);
         let (region, shape) = (self.media.region.clone(), self.shape);
-        let store_id = self.superblock.store_id;
+        let Superblock { store_id, generation: number, .. } = *self.superblock;
         let mut log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
-        log.set_superblock(self.superblock.generation);
+        log.set_superblock(number);
         if self.report.is_new {
             log.go_on();
         }
@@ -281,8 +256,7 @@ impl<'a> Recovery<'a> {
         if let (Some(fair), Some(kept)) = (self.index.fair(), kept) {
             Tree::begin(fair, kept, &self.tables, writer.log.durable())?;
         }
-        let Superblock { generation, checkpoints, .. } = self.superblock;
-        let maintenance = Maintenance::behind(*generation, checkpoints.clone());
+        let maintenance = Maintenance::behind(number, self.superblock.checkpoints.clone());
         let shared = Shared {
             split: Split::new(&settings, &shape),
             settings,
@@ -305,6 +279,21 @@ impl<'a> Recovery<'a> {
             counters: Default::default(),
         };
         Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt })
+    }
+
+    /// Leaves of the deletions and dropped tables that the checkpoint remembers those that are
+    /// still said where they were then. Migration has forgotten the others since, as nothing needed
+    /// them any more, or has appended them again behind the checkpoint, where they are met.
+    fn forget_what_has_gone(&mut self, surveyed: &Surveyed, position: Position) {
+        surveyed.forget_dropped(&mut self.dropped, &self.shape, position);
+        let slots = surveyed.slots_from_before(position);
+        for (key, sequence, home) in std::mem::take(&mut self.deletions) {
+            if !slots.contains(&self.shape.slot_of(home.at()))
+                && let Some(gone) = self.index.remove(&key, sequence)
+            {
+                self.ledger.remove(&gone);
+            }
+        }
     }
 
     fn replay_all(
@@ -367,11 +356,11 @@ impl<'a> Recovery<'a> {
                 }
                 continue;
             }
-            let (builder, counts) = Default::default();
-            let mut filling = Filling { builder, ledger, counts };
+            let mut filling = Filling::of(ledger);
             match checkpoint::read(&*self.media.ssd, body, blocks, &mut filling) {
                 Ok(head) if head.position == *position => {
                     self.report.entries_read = filling.counts.entries();
+                    self.deletions = std::mem::take(&mut filling.deletions);
                     (self.index, self.ledger) = filling.finish();
                     self.report.checkpoint_bytes = body.bytes;
                     self.take_head(head);

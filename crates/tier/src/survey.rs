@@ -106,6 +106,13 @@ struct Examined {
 }
 
 impl Surveyed {
+    /// Slots of the segments in use that had begun at this position. Of what was in another slot
+    /// then, nothing is left.
+    pub fn slots_from_before(&self, position: Position) -> BTreeSet<u32> {
+        let there = self.used.iter().filter(|used| used.generation <= position.generation);
+        there.map(|used| used.slot).collect()
+    }
+
     /// Leaves of what the checkpoint at `position` knows as dropped what is still said where it
     /// was. The others migration has forgotten since, or appended again behind the checkpoint,
     /// where they are met. A segment that began since has nothing of them.
@@ -115,8 +122,7 @@ impl Surveyed {
         shape: &Shape,
         position: Position,
     ) {
-        let there = self.used.iter().filter(|used| used.generation <= position.generation);
-        let slots: BTreeSet<u32> = there.map(|used| used.slot).collect();
+        let slots = self.slots_from_before(position);
         dropped.retain(|_, dropped| slots.contains(&shape.slot_of(dropped.home.at())));
     }
 }
