@@ -101,18 +101,7 @@ impl Shared {
         })?;
         let [newest, before] = maintenance.checkpoints.clone();
         let checkpoints = [Checkpoint { position: head.position, body }, newest];
-        let superblock = Superblock {
-            store_id: self.store_id,
-            generation: maintenance.generation + 1,
-            segment_bytes: self.shape.segment_bytes,
-            segments: self.shape.segments,
-            tree_segments: self.tree_segments,
-            blocks: self.space.blocks(),
-            has_compressed: self.has_compressed,
-            checkpoints,
-            is_alone: false,
-            is_half_grown: false,
-        };
+        let superblock = self.superblock(maintenance.generation + 1, checkpoints);
         superblock.write(&*self.ssd).inspect_err(|error| {
             if matches!(error, Error::SsdFull { .. }) {
                 // It lies in too many extents to be named, and nothing was written.
@@ -137,6 +126,23 @@ impl Shared {
         drop(writer);
         self.counters.checkpoints.add(1);
         Ok(())
+    }
+
+    /// The superblock of this number, which names these.
+    fn superblock(&self, number: u64, checkpoints: [Checkpoint; 2]) -> Superblock {
+        Superblock {
+            store_id: self.store_id,
+            generation: number,
+            segment_bytes: self.shape.segment_bytes,
+            segments: self.shape.segments,
+            tree_segments: self.tree_segments,
+            blocks: self.space.blocks(),
+            header_bytes: self.shape.header_bytes,
+            has_compressed: self.has_compressed,
+            checkpoints,
+            is_alone: false,
+            is_half_grown: false,
+        }
     }
 
     /// Makes room for a checkpoint by giving up the older of two, or one that is damaged; false

@@ -18,8 +18,9 @@
 //! counted); `index`, in memory (`btree` of `leaf`s) or in persistent memory (`fair` on
 //! `fastfair`); `offer`, `group`, `append`, `follow`, `large`, `fetch`, `read`, `scan`, `reads`,
 //! `migrate` of what is `moving`, `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`,
-//! `checkpoint` and `outline` with `ahead`, `recover` with `filling`, `survey`, `tree`, `census`, `make` and
-//! `grow` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is used).
+//! `checkpoint` and `outline` with `ahead`, `recover` with `filling`, `survey`, `tree`, `census`,
+//! `make` and `grow` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is
+//! used).
 //! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]

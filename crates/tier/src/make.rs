@@ -43,6 +43,7 @@ pub fn make(
         segments: shape.segments,
         tree_segments,
         blocks,
+        header_bytes: shape.header_bytes,
         has_compressed,
         checkpoints: Default::default(),
         is_alone: false,

@@ -13,7 +13,7 @@ use crate::filling::{Deletion, Filling};
 use crate::gather::Gathered;
 use crate::index::{Entry, Home, Index, Tie, What};
 use crate::ledger::Ledger;
-use crate::log::{Log, Slot};
+use crate::log::{Log, Slot, put_header};
 use crate::lost;
 use crate::make::{make, must_be_blank, new_shape};
 use crate::outline::{self, log_bytes, part_of};
@@ -97,6 +97,7 @@ pub fn recover(
             superblock.segments, superblock.segment_bytes, shape.segments, shape.segment_bytes
         )));
     }
+    let shape = superblock.shape()?;
     let recovery = Recovery::new(&media, &superblock, shape, purpose, report);
     let Recovered { shared, report, rebuilt } = recovery.run(settings, progress)?;
     if purpose == Purpose::Check {
@@ -107,12 +108,13 @@ pub fn recover(
     // not looked at again. In the log only the newest segment can be in a cache.
     doing("sync what was recovered", shared.ssd.sync(Barrier::Recovery))?;
     for (slot, header) in rebuilt {
-        let (at, bytes) = (shape.start(slot), header.encode(&shape));
-        doing("rebuild a segment's header", shared.region.write(at, &bytes))?;
-        doing("flush a segment's header", shared.region.flush(at, bytes.len() as u64))?;
+        let (at, bytes) = (shape.start(slot), u64::from(shape.header_bytes));
+        let put = put_header(&*shared.region, &shape, slot, &header);
+        doing("rebuild a segment's header", put)?;
+        doing("flush a segment's header", shared.region.flush(at, bytes))?;
     }
     let newest = shared.writer().log.newest_sealed();
-    if let Some((slot, end)) = newest.filter(|(_, end)| *end < shape.segment_bytes) {
+    if let Some((slot, end)) = newest.filter(|(_, end)| *end < shape.records_end()) {
         // Where it was cut for a value that is not there, the record that points at it is
         // whole: to who reads the log without values, and what is numbered anew from now on
         // would be mixed with what is behind it.

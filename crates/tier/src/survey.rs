@@ -170,10 +170,8 @@ impl Survey<'_> {
 
     fn headers(&self, foreign: &mut u32) -> Result<Headers> {
         let mut headers = Headers::new();
-        let mut bytes = vec![0; self.shape.header_bytes as usize];
         for slot in 0..self.shape.segments {
-            doing("read the log", self.region.read(self.shape.start(slot), &mut bytes))?;
-            match Header::decode(&bytes, &self.shape, self.store_id)? {
+            match read_header(self.region, &self.shape, self.store_id, slot)? {
                 Front::None => {}
                 Front::Foreign => *foreign += 1,
                 Front::Own(header) => drop(headers.insert(header.generation, (slot, header))),
@@ -321,6 +319,19 @@ impl Survey<'_> {
         });
         Ok(examined)
     }
+}
+
+/// What lies as a header in a slot: at its front, and at its end where it lists so much.
+pub fn read_header(region: &dyn Region, shape: &Shape, store_id: u64, slot: u32) -> Result<Front> {
+    let mut bytes = vec![0; shape.header_bytes as usize];
+    doing("read the log", region.read(shape.start(slot), &mut bytes))?;
+    let (front, rest) = (bytes.len(), Header::rest_bytes(&bytes, shape));
+    if 0 < rest {
+        bytes.resize(front + rest, 0);
+        let at = shape.start(slot + 1) - rest as u64;
+        doing("read the log", region.read(at, &mut bytes[front..]))?;
+    }
+    Header::decode(&bytes, shape, store_id)
 }
 
 /// All bytes of a slot.

@@ -10,13 +10,15 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const LINE_BYTES: usize = 64;
 /// The version of everything the tier writes (docs/disk-format.md).
 pub const FORMAT_VERSION: u32 = 2;
-/// The version that the superblocks of a store with an index in persistent memory have. All else in
-/// it is of [`FORMAT_VERSION`].
-pub const FORMAT_VERSION_TREE: u32 = 3;
-/// What is added to either in a store that may have compressed values.
-pub const FORMAT_VERSIONS_COMPRESSED: u32 = 2;
+/// What is added to it in superblocks of a store with an index in persistent memory. All else in
+/// such a store is of [`FORMAT_VERSION`].
+pub const HAS_TREE: u32 = 1;
+/// The same of one that may have compressed values.
+pub const HAS_COMPRESSED: u32 = 2;
+/// The same of one whose log has grown beyond what its headers listed.
+pub const HAS_LONG_LOG: u32 = 4;
 /// The highest version that superblocks may have.
-pub const FORMAT_VERSION_MAX: u32 = FORMAT_VERSION_TREE + FORMAT_VERSIONS_COMPRESSED;
+pub const FORMAT_VERSION_MAX: u32 = FORMAT_VERSION + HAS_TREE + HAS_COMPRESSED + HAS_LONG_LOG;
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 1024;
 /// The largest value: 1 GiB.
