@@ -36,6 +36,7 @@ impl Machine {
         let settings = Settings {
             split_bytes: 1024,
             segment_bytes: 16 << 10,
+            compress_from: Some(1),
             table_bytes: 8 << 10,
             checkpoint_bytes: 1 << 20,
             index: None,
@@ -49,11 +50,17 @@ impl Machine {
 }
 
 fn value(key: u64, round: u64) -> Vec<u8> {
-    let bytes = if key.is_multiple_of(8) { 1500 } else { 100 + key };
+    // Some are large, and of these some are compressed.
+    let bytes = match key % 8 {
+        0 => 1500,
+        4 => 9000,
+        _ => 100 + key,
+    };
     (0..bytes).map(|at| (key * 7 + round * 13 + at) as u8).collect()
 }
 
-/// A store with everything in it: large values, sort tables, tombstones, checkpoints, a tail.
+/// A store with everything in it: large values, compressed ones among them, sort tables,
+/// tombstones, checkpoints, a tail.
 static STORE: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
     let machine = Machine::of(vec![0; LOG_BYTES], vec![0; SSD_BYTES]);
     let (tier, _) = machine.open().expect("the media are sound");

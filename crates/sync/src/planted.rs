@@ -90,6 +90,7 @@ bugs! {
     GrownLogForgets => "a log that has grown does not know its segments from before",
     CompactionForgets => "a compaction drops sparse sort tables with what is current in them",
     SplitAssumed => "a start leaves out what the log has beyond the usual boundary",
+    CompressedServed => "what is stored of a compressed value is served in its place",
     LimitUncharged => "what a client asks for is not taken out of what its limit leaves it",
     ListenerUncharged => "what clients ask for is not taken out of what their listener has left",
     HeldForgotten => "a connection that waits because of its client's limit is not let go",

@@ -134,7 +134,7 @@ mod tests {
         let crcs = value.chunks(PIECE_BYTES).map(crc32c).collect();
         let extents = smallvec![Extent { start: 1, blocks }];
         let disk = SimDisk::from_image(image, Power::new(u64::MAX), 1, Faults::default());
-        (disk, Pointer { bytes: BYTES as u64, extents, crcs }, value)
+        (disk, Pointer { bytes: BYTES as u64, extents, crcs, original_bytes: 0 }, value)
     }
 
     /// All of it, of which `keep` bytes at the end of each piece are left for the next.

@@ -159,7 +159,7 @@ impl Shared {
         if self.split.adapts() {
             match &draft.what {
                 Some(What::Small { value_bytes }) => writer.mix.count(*value_bytes as usize),
-                Some(What::Large(large)) => writer.mix.count(large.bytes as usize),
+                Some(What::Large(large)) => writer.mix.count(large.value_bytes() as usize),
                 _ => {}
             }
         }

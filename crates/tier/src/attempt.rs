@@ -104,7 +104,11 @@ impl LargeDraft {
     pub fn whole(self) -> Result<LargeWhole> {
         let LargeDraft { shared, key, value_bytes, writer } = self;
         let large = writer.finish_for_group()?;
-        assert_eq!(large.bytes, value_bytes, "a draft is finished when all of it was written");
+        assert_eq!(
+            large.value_bytes(),
+            value_bytes,
+            "a draft is finished when all of it was written"
+        );
         Ok(LargeWhole::new(&shared, key, large))
     }
 
@@ -163,7 +167,13 @@ impl LargeWhole {
     /// The blocks are the record's from now on.
     fn appended(mut self) {
         if let Some(large) = self.large.take() {
-            self.shared.counters.user_bytes.add(self.key.len() as u64 + large.bytes);
+            let counters = &self.shared.counters;
+            counters.user_bytes.add(self.key.len() as u64 + large.value_bytes());
+            if large.original_bytes != 0 {
+                counters.compressed_values.add(1);
+                counters.compressed_from_bytes.add(large.value_bytes());
+                counters.compressed_to_bytes.add(large.bytes);
+            }
         }
     }
 }

@@ -570,7 +570,7 @@ mod tests {
 
     fn large(number: u32) -> Pointer {
         let extents = smallvec![Extent { start: number, blocks: 2 }];
-        Pointer { bytes: 5000, extents, crcs: smallvec![number] }
+        Pointer { bytes: 5000, extents, crcs: smallvec![number], original_bytes: 0 }
     }
 
     fn with(what: Large, sequence: u64) -> Entry {

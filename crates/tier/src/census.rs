@@ -167,7 +167,7 @@ fn walk(index: &Index, shape: Shape, blocks: u64, containers: &Containers<'_>) -
         };
         match live {
             Some(live) => *live += bytes,
-            // Migration forgot it after the checkpoint, because nothing needed it any more.
+            // It was forgotten, because nothing needed it any more.
             None if entry.what == What::Tombstone => {
                 forgotten.push((key.into(), entry.sequence));
             }
@@ -214,7 +214,9 @@ mod tests {
 
     fn large(start: u32) -> What {
         let extents = smallvec![Extent { start, blocks: 2 }];
-        What::Large(Arc::new(Pointer { bytes: 8192, extents, crcs: smallvec![1] }.into()))
+        let crcs = smallvec![1];
+        let pointer = Pointer { bytes: 8192, extents, crcs, original_bytes: 0 };
+        What::Large(Arc::new(pointer.into()))
     }
 
     fn table(id: u64, start: u32) -> Table {

@@ -14,7 +14,7 @@ use crate::index::Entry;
 use crate::large::{LargeWriter, is_there};
 use crate::outline::Outline;
 use crate::pointer::Pointer;
-use crate::store::{Checkpoint, Owner, Shared};
+use crate::store::{Checkpoint, Maintenance, Owner, Shared};
 use crate::superblock::Superblock;
 use crate::types::{Error, KEY_BYTES_MAX, Result, doing};
 
@@ -70,7 +70,7 @@ impl Shared {
     /// on: a restart replays more.
     pub fn checkpoint(&self) -> Result<()> {
         let mut maintenance = self.maintenance();
-        let (head, behind_bytes, outline) = self.checkpoint_head()?;
+        let (head, behind_bytes, outline) = self.checkpoint_head(&maintenance, |_| ())?;
         let write = || match &outline {
             Some(outline) => self.write_outline(&head, outline),
             None => self.write_checkpoint(&head),
@@ -101,17 +101,7 @@ impl Shared {
         })?;
         let [newest, before] = maintenance.checkpoints.clone();
         let checkpoints = [Checkpoint { position: head.position, body }, newest];
-        let superblock = Superblock {
-            store_id: self.store_id,
-            generation: maintenance.generation + 1,
-            segment_bytes: self.shape.segment_bytes,
-            segments: self.shape.segments,
-            tree_segments: self.tree_segments,
-            blocks: self.space.blocks(),
-            checkpoints,
-            is_alone: false,
-            is_half_grown: false,
-        };
+        let superblock = self.superblock(maintenance.generation + 1, checkpoints);
         superblock.write(&*self.ssd).inspect_err(|error| {
             if matches!(error, Error::SsdFull { .. }) {
                 // It lies in too many extents to be named, and nothing was written.
@@ -136,6 +126,23 @@ impl Shared {
         drop(writer);
         self.counters.checkpoints.add(1);
         Ok(())
+    }
+
+    /// The superblock of this number, which names these.
+    fn superblock(&self, number: u64, checkpoints: [Checkpoint; 2]) -> Superblock {
+        Superblock {
+            store_id: self.store_id,
+            generation: number,
+            segment_bytes: self.shape.segment_bytes,
+            segments: self.shape.segments,
+            tree_segments: self.tree_segments,
+            blocks: self.space.blocks(),
+            header_bytes: self.shape.header_bytes,
+            has_compressed: self.has_compressed,
+            checkpoints,
+            is_alone: false,
+            is_half_grown: false,
+        }
     }
 
     /// Makes room for a checkpoint by giving up the older of two, or one that is damaged; false
@@ -167,24 +174,53 @@ impl Shared {
     }
 
     /// Everything appended is durable and indexed at the head's position.
-    fn checkpoint_head(&self) -> Result<(Head, u64, Option<Outline>)> {
+    ///
+    /// Writers wait while that is found. They do not while the sort tables are copied, of which
+    /// there may be a million: whoever has the turn is alone in changing which there are, and where
+    /// the records are that name them. `between` hears how many were copied in each step.
+    fn checkpoint_head(
+        &self,
+        turn: &Maintenance,
+        between: impl FnMut(usize),
+    ) -> Result<(Head, u64, Option<Outline>)> {
         let writer = self.close_up(self.writer())?;
-        let accounts = self.accounts();
-        let tables = &accounts.tables;
-        let head = Head {
+        let mut head = Head {
             position: writer.log.durable(),
             sequence: writer.sequence,
             flush_sequence: writer.log.flush_sequence(),
-            last_table_id: tables.last_id,
-            tables: tables.iter().copied().collect(),
-            dropped: tables.dropped.iter().map(|(id, dropped)| (*id, *dropped)).collect(),
+            last_table_id: self.accounts().tables.last_id,
+            ..Head::default()
         };
-        drop(accounts);
         let outline = match self.index.fair() {
             Some(fair) => Some(self.outline(fair, head.position)?),
             None => None,
         };
-        Ok((head, writer.behind_bytes(), outline))
+        let behind_bytes = writer.behind_bytes();
+        drop(writer);
+        self.copy_tables(turn, &mut head, between);
+        Ok((head, behind_bytes, outline))
+    }
+
+    /// Every write needs the accounts: they are held for some tables at a time.
+    fn copy_tables(&self, _turn: &Maintenance, head: &mut Head, mut between: impl FnMut(usize)) {
+        let mut next = Some(0);
+        while let Some(from) = next.take() {
+            let before = head.tables.len();
+            head.tables.extend(self.accounts().tables.some_from(from));
+            let copied = &head.tables[before..];
+            next = copied.last().map(|table| table.start() + 1);
+            between(copied.len());
+            std::thread::yield_now();
+        }
+        let mut next = Some(0);
+        while let Some(from) = next.take() {
+            let before = head.dropped.len();
+            head.dropped.extend(self.accounts().tables.some_dropped_from(from));
+            let copied = &head.dropped[before..];
+            next = copied.last().map(|(id, _)| id + 1);
+            between(copied.len());
+            std::thread::yield_now();
+        }
     }
 
     fn write_checkpoint(&self, head: &Head) -> Result<Pointer> {
@@ -289,11 +325,54 @@ pub fn read(ssd: &dyn Disk, body: &Pointer, blocks: u64, visit: &mut impl Visit)
 mod tests {
     use super::*;
     use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::index::Home;
     use crate::pm::sim::SimRegion;
     use crate::pointer::Extent;
     use crate::recover::{Media, Purpose, recover};
-    use crate::types::Settings;
+    use crate::tables::{Dropped, SHOWN_AT_ONCE, Table};
+    use crate::tier::Tier;
+    use crate::types::{ItemMeta, Settings};
+    use std::collections::BTreeMap;
     use std::sync::Arc;
+
+    #[test]
+    fn who_writes_waits_for_a_bounded_number_of_tables_that_a_checkpoint_copies() {
+        let power = Power::new(u64::MAX);
+        let region = Arc::new(SimRegion::new(512 << 10, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(1 << 20, power, 1, Faults::default()));
+        let settings =
+            Settings { segment_bytes: 16 << 10, background: false, ..Settings::default() };
+        let (tier, _) = Tier::open(Media { region, ssd }, settings, 1, &mut |_, _| {}).unwrap();
+        let shared = tier.shared();
+        let count = 3 * SHOWN_AT_ONCE as u64 + 5;
+        for id in 1..=count {
+            // In the order of their places, which is not that of their numbers.
+            let extent = Extent { start: (count + 1 - id) as u32, blocks: 1 };
+            let (bytes, sequence, home, live) = (4000, id, Home::log(id * 64), 0);
+            let is_damaged = false;
+            shared.add_table(Table { id, extent, bytes, sequence, home, live, is_damaged });
+            let gone = Dropped { sequence: id, home };
+            shared.accounts().tables.dropped.insert(count + id, gone);
+        }
+        let turn = shared.maintenance();
+        let mut steps = Vec::new();
+        let (head, ..) = shared
+            .checkpoint_head(&turn, |copied| {
+                // Nobody would come to an end here who needs what is held.
+                let number = steps.len() as u64;
+                tier.put(&number.to_be_bytes(), b"value", ItemMeta::default()).unwrap();
+                steps.push(copied);
+            })
+            .unwrap();
+        assert_eq!(steps.iter().sum::<usize>() as u64, 2 * count);
+        assert!(steps.iter().all(|copied| *copied <= SHOWN_AT_ONCE), "{steps:?}");
+        assert_eq!((head.tables.len(), head.dropped.len()), (count as usize, count as usize));
+        assert!(head.position < shared.writer().log.durable(), "there were writes meanwhile");
+        let accounts = shared.accounts();
+        assert!(head.tables.iter().eq(accounts.tables.iter()));
+        let dropped: BTreeMap<u64, Dropped> = head.dropped.into_iter().collect();
+        assert_eq!(dropped, accounts.tables.dropped);
+    }
 
     #[test]
     fn a_checkpoint_in_more_extents_than_can_be_named_is_refused_and_the_store_goes_on() {

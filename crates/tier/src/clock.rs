@@ -261,7 +261,8 @@ mod tests {
 
     fn large(start: u32) -> Entry {
         let extents = smallvec![Extent { start, blocks: 1 }];
-        let pointer = Pointer { bytes: 4096, extents, crcs: smallvec![1] };
+        let crcs = smallvec![1];
+        let pointer = Pointer { bytes: 4096, extents, crcs, original_bytes: 0 };
         entry(u64::from(start), Home::log(0), What::Large(Arc::new(pointer.into())))
     }
 

@@ -68,6 +68,8 @@ pub struct Work {
     pub gained: bool,
     /// There was no room for some of it.
     pub full: Option<Error>,
+    /// So many blocks were free when there was last no room to make any in the log.
+    pub short_at: Option<u64>,
     /// Bytes of segments and tables that were rewritten.
     pub done_bytes: u64,
     /// The same of those that are left, as far as it is known.

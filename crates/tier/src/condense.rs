@@ -11,7 +11,7 @@
 use crate::compact::DROPS;
 use crate::compaction::{Standing, Work};
 use crate::log::Slot;
-use crate::store::{Maintenance, RESERVE_PUT, Shared};
+use crate::store::{Maintenance, RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::tables::{Table, is_sparse};
 use crate::types::{BLOCK_BYTES, Error, Result};
 use laneway_sync::planted::{Bug, is_planted};
@@ -170,7 +170,9 @@ impl Shared {
     fn empty_sparse(&self, work: &mut Work) -> Result<bool> {
         let Some(segment) = work.segments.pop() else { return Ok(true) };
         let (slot, generation, _) = segment;
-        self.keep_log_room()?;
+        if !self.keep_log_room(work)? {
+            return Ok(true);
+        }
         let mut turn = self.maintenance();
         // Who made room may have been here.
         let is_there = match self.writer().log.slots()[slot as usize] {
@@ -188,7 +190,9 @@ impl Shared {
 
     /// Merges the next of the sparse tables; true when that frees no more blocks.
     fn merge_sparse(&self, work: &mut Work) -> Result<bool> {
-        self.keep_log_room()?;
+        if !self.keep_log_room(work)? {
+            return Ok(true);
+        }
         let mut turn = self.maintenance();
         let tables = self.next_tables(work);
         if tables.is_empty() {
@@ -261,10 +265,24 @@ impl Shared {
         next
     }
 
-    /// What moves is told in the log, which must have room for that.
-    fn keep_log_room(&self) -> Result<()> {
-        let free = self.writer().log.free_slots();
-        if free <= RESERVE_PUT { self.make_room(RESERVE_PUT) } else { Ok(()) }
+    /// What moves is told in the log, which must have room for that; false where there is too
+    /// little. Where none can be made, since the SSD is full, it goes on in what puts leave, and
+    /// not in what deletions leave, too: merging may gain the blocks that emptying needs. That is
+    /// tried again once blocks were gained.
+    fn keep_log_room(&self, work: &mut Work) -> Result<bool> {
+        let free_blocks = self.space.free_blocks();
+        let has_changed = work.short_at.is_none_or(|before| before < free_blocks);
+        if self.writer().log.free_slots() <= RESERVE_PUT && has_changed {
+            work.short_at = match self.make_room(RESERVE_PUT) {
+                Ok(()) => None,
+                Err(error @ (Error::SsdFull { .. } | Error::PmFull)) => {
+                    work.full = Some(error);
+                    Some(self.space.free_blocks())
+                }
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(RESERVE_DELETE < self.writer().log.free_slots())
     }
 
     /// Bytes of what is to be rewritten.

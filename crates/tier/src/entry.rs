@@ -109,8 +109,16 @@ impl Entry {
     pub fn value_bytes(&self) -> u64 {
         match &self.what {
             What::Small { value_bytes } => u64::from(*value_bytes),
-            What::Large(large) => large.bytes,
+            What::Large(large) => large.value_bytes(),
             What::Tombstone | What::Lost => 0,
+        }
+    }
+
+    /// How much of it is stored.
+    pub fn stored_bytes(&self) -> u64 {
+        match &self.what {
+            What::Large(large) => large.bytes,
+            _ => self.value_bytes(),
         }
     }
 }

@@ -308,7 +308,7 @@ impl Shared {
                 round.large.push_front(candidate);
                 return Ok(if blocks == 0 { Step::NoLog } else { Step::Dropped });
             }
-            blocks += entry.value_bytes().div_ceil(BLOCK_BYTES as u64).max(1);
+            blocks += entry.stored_bytes().div_ceil(BLOCK_BYTES as u64).max(1);
             self.counters.evicted_large.add(1);
             self.counters.evicted_large_bytes.add(bytes_of_item(&candidate.key, &entry));
         }

@@ -111,7 +111,8 @@ mod tests {
             free.extend(held.remove(&key));
             let start = free.swap_remove(random.below(free.len() as u64) as usize);
             let extents = smallvec![Extent { start, blocks: 1 }];
-            let large = Pointer { bytes: 4096, extents, crcs: smallvec![1] };
+            let crcs = smallvec![1];
+            let large = Pointer { bytes: 4096, extents, crcs, original_bytes: 0 };
             let what = match random.below(4) {
                 0 => What::Tombstone,
                 1 => What::Small { value_bytes: 9 },

@@ -6,22 +6,28 @@
 //! ones, whole. Both say the new ones before anything of what is new is used, so that a damaged one
 //! leaves one that knows of it.
 //!
+//! A store whose values are to be compressed, and whose superblocks do not say that they may be, is
+//! told of it in the same way: a program that does not know of such values refuses it from then on.
+//!
 //! The store is opened as it is first: what is refused, or has lost its log, does not grow. Then it
 //! is opened anew, so that whatever depends on a size follows.
 //!
-//! A log grows as long as its headers, which list its segments, need no further block: records
-//! begin behind them. One with an index in persistent memory behind it does not grow; the SSD of
-//! such a store does, if the blocks it has fill the words that checkpoints have them in.
+//! A log grows as long as half of a segment has room to list all of them ([`crate::segment`]). One
+//! that grows beyond what a header's front lists has another version in its superblocks, since
+//! programs from before would take the list's rest for records. One with an index in persistent
+//! memory behind it does not grow; the SSD of such a store does, if the blocks it has fill the
+//! words that checkpoints have them in.
 
 use crate::disk::Disk;
 use crate::pm::Region;
 use crate::recover::{Media, Progress, Purpose, recover};
 use crate::report::{Report, Sizes};
-use crate::segment::{self, Header, Shape};
+use crate::segment::{self, Shape};
 use crate::space::BITS;
 use crate::store::Shared;
 use crate::superblock::{Front, Superblock};
-use crate::types::{BLOCK_BYTES, Error, Result, Settings, doing};
+use crate::survey::read_header;
+use crate::types::{BLOCK_BYTES, Error, Result, Settings};
 use std::ops::Range;
 
 /// All there are.
@@ -40,7 +46,8 @@ pub fn open(
     report.sizes = sizes_of(&shared);
     // One that is only to be read, for want of room for its index, stays as it is, too.
     let is_refused = shared.writer().failed.is_some();
-    if report.log_is_new || is_refused || !grow(&*media.region, &*media.ssd)? {
+    let compresses = settings.compress_from.is_some();
+    if report.log_is_new || is_refused || !grow(&*media.region, &*media.ssd, compresses)? {
         return Ok((shared, report));
     }
     drop(shared);
@@ -70,8 +77,7 @@ pub fn segments_most(superblock: &Superblock) -> Result<u32> {
     if superblock.tree_segments != 0 {
         return Ok(superblock.segments);
     }
-    let shape = Shape::of(superblock.log_bytes(), superblock.segment_bytes)?;
-    Ok(shape.segments_most().max(superblock.segments))
+    Ok(superblock.shape()?.segments_most().max(superblock.segments))
 }
 
 /// Whether the SSD of a store that has this superblock can grow.
@@ -100,8 +106,7 @@ fn must_be_new(region: &dyn Region, ssd: &dyn Disk) -> Result<()> {
     if segments == superblock.segments {
         return Ok(());
     }
-    let bytes = u64::from(segments) * u64::from(superblock.segment_bytes);
-    let shape = Shape::of(bytes, superblock.segment_bytes)?;
+    let shape = Shape::of_grown(segments, superblock.segment_bytes, superblock.header_bytes)?;
     match own_in(region, &shape, superblock.store_id, superblock.segments..segments)? {
         None => Ok(()),
         Some(slot) => Err(Error::Mismatch(format!(
@@ -122,10 +127,8 @@ fn own_in(
     store_id: u64,
     slots: Range<u32>,
 ) -> Result<Option<u32>> {
-    let mut header = vec![0; shape.header_bytes as usize];
     for slot in slots {
-        doing("read the log", region.read(shape.start(slot), &mut header))?;
-        if let segment::Front::Own(_) = Header::decode(&header, shape, store_id)? {
+        if let segment::Front::Own(_) = read_header(region, shape, store_id, slot)? {
             return Ok(Some(slot));
         }
     }
@@ -137,20 +140,24 @@ pub fn is_own(region: &dyn Region, superblock: &Superblock) -> Result<bool> {
     if region.bytes() < superblock.log_bytes() {
         return Ok(false);
     }
-    let shape = Shape::of(superblock.log_bytes(), superblock.segment_bytes)?;
+    let shape = superblock.shape()?;
     Ok(own_in(region, &shape, superblock.store_id, 0..shape.segments)?.is_some())
 }
 
-/// Has both superblocks say what the media have, durable when this returns; whether one did not.
-fn grow(region: &dyn Region, ssd: &dyn Disk) -> Result<bool> {
+/// Has both superblocks say what the media have, and that values may be compressed if they are to
+/// be, durable when this returns; whether one did not.
+fn grow(region: &dyn Region, ssd: &dyn Disk, compresses: bool) -> Result<bool> {
     let Front::Store(mut superblock) = Superblock::read(ssd, &mut Vec::new())? else {
         return Ok(false);
     };
     let sizes = sizes_on(region, ssd, &superblock)?;
-    if sizes == superblock.sizes() && !superblock.is_half_grown {
+    let has_compressed = superblock.has_compressed || compresses;
+    let is_as_said = sizes == superblock.sizes() && has_compressed == superblock.has_compressed;
+    if is_as_said && !superblock.is_half_grown {
         return Ok(false);
     }
     (superblock.segments, superblock.blocks) = sizes;
+    superblock.has_compressed = has_compressed;
     for _ in 0..SUPERBLOCKS {
         superblock.generation += 1;
         superblock.write(ssd)?;

@@ -1,10 +1,12 @@
 //! Large values: written straight to free blocks of the SSD, never over anything, and read in
 //! pieces of a megabyte, each verified by its crc (SplitKV, the second path; KVell).
 //!
-//! A long one is written as it arrives. A short one waits in memory for its group, which writes all
-//! of its values and its records at once; meanwhile it is read from there.
+//! A long one is written as it arrives, one of a piece when it is all there: it may be compressed
+//! ([`crate::compress`]). A short one waits in memory for its group, which writes all of its values
+//! and its records at once; meanwhile it is read from there.
 
 use crate::bytes::Blocks;
+use crate::compress::{Compressor, compressed, value_of_owned};
 use crate::disk::{Disk, Write};
 use crate::pointer::{Extent, PIECE_BYTES, Pointer};
 use crate::store::{Owner, Shared};
@@ -29,6 +31,8 @@ pub struct LargeWriter<S: AsRef<Shared>> {
     pointer: Pointer,
     piece: Blocks,
     filled: usize,
+    /// Of a value that is to be compressed, and may still gain by that.
+    compressor: Option<Compressor>,
 }
 
 impl<S: AsRef<Shared>> LargeWriter<S> {
@@ -37,12 +41,14 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
         let blocks = u32::try_from(bytes.div_ceil(BLOCK_BYTES as u64))
             .map_err(|_| Error::SsdFull { blocks: bytes / BLOCK_BYTES as u64 })?;
         let extents = shared.as_ref().take_blocks(blocks, owner)?;
-        let pointer = Pointer { bytes: 0, extents: extents.into(), crcs: SmallVec::new() };
+        let pointer = Pointer { extents: extents.into(), ..Pointer::default() };
         let piece = Blocks::zeroed((bytes as usize).clamp(1, PIECE_BYTES));
-        Ok(LargeWriter { shared, owner, pointer, piece, filled: 0 })
+        let compresses = owner == Owner::User && shared.as_ref().compresses(bytes as usize);
+        let compressor = compresses.then(|| Compressor::new(bytes as usize));
+        Ok(LargeWriter { shared, owner, pointer, piece, filled: 0, compressor })
     }
 
-    /// Appends bytes.
+    /// Appends bytes. Of a value that is compressed whole frames of what has come are.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             if self.piece.as_slice().len() < PIECE_BYTES.min(self.filled + bytes.len()) {
@@ -56,11 +62,35 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
             self.piece.as_mut()[self.filled..self.filled + now.len()].copy_from_slice(now);
             self.filled += now.len();
             bytes = later;
+            self.go_on_compressing(false);
             if self.filled == PIECE_BYTES {
                 self.write_piece()?;
             }
         }
         Ok(())
+    }
+
+    fn go_on_compressing(&mut self, is_all: bool) {
+        let there = &self.piece.as_slice()[..self.filled];
+        if let Some(compressor) = &mut self.compressor
+            && !compressor.go_on(there, is_all)
+        {
+            self.compressor = None;
+        }
+    }
+
+    /// The value is all there: what is stored takes its place, where that gains enough.
+    fn compress(&mut self) {
+        self.go_on_compressing(true);
+        let is_in_piece = self.pointer.crcs.is_empty();
+        let Some(compressor) = self.compressor.take().filter(|_| is_in_piece) else { return };
+        let stored = compressor.into_stored();
+        if stored.is_empty() {
+            return; // nothing has come
+        }
+        self.pointer.original_bytes = self.filled as u32;
+        self.piece.as_mut()[..stored.len()].copy_from_slice(&stored);
+        self.filled = stored.len();
     }
 
     fn write_piece(&mut self) -> Result<()> {
@@ -96,6 +126,11 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
     /// Writes what is left and gives back room that was not used. What the pointer says is durable
     /// after the next sync.
     pub fn finish(mut self) -> Result<Pointer> {
+        self.compress();
+        self.finish_writing()
+    }
+
+    fn finish_writing(mut self) -> Result<Pointer> {
         if 0 < self.filled {
             self.write_piece()?;
         }
@@ -104,11 +139,12 @@ impl<S: AsRef<Shared>> LargeWriter<S> {
 
     /// As `finish`, but that a short value waits for its group if there is room for it.
     pub fn finish_for_group(mut self) -> Result<Large> {
+        self.compress();
         let held: u64 = self.pointer.extents.iter().map(|e| u64::from(e.blocks)).sum();
         let needed = self.filled.div_ceil(BLOCK_BYTES) as u64;
         let is_all = self.pointer.crcs.is_empty() && needed <= held;
         if !is_all || !self.shared.as_ref().waiting.take(self.filled) {
-            return self.finish().map(Large::from);
+            return self.finish_writing().map(Large::from);
         }
         let bytes: Arc<[u8]> = self.piece.as_slice()[..self.filled].into();
         self.pointer.bytes = bytes.len() as u64;
@@ -131,17 +167,22 @@ pub fn waiting(shared: &Shared, value: &[u8]) -> Result<Option<Large>> {
     if !shared.waiting.take(value.len()) {
         return Ok(None);
     }
-    let blocks = value.len().div_ceil(BLOCK_BYTES) as u32;
+    let compressed = if shared.compresses(value.len()) { compressed(value) } else { None };
+    let original_bytes = if compressed.is_some() { value.len() as u32 } else { 0 };
+    let stored = compressed.as_deref().unwrap_or(value);
+    shared.waiting.give(room_of(value.len()) - room_of(stored.len()));
+    let blocks = stored.len().div_ceil(BLOCK_BYTES) as u32;
     let extents = match shared.take_blocks(blocks, Owner::User) {
         Ok(extents) => extents,
         Err(error) => {
-            shared.waiting.give(room_of(value.len()));
+            shared.waiting.give(room_of(stored.len()));
             return Err(error);
         }
     };
-    let (bytes, crcs) = (value.len() as u64, smallvec![crc32c(value)]);
-    let pointer = Pointer { bytes, extents: SmallVec::from_slice(&extents), crcs };
-    Ok(Some(Large::waiting(pointer, value.into())))
+    let (bytes, crcs) = (stored.len() as u64, smallvec![crc32c(stored)]);
+    let extents = SmallVec::from_slice(&extents);
+    let pointer = Pointer { bytes, extents, crcs, original_bytes };
+    Ok(Some(Large::waiting(pointer, stored.into())))
 }
 
 /// Values of a group as they go to the SSD: neighbours as one.
@@ -255,6 +296,16 @@ pub fn read_piece(ssd: &dyn Disk, pointer: &Pointer, index: usize) -> Result<Opt
     }
     let is_whole = pointer.crcs.get(index) == Some(&crc) || is_planted(Bug::ChecksumIgnored);
     Ok(is_whole.then_some(piece))
+}
+
+/// Reads piece `index` of a value, whatever is stored of it; `None` if it is damaged.
+pub fn read_value_piece(
+    ssd: &dyn Disk,
+    pointer: &Pointer,
+    index: usize,
+) -> Result<Option<Vec<u8>>> {
+    let stored = read_piece(ssd, pointer, index)?;
+    Ok(stored.and_then(|stored| value_of_owned(pointer, stored)))
 }
 
 /// Before a stretch that others come before.

@@ -80,7 +80,7 @@ const AT_MAX: u64 = SSD_BIT - 1;
 
 /// What an entry takes beside its key, but for its share of what the leaf takes: of a value in one
 /// extent and one piece, all of which is known; no other item takes more, but for values in several
-/// extents or of several pieces.
+/// extents, of several pieces, or compressed.
 pub const ENTRY_BYTES_MAX: usize = size_of::<Head>() + NEAR_BYTES + META_BYTES;
 
 /// The same with its share of a leaf whose place in the tree takes `place_bytes`.
@@ -105,7 +105,7 @@ const _: () = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Small,
-    /// A large value in one extent and one piece.
+    /// A large value in one extent and one piece, stored as it is.
     Near,
     /// The same, and what is kept with it.
     NearKnown,
@@ -170,7 +170,7 @@ fn pack_large(pointer: &Pointer, meta: Option<ItemMeta>, body: &mut SmallVec<[u8
         body.extend_from_slice(&marks.to_le_bytes());
         body.extend_from_slice(&cas.to_le_bytes());
     };
-    if let ([extent], [crc]) = (&pointer.extents[..], &pointer.crcs[..])
+    if let ([extent], [crc], 0) = (&pointer.extents[..], &pointer.crcs[..], pointer.original_bytes)
         && u64::from(extent.blocks) == pointer.bytes.div_ceil(BLOCK_BYTES as u64)
     {
         body.extend_from_slice(&extent.start.to_le_bytes());
@@ -182,9 +182,12 @@ fn pack_large(pointer: &Pointer, meta: Option<ItemMeta>, body: &mut SmallVec<[u8
         body.extend_from_slice(&extent.start.to_le_bytes());
         body.extend_from_slice(&extent.blocks.to_le_bytes());
     }
-    pointer.crcs.iter().for_each(|crc| body.extend_from_slice(&crc.to_le_bytes()));
+    // As on the media: the length of a value that is compressed is one more.
+    let original = Some(pointer.original_bytes).filter(|bytes| *bytes != 0);
+    let numbers = pointer.crcs.iter().chain(&original);
+    numbers.for_each(|number| body.extend_from_slice(&number.to_le_bytes()));
     put_meta(body);
-    for count in [pointer.extents.len(), pointer.crcs.len()] {
+    for count in [pointer.extents.len(), pointer.crcs.len() + usize::from(original.is_some())] {
         body.extend_from_slice(&(count as u16).to_le_bytes());
     }
     assert!(body.len() <= LONGEST_BODY_BYTES, "a value has a bounded number of extents");
@@ -250,13 +253,16 @@ fn large_in(kind: Kind, body: &[u8]) -> Large {
             let blocks = bytes.div_ceil(BLOCK_BYTES as u64) as u32;
             let extent = Extent { start: next(), blocks };
             let (extents, crcs) = (SmallVec::from_buf([extent]), SmallVec::from_buf([next()]));
-            Pointer { bytes, extents, crcs }
+            Pointer { bytes, extents, crcs, original_bytes: 0 }
         }
         _ => {
             let (extents, crcs) = far_numbers(body);
             let extents = (0..extents).map(|_| Extent { start: next(), blocks: next() }).collect();
-            let crcs = (0..crcs).map(|_| next()).collect();
-            Pointer { bytes, extents, crcs }
+            let pieces = (bytes as usize).div_ceil(PIECE_BYTES);
+            let is_compressed = pieces < crcs;
+            let crcs = (0..pieces).map(|_| next()).collect();
+            let original_bytes = if is_compressed { next() } else { 0 };
+            Pointer { bytes, extents, crcs, original_bytes }
         }
     };
     match kind {
@@ -586,7 +592,12 @@ mod tests {
             blocks: if n == 0 { blocks - (extents - 1) } else { 1 },
         };
         let crcs = (0..bytes.div_ceil(PIECE_BYTES as u64)).map(|n| n as u32 ^ 0xdead_beef);
-        Pointer { bytes, extents: (0..extents).map(each).collect(), crcs: crcs.collect() }
+        let extents = (0..extents).map(each).collect();
+        Pointer { bytes, extents, crcs: crcs.collect(), original_bytes: 0 }
+    }
+
+    fn compressed(extents: u32, bytes: u64) -> Pointer {
+        Pointer { original_bytes: bytes as u32 + 1, ..pointer(extents, bytes) }
     }
 
     /// Entries of every kind.
@@ -599,6 +610,8 @@ mod tests {
             What::Large(Arc::new(Large::known(pointer(2, VALUE_BYTES_MAX as u64), META))),
             What::Large(Arc::new(Pointer::default().into())),
             What::Large(Arc::new(pointer(EXTENTS_MAX as u32, 2 << 20).into())),
+            What::Large(Arc::new(compressed(1, 5000).into())),
+            What::Large(Arc::new(Large::known(compressed(2, 9000), META))),
             What::Tombstone,
             What::Lost,
         ];

@@ -13,13 +13,14 @@
 //! It knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
 //! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
-//! `log`, `pointer`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`, `ledger`, `tally`,
-//! `flushes`, `pace`, `compaction`, `bell`, `boundary` with `split` (what is counted); `index`, in
-//! memory (`btree` of `leaf`s) or in persistent memory (`fair` on `fastfair`); `offer`, `group`,
-//! `append`, `follow`, `large`, `fetch`, `read`, `scan`, `reads`, `migrate` of what is `moving`,
-//! `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`, `checkpoint` and `outline` with
-//! `ahead`, `recover` with `survey`, `tree`, `census`, `make` and `grow` (what is done); `tier`,
-//! `attempt`, `directory`, `fsck`, `dump` (how it is used).
+//! `log`, `pointer`, `compress`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`,
+//! `ledger`, `tally`, `flushes`, `pace`, `compaction`, `bell`, `boundary` with `split` (what is
+//! counted); `index`, in memory (`btree` of `leaf`s) or in persistent memory (`fair` on
+//! `fastfair`); `offer`, `group`, `append`, `follow`, `large`, `fetch`, `read`, `scan`, `reads`,
+//! `migrate` of what is `moving`, `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`,
+//! `checkpoint` and `outline` with `ahead`, `recover` with `filling`, `survey`, `tree`, `census`,
+//! `make` and `grow` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is
+//! used).
 //! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
@@ -39,6 +40,7 @@ mod choose;
 mod clock;
 mod compact;
 mod compaction;
+mod compress;
 mod condense;
 mod directory;
 pub mod disk;
@@ -48,6 +50,7 @@ mod evict;
 mod fair;
 mod fastfair;
 mod fetch;
+mod filling;
 mod flushes;
 mod follow;
 pub mod fsck;

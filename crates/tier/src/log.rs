@@ -10,6 +10,7 @@ use crate::pm::{Region, Written};
 use crate::record::{self, Record, Stamp};
 use crate::segment::{Header, Listed, Shape, life_of};
 use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, doing};
+use std::io;
 use std::sync::Arc;
 
 /// A slot of the region.
@@ -82,6 +83,25 @@ pub enum Refused {
     Roll,
     /// The medium refused, or the record is too long.
     Error(Error),
+}
+
+/// Puts a header at the front of its slot, and what it lists beyond that at the end. Whoever calls
+/// flushes the front; both are durable behind the next fence.
+pub fn put_header(
+    region: &dyn Region,
+    shape: &Shape,
+    slot: u32,
+    header: &Header,
+) -> io::Result<()> {
+    let bytes = header.encode(shape);
+    let (front, rest) = bytes.split_at(shape.header_bytes as usize);
+    region.append(shape.start(slot), front)?;
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let at = shape.start(slot + 1) - rest.len() as u64;
+    region.append(at, rest)?;
+    region.flush(at, rest.len() as u64)
 }
 
 /// The log. Its owner locks it.
@@ -209,7 +229,7 @@ impl Log {
         }
         let padded = record_bytes.next_multiple_of(LINE_BYTES) as u32;
         let active = self.active.as_mut().ok_or(Refused::Roll)?;
-        if self.shape.segment_bytes - active.tail < padded {
+        if self.shape.records_end() - active.tail < padded {
             return Err(Refused::Roll);
         }
         self.scratch.clear();
@@ -283,8 +303,7 @@ impl Log {
             superblock: self.superblock,
             listed: listed.collect(),
         };
-        let bytes = header.encode(&self.shape);
-        doing("begin a segment", self.region.append(self.shape.start(slot), &bytes))?;
+        doing("begin a segment", put_header(&*self.region, &self.shape, slot, &header))?;
         self.slots[slot as usize] = Slot::Active;
         self.free_slots -= 1;
         // The header becomes durable with the first group.

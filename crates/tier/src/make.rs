@@ -24,12 +24,14 @@ pub fn new_shape(region_bytes: u64, settings: &Settings) -> Result<(Shape, u32)>
 }
 
 /// Makes an empty store of this id whose log has this shape, in front of so many segments' worth of
-/// index. `begun` is the id of one that was being made here when the power failed.
+/// index, whose values may be compressed or not. `begun` is the id of one that was being made here
+/// when the power failed.
 pub fn make(
     region: &Arc<dyn Region>,
     ssd: &dyn Disk,
     shape: &Shape,
     tree_segments: u32,
+    has_compressed: bool,
     (store_id, begun): (u64, Option<u64>),
 ) -> Result<Superblock> {
     must_be_blank(&**region, shape, begun)?;
@@ -41,6 +43,8 @@ pub fn make(
         segments: shape.segments,
         tree_segments,
         blocks,
+        header_bytes: shape.header_bytes,
+        has_compressed,
         checkpoints: Default::default(),
         is_alone: false,
         is_half_grown: false,

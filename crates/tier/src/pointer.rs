@@ -32,6 +32,8 @@ pub struct Pointer {
     pub extents: SmallVec<[Extent; 1]>,
     /// One for each piece.
     pub crcs: SmallVec<[u32; 1]>,
+    /// The length of the value of which this is stored compressed; 0 if it is stored as it is.
+    pub original_bytes: u32,
 }
 
 /// A part of a piece: where on the SSD, and how many bytes of blocks.
@@ -44,7 +46,15 @@ pub struct Part {
 }
 
 impl Pointer {
-    /// How many pieces.
+    /// The length of the value, whatever is stored of it.
+    pub fn value_bytes(&self) -> u64 {
+        match self.original_bytes {
+            0 => self.bytes,
+            bytes => bytes.into(),
+        }
+    }
+
+    /// How many pieces. A value of one piece is stored in one, too.
     pub fn pieces(&self) -> usize {
         (self.bytes as usize).div_ceil(PIECE_BYTES)
     }
@@ -78,13 +88,16 @@ impl Pointer {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.bytes);
         out.put_u32(self.extents.len() as u32);
-        out.put_u32(self.crcs.len() as u32);
+        out.put_u32(self.crcs.len() as u32 + u32::from(self.original_bytes != 0));
         for extent in &self.extents {
             out.put_u32(extent.start);
             out.put_u32(extent.blocks);
         }
         for &crc in &self.crcs {
             out.put_u32(crc);
+        }
+        if self.original_bytes != 0 {
+            out.put_u32(self.original_bytes);
         }
     }
 
@@ -109,10 +122,21 @@ impl Pointer {
             held += u64::from(extent.blocks);
             pointer.extents.push(extent);
         }
-        for _ in 0..crcs {
+        let pieces = pointer.pieces();
+        for _ in 0..crcs.min(pieces) {
             pointer.crcs.push(reader.u32()?);
         }
-        let whole = held == bytes.div_ceil(BLOCK_BYTES as u64) && crcs == pointer.pieces();
+        let is_told = match crcs.checked_sub(pieces) {
+            Some(0) => true,
+            // One more than there are pieces: the length that it had before it was compressed.
+            Some(1) => {
+                pointer.original_bytes = reader.u32()?;
+                let original = u64::from(pointer.original_bytes);
+                (1..original).contains(&bytes) && original < PIECE_BYTES as u64
+            }
+            _ => false,
+        };
+        let whole = held == bytes.div_ceil(BLOCK_BYTES as u64) && is_told;
         whole.then_some(pointer)
     }
 
@@ -132,7 +156,8 @@ mod tests {
     fn pointer() -> Pointer {
         let extents =
             smallvec![Extent { start: 10, blocks: 100 }, Extent { start: 500, blocks: 157 }];
-        Pointer { bytes: PIECE_BYTES as u64 + 1, extents, crcs: smallvec![1, 2] }
+        let (bytes, crcs) = (PIECE_BYTES as u64 + 1, smallvec![1, 2]);
+        Pointer { bytes, extents, crcs, original_bytes: 0 }
     }
 
     #[test]
@@ -142,6 +167,23 @@ mod tests {
         assert_eq!(Pointer::of_value(&bytes, 1000), Some(pointer()));
         assert_eq!(Pointer::of_value(&bytes, 600), None, "it reaches beyond the SSD");
         assert_eq!(Pointer::of_value(&bytes[..bytes.len() - 1], 1000), None);
+    }
+
+    #[test]
+    fn a_compressed_value_tells_its_length_and_one_that_cannot_be_is_none() {
+        let read = |bytes: u64, original_bytes| {
+            let extents = smallvec![Extent { start: 40, blocks: bytes.div_ceil(4096) as u32 }];
+            let pointer = Pointer { bytes, extents, crcs: smallvec![7], original_bytes };
+            let mut out = Vec::new();
+            pointer.encode(&mut out);
+            (Pointer::of_value(&out, 1000) == Some(pointer.clone())).then(|| pointer.value_bytes())
+        };
+        assert_eq!(read(5000, 0), Some(5000));
+        assert_eq!(read(5000, 5001), Some(5001));
+        assert_eq!(read(5000, PIECE_BYTES as u32 - 1), Some(PIECE_BYTES as u64 - 1));
+        for original in [1, 4999, 5000, PIECE_BYTES as u32, u32::MAX] {
+            assert_eq!(read(5000, original), None, "{original}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::bytes::Blocks;
 use crate::index::{Entry, Home, What};
-use crate::large::read_piece;
+use crate::large::read_value_piece;
 use crate::record::{self, Record};
 use crate::store::Shared;
 use crate::types::{BLOCK_BYTES, Error, Item, ItemMeta, Result, doing, is_over};
@@ -110,13 +110,13 @@ impl Shared {
                 }))
             }
             What::Large(large) => {
-                if let Some((bytes, meta)) = large.bytes_waiting().zip(large.meta()) {
-                    return Ok(Some(Item { value: bytes.to_vec(), meta, sequence }));
+                if let Some((value, meta)) = large.value_waiting().zip(large.meta()) {
+                    return Ok(Some(Item { value, meta, sequence }));
                 }
                 let Some(held) = self.pin(key, entry, large)? else { return Ok(None) };
-                let mut value = Vec::with_capacity(large.bytes as usize);
+                let mut value = Vec::with_capacity(large.value_bytes() as usize);
                 for index in 0..large.pieces() {
-                    match read_piece(&*self.ssd, large, index)? {
+                    match read_value_piece(&*self.ssd, large, index)? {
                         Some(piece) => value.extend_from_slice(&piece),
                         None => return Ok(None),
                     }
@@ -234,7 +234,7 @@ pub struct LargeReader {
 impl LargeReader {
     /// The value's length.
     pub fn value_bytes(&self) -> u64 {
-        self.large.bytes
+        self.large.value_bytes()
     }
 
     /// What was kept with the item.
@@ -254,10 +254,10 @@ impl LargeReader {
 
     /// Reads and verifies one piece.
     pub fn piece(&self, index: usize) -> Result<Vec<u8>> {
-        if let Some(bytes) = self.large.bytes_waiting() {
-            return Ok(bytes.to_vec()); // what waits is shorter than a piece
+        if let Some(value) = self.large.value_waiting() {
+            return Ok(value); // what waits is shorter than a piece
         }
-        read_piece(&*self.shared.ssd, &self.large, index)?.ok_or_else(|| Error::Lost {
+        read_value_piece(&*self.shared.ssd, &self.large, index)?.ok_or_else(|| Error::Lost {
             key: self.key.to_vec(),
             why: format!("piece {index} of its value on the SSD is damaged (crc)"),
         })

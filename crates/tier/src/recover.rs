@@ -6,13 +6,14 @@
 //! everything else is served.
 
 use crate::census::{self, Containers};
-use crate::checkpoint::{self, Head, Visit};
+use crate::checkpoint::{self, Head};
 use crate::disk::{Barrier, Disk, Sticky};
 use crate::fair::FairIndex;
+use crate::filling::{Deletion, Filling};
 use crate::gather::Gathered;
-use crate::index::{Builder, Counts, Entry, Home, Index, Tie, What};
+use crate::index::{Entry, Home, Index, Tie, What};
 use crate::ledger::Ledger;
-use crate::log::{Log, Slot};
+use crate::log::{Log, Slot, put_header};
 use crate::lost;
 use crate::make::{make, must_be_blank, new_shape};
 use crate::outline::{self, log_bytes, part_of};
@@ -81,7 +82,9 @@ pub fn recover(
             let (shape, tree_segments) = new_shape(media.region.bytes(), &settings)?;
             outline::check(&*media.region, &settings, tree_segments)?;
             let begun = if let Front::Begun(id) = front { Some(id) } else { None };
-            make(&media.region, &*media.ssd, &shape, tree_segments, (new_id, begun))?
+            let (ssd, ids) = (&*media.ssd, (new_id, begun));
+            let compresses = settings.compress_from.is_some();
+            make(&media.region, ssd, &shape, tree_segments, compresses, ids)?
         }
         (_, Purpose::Check) => return Err(Error::Missing("there is no store here".into())),
     };
@@ -94,6 +97,7 @@ pub fn recover(
             superblock.segments, superblock.segment_bytes, shape.segments, shape.segment_bytes
         )));
     }
+    let shape = superblock.shape()?;
     let recovery = Recovery::new(&media, &superblock, shape, purpose, report);
     let Recovered { shared, report, rebuilt } = recovery.run(settings, progress)?;
     if purpose == Purpose::Check {
@@ -104,12 +108,13 @@ pub fn recover(
     // not looked at again. In the log only the newest segment can be in a cache.
     doing("sync what was recovered", shared.ssd.sync(Barrier::Recovery))?;
     for (slot, header) in rebuilt {
-        let (at, bytes) = (shape.start(slot), header.encode(&shape));
-        doing("rebuild a segment's header", shared.region.write(at, &bytes))?;
-        doing("flush a segment's header", shared.region.flush(at, bytes.len() as u64))?;
+        let (at, bytes) = (shape.start(slot), u64::from(shape.header_bytes));
+        let put = put_header(&*shared.region, &shape, slot, &header);
+        doing("rebuild a segment's header", put)?;
+        doing("flush a segment's header", shared.region.flush(at, bytes))?;
     }
     let newest = shared.writer().log.newest_sealed();
-    if let Some((slot, end)) = newest.filter(|(_, end)| *end < shape.segment_bytes) {
+    if let Some((slot, end)) = newest.filter(|(_, end)| *end < shape.records_end()) {
         // Where it was cut for a value that is not there, the record that points at it is
         // whole: to who reads the log without values, and what is numbered anew from now on
         // would be mixed with what is behind it.
@@ -158,35 +163,8 @@ struct Recovery<'a> {
     /// Tables whose records are indexed already.
     indexed: BTreeSet<u64>,
     dropped: BTreeMap<u64, Dropped>,
-}
-
-/// What a checkpoint fills.
-struct Filling {
-    builder: Builder,
-    ledger: Ledger,
-    counts: Counts,
-}
-
-impl Visit for Filling {
-    fn head(&mut self, head: &Head) {
-        head.tables.iter().for_each(|table| self.ledger.table(*table));
-    }
-
-    fn entry(&mut self, key: &[u8], entry: Entry) {
-        self.ledger.add(&entry);
-        self.counts.add(&entry);
-        self.builder.push(key, entry);
-    }
-}
-
-impl Filling {
-    fn finish(mut self) -> (Index, Ledger) {
-        if !self.builder.is_in_order() {
-            // A key that comes twice was counted twice.
-            self.ledger.give_up();
-        }
-        (Index::built(self.builder, self.counts), self.ledger)
-    }
+    /// Those of the checkpoint.
+    deletions: Vec<Deletion>,
 }
 
 impl<'a> Recovery<'a> {
@@ -215,6 +193,7 @@ impl<'a> Recovery<'a> {
             tables: BTreeMap::new(),
             indexed: BTreeSet::new(),
             dropped: BTreeMap::new(),
+            deletions: Vec::new(),
         }
     }
 
@@ -241,7 +220,7 @@ impl<'a> Recovery<'a> {
             Err(_) if is_planted(Bug::WrongLogAccepted) => 0,
             checked => checked?,
         };
-        surveyed.forget_dropped(&mut self.dropped, &self.shape, position);
+        self.forget_what_has_gone(&surveyed, position);
         let Surveyed { used, flush_sequence, rebuilt, unvouched, problems, .. } = surveyed;
         self.flush_sequence = flush_sequence;
         self.report.problems.extend(problems);
@@ -263,9 +242,9 @@ impl<'a> Recovery<'a> {
         self.report.problems.extend(counted.problems);
         let (space, accounts) = (counted.space, counted.accounts);
         let (region, shape) = (self.media.region.clone(), self.shape);
-        let store_id = self.superblock.store_id;
+        let Superblock { store_id, generation: number, .. } = *self.superblock;
         let mut log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
-        log.set_superblock(self.superblock.generation);
+        log.set_superblock(number);
         if self.report.is_new {
             log.go_on();
         }
@@ -279,8 +258,7 @@ impl<'a> Recovery<'a> {
         if let (Some(fair), Some(kept)) = (self.index.fair(), kept) {
             Tree::begin(fair, kept, &self.tables, writer.log.durable())?;
         }
-        let Superblock { generation, checkpoints, .. } = self.superblock;
-        let maintenance = Maintenance::behind(*generation, checkpoints.clone());
+        let maintenance = Maintenance::behind(number, self.superblock.checkpoints.clone());
         let shared = Shared {
             split: Split::new(&settings, &shape),
             settings,
@@ -289,6 +267,7 @@ impl<'a> Recovery<'a> {
             region: self.media.region.clone(),
             shape,
             tree_segments: self.superblock.tree_segments,
+            has_compressed: self.superblock.has_compressed,
             index: self.index,
             space,
             writer: Mutex::new(writer),
@@ -302,6 +281,21 @@ impl<'a> Recovery<'a> {
             counters: Default::default(),
         };
         Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt })
+    }
+
+    /// Leaves of the deletions and dropped tables that the checkpoint remembers those that are
+    /// still said where they were then. Migration has forgotten the others since, as nothing needed
+    /// them any more, or has appended them again behind the checkpoint, where they are met.
+    fn forget_what_has_gone(&mut self, surveyed: &Surveyed, position: Position) {
+        surveyed.forget_dropped(&mut self.dropped, &self.shape, position);
+        let slots = surveyed.slots_from_before(position);
+        for (key, sequence, home) in std::mem::take(&mut self.deletions) {
+            if !slots.contains(&self.shape.slot_of(home.at()))
+                && let Some(gone) = self.index.remove(&key, sequence)
+            {
+                self.ledger.remove(&gone);
+            }
+        }
     }
 
     fn replay_all(
@@ -364,11 +358,11 @@ impl<'a> Recovery<'a> {
                 }
                 continue;
             }
-            let (builder, counts) = Default::default();
-            let mut filling = Filling { builder, ledger, counts };
+            let mut filling = Filling::of(ledger);
             match checkpoint::read(&*self.media.ssd, body, blocks, &mut filling) {
                 Ok(head) if head.position == *position => {
                     self.report.entries_read = filling.counts.entries();
+                    self.deletions = std::mem::take(&mut filling.deletions);
                     (self.index, self.ledger) = filling.finish();
                     self.report.checkpoint_bytes = body.bytes;
                     self.take_head(head);

@@ -4,6 +4,7 @@
 //! the records of large values whose header is not known yet. What changed meanwhile, or fails, is
 //! read again by itself, as a single item is ([`crate::read`]), and fails or not on its own.
 
+use crate::compress::value_of;
 use crate::fetch::Wanted;
 use crate::index::{Entry, Home, What};
 use crate::read::{Look, verified};
@@ -202,7 +203,7 @@ impl Shared {
         for (number, sought) in sought.iter().enumerate() {
             let (key, entry) = (sought.key(), sought.entry());
             if let What::Large(large) = &entry.what {
-                if let Some((value, meta)) = large.bytes_waiting().zip(large.meta()) {
+                if let Some((value, meta)) = large.value_waiting().zip(large.meta()) {
                     show(number, Shown { value: &value, meta, sequence: entry.sequence });
                     continue;
                 }
@@ -279,8 +280,10 @@ fn show_value(
 ) -> bool {
     let What::Large(large) = &entry.what else { return true };
     let Some(meta) = large.meta() else { return false };
-    if large.crcs[..] == [crc32c(bytes)] {
-        show(number, Shown { value: bytes, meta, sequence: entry.sequence });
+    if large.crcs[..] == [crc32c(bytes)]
+        && let Some(value) = value_of(large, bytes)
+    {
+        show(number, Shown { value: &value, meta, sequence: entry.sequence });
     }
     true
 }

@@ -4,6 +4,10 @@
 //! The region is cut into slots of one size. A slot's life as a segment begins with a header that
 //! lists every other segment in use and where it ends; so the newest header vouches for the whole
 //! log, and a segment that is missing, or shorter than it was, is known as such.
+//!
+//! Records begin at one offset in all slots, behind a header as long as that of the store's first
+//! log. Where the log has grown and a header lists more than that takes, the rest of the list is at
+//! the end of the slot, and the records end before that.
 
 use crate::bytes::{Put, Reader};
 use crate::record::{self, Flaw, Kind, Record};
@@ -27,6 +31,8 @@ pub struct Shape {
     pub segments: u32,
     /// Bytes of a slot before its first record.
     pub header_bytes: u32,
+    /// Bytes at the end of a slot for what its header lists beyond these.
+    pub overflow_bytes: u32,
 }
 
 impl Shape {
@@ -48,13 +54,32 @@ impl Shape {
         }
         let segments = u32::try_from(segments)
             .map_err(|_| Error::Setting("--pm-size: too many segments".into()))?;
-        Ok(Shape { segment_bytes, segments, header_bytes: header as u32 })
+        Ok(Shape { segment_bytes, segments, header_bytes: header as u32, overflow_bytes: 0 })
     }
 
-    /// How many segments the log may have and its headers still be as long: as many as one of them
-    /// has room to list.
+    /// Of a log that was made with headers of this length, and may have grown since.
+    pub fn of_grown(segments: u32, segment_bytes: u32, header_bytes: u32) -> Result<Shape> {
+        let region_bytes = u64::from(segments) * u64::from(segment_bytes);
+        let shape = Shape::of(region_bytes, segment_bytes)?;
+        let is_one = (header_bytes as usize).is_multiple_of(BLOCK_BYTES) && 0 < header_bytes;
+        match shape.header_bytes.checked_sub(header_bytes).filter(|_| is_one) {
+            Some(overflow_bytes) => Ok(Shape { header_bytes, overflow_bytes, ..shape }),
+            None => Err(Error::Corrupt(format!(
+                "superblock: {segments} segments with headers of {header_bytes} bytes"
+            ))),
+        }
+    }
+
+    /// How many segments the log may have: as many as half of a slot has room to list.
     pub fn segments_most(&self) -> u32 {
-        (self.header_bytes - FIXED_BYTES as u32) / LISTED_BYTES as u32
+        let half = self.segment_bytes / 2;
+        let list_bytes = half - half % BLOCK_BYTES as u32 - FIXED_BYTES as u32;
+        list_bytes / LISTED_BYTES as u32
+    }
+
+    /// Where the records of a slot end at the latest.
+    pub fn records_end(&self) -> u32 {
+        self.segment_bytes - self.overflow_bytes
     }
 
     /// Where a slot begins in the region.
@@ -69,13 +94,14 @@ impl Shape {
 
     /// The longest record, without padding.
     pub fn record_bytes_max(&self) -> usize {
-        // Two fit a segment, so that none is mostly padding.
+        // Two fit a segment, so that none is mostly padding; one of a log that has grown, where
+        // those from before must still find room.
         (self.segment_bytes - self.header_bytes) as usize / 2 - LINE_BYTES
     }
 }
 
 /// Bytes of a header in a log of so many segments.
-fn header_bytes(segments: u64) -> u64 {
+pub fn header_bytes(segments: u64) -> u64 {
     (FIXED_BYTES as u64 + LISTED_BYTES as u64 * segments).next_multiple_of(BLOCK_BYTES as u64)
 }
 
@@ -125,9 +151,11 @@ pub fn life_of(store_id: u64, generation: u64) -> u32 {
 }
 
 impl Header {
-    /// As it lies at the front of a slot, as long as the shape says.
+    /// As it lies at the front of a slot, as long as the shape says, and behind that what lies at
+    /// its end, if it lists so much.
     pub fn encode(&self, shape: &Shape) -> Vec<u8> {
-        let mut out = Vec::with_capacity(shape.header_bytes as usize);
+        let (front, rest) = (shape.header_bytes as usize, shape.overflow_bytes as usize);
+        let mut out = Vec::with_capacity(front + rest);
         out.put_u64(MAGIC);
         out.put_u32(FORMAT_VERSION);
         out.put_u32(0); // the crc
@@ -146,11 +174,26 @@ impl Header {
         }
         let crc = crc_of(&out);
         out[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
-        out.resize(shape.header_bytes as usize, 0);
+        assert!(out.len() <= front + rest, "a log has no more segments than its headers list");
+        out.resize(if out.len() <= front { front } else { front + rest }, 0);
         out
     }
 
-    /// Reads the header of `store_id`.
+    /// How much of a header with this front lies at the end of its slot: that of a log of as many
+    /// segments as it says.
+    pub fn rest_bytes(front: &[u8], shape: &Shape) -> usize {
+        const SEGMENTS_AT: usize = 44;
+        let mut reader = Reader::new(front);
+        if reader.u64() != Some(MAGIC) {
+            return 0;
+        }
+        let mut reader = Reader::new(front.get(SEGMENTS_AT..).unwrap_or_default());
+        let segments = reader.u32().filter(|segments| *segments <= shape.segments);
+        let bytes = segments.map_or(0, |segments| header_bytes(segments.into()));
+        bytes.saturating_sub(shape.header_bytes.into()) as usize
+    }
+
+    /// Reads the header of `store_id`, of its front and the rest of it behind that.
     pub fn decode(bytes: &[u8], shape: &Shape, store_id: u64) -> Result<Front> {
         let mut reader = Reader::new(bytes);
         if reader.u64() != Some(MAGIC) {
@@ -181,8 +224,8 @@ impl Header {
         if header.store_id != store_id {
             return Ok(Front::Foreign);
         }
-        // The log may have grown since (see `grow`), and its headers are as long as they were.
-        let is_as_long = header_bytes(segments.into()) == u64::from(shape.header_bytes);
+        // The log may have grown since (see `grow`); records begin where they began.
+        let is_as_long = u64::from(shape.header_bytes) <= header_bytes(segments.into());
         let fits = segments <= shape.segments && is_as_long;
         if segments < shape.segments && is_planted(Bug::GrownLogForgets) {
             return Ok(Front::None);

@@ -72,7 +72,13 @@ pub struct Counters {
     pub moved_bytes: Counter,
     /// Turns of theirs that went beyond their rate, for want of room.
     pub rate_yields: Counter,
-    /// Their rate.
+    /// Values that were stored compressed.
+    pub compressed_values: Counter,
+    /// Their bytes.
+    pub compressed_from_bytes: Counter,
+    /// What was stored of them.
+    pub compressed_to_bytes: Counter,
+    /// The rate of migration and compaction.
     pub pace: Pace,
     /// The compaction of the whole store that goes on beside everything else.
     pub compaction: Asked,
@@ -217,6 +223,12 @@ pub struct Stats {
     pub moved_bytes: u64,
     /// Turns of theirs that went beyond the rate, for want of room.
     pub rate_yields: u64,
+    /// Values that were stored compressed.
+    pub compressed_values: u64,
+    /// Their bytes.
+    pub compressed_from_bytes: u64,
+    /// What was stored of them, but for the ends of blocks.
+    pub compressed_to_bytes: u64,
     /// The last compaction of the whole store beside everything else.
     pub compaction: Compaction,
     /// Records appended again because they were hot.

@@ -8,6 +8,7 @@
 use crate::backup::cut::Cut;
 use crate::boundary::Mix;
 use crate::clock::Eviction;
+use crate::compress::may_gain;
 use crate::disk::Disk;
 use crate::flushes::Medium;
 use crate::index::{Entry, Home, Index, What};
@@ -277,6 +278,8 @@ pub struct Shared {
     pub shape: Shape,
     /// Segments' worth of it behind the log, which hold the index.
     pub tree_segments: u32,
+    /// The superblocks say that values may be compressed.
+    pub has_compressed: bool,
     /// Keys to places.
     pub index: Index,
     /// Free blocks.
@@ -342,6 +345,12 @@ impl Shared {
         let mut writer = self.settled.wait(writer).expect(UNPOISONED);
         writer.awaiting -= 1;
         writer
+    }
+
+    /// Whether a value of this length that goes straight to the SSD is compressed, if it gains.
+    pub fn compresses(&self, bytes: usize) -> bool {
+        let is_asked = self.settings.compress_from.is_some_and(|from| from <= bytes);
+        is_asked && self.has_compressed && may_gain(bytes)
     }
 
     /// Takes blocks for a value. Where many wait for a group they lie in the order they come, so
@@ -506,6 +515,9 @@ impl Shared {
             migrate_rate: counters.pace.bytes_per_second(),
             moved_bytes: counters.moved_bytes.get(),
             rate_yields: counters.rate_yields.get(),
+            compressed_values: counters.compressed_values.get(),
+            compressed_from_bytes: counters.compressed_from_bytes.get(),
+            compressed_to_bytes: counters.compressed_to_bytes.get(),
             compaction: counters.compaction.told(),
             kept_records: counters.kept_records.get(),
             migrated_records: counters.migrated_records.get(),

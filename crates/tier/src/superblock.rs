@@ -4,9 +4,11 @@
 use crate::bytes::{Blocks, Put, Reader};
 use crate::disk::{Barrier, Disk};
 use crate::pointer::Pointer;
+use crate::segment::{Shape, header_bytes};
 use crate::store::{Checkpoint, SUPER_BLOCKS};
 use crate::types::{
-    BLOCK_BYTES, Error, FORMAT_VERSION, FORMAT_VERSION_TREE, Position, Result, doing,
+    BLOCK_BYTES, Error, FORMAT_VERSION, FORMAT_VERSION_MAX, HAS_COMPRESSED, HAS_LONG_LOG, HAS_TREE,
+    Position, Result, doing,
 };
 use crc32c::crc32c;
 
@@ -32,11 +34,17 @@ pub struct Superblock {
     pub tree_segments: u32,
     /// Of the SSD.
     pub blocks: u64,
+    /// Of each segment before its records: as in a log of as many segments as it was made with, or
+    /// of more.
+    pub header_bytes: u32,
+    /// Whether values may be compressed, which a program must know to read them.
+    pub has_compressed: bool,
     /// The newest, and the one before.
     pub checkpoints: [Checkpoint; 2],
     /// As it was read: the other one is damaged, and may have been newer.
     pub is_alone: bool,
-    /// As it was read: the other one has the sizes from before the store grew.
+    /// As it was read: the other one has the sizes from before the store grew, or does not say
+    /// that values may be compressed.
     pub is_half_grown: bool,
 }
 
@@ -64,7 +72,21 @@ impl Superblock {
 
     /// What a program must know to use the store.
     fn version(&self) -> u32 {
-        if self.tree_segments == 0 { FORMAT_VERSION } else { FORMAT_VERSION_TREE }
+        let has = |has: bool, feature: u32| if has { feature } else { 0 };
+        FORMAT_VERSION
+            + has(self.tree_segments != 0, HAS_TREE)
+            + has(self.has_compressed, HAS_COMPRESSED)
+            + has(self.is_log_long(), HAS_LONG_LOG)
+    }
+
+    /// Whether headers of the log list more than the first ones did.
+    fn is_log_long(&self) -> bool {
+        header_bytes(self.segments.into()) != u64::from(self.header_bytes)
+    }
+
+    /// How the log is cut.
+    pub fn shape(&self) -> Result<Shape> {
+        Shape::of_grown(self.segments, self.segment_bytes, self.header_bytes)
     }
 
     fn encode(&self) -> Option<Blocks> {
@@ -83,6 +105,9 @@ impl Superblock {
             out.put_u64(checkpoint.position.generation);
             out.put_u32(checkpoint.position.offset);
             checkpoint.body.encode(&mut out);
+        }
+        if self.is_log_long() {
+            out.put_u32(self.header_bytes);
         }
         let length = out.len();
         out[CRC_AT + 4..CRC_AT + 8].copy_from_slice(&(length as u32).to_le_bytes());
@@ -104,9 +129,10 @@ impl Superblock {
         if !whole {
             return Ok(None);
         }
-        if ![FORMAT_VERSION, FORMAT_VERSION_TREE].contains(&version) {
+        if !(FORMAT_VERSION..=FORMAT_VERSION_MAX).contains(&version) {
             return Err(Error::Version { found: version });
         }
+        let has = |feature: u32| (version - FORMAT_VERSION) & feature != 0;
         let mut parse = || {
             let (segment_bytes, segments) = (reader.u32()?, reader.u32()?);
             let tree_segments = reader.u32()?;
@@ -117,6 +143,10 @@ impl Superblock {
                 Some(Checkpoint { position, body })
             };
             let checkpoints = [checkpoint()?, checkpoint()?];
+            let header_bytes = match has(HAS_LONG_LOG) {
+                true => reader.u32()?,
+                false => u32::try_from(header_bytes(segments.into())).ok()?,
+            };
             Some(Superblock {
                 store_id,
                 generation,
@@ -124,12 +154,17 @@ impl Superblock {
                 segments,
                 tree_segments,
                 blocks,
+                header_bytes,
+                has_compressed: has(HAS_COMPRESSED),
                 checkpoints,
                 is_alone: false,
                 is_half_grown: false,
             })
         };
-        Ok(parse().filter(|superblock| superblock.version() == version))
+        let parsed = parse().filter(|superblock| superblock.version() == version);
+        // No crc covers the version, and what else is there hangs on it.
+        let is_all = bytes.len() - reader.len() == length;
+        Ok(parsed.filter(|_| is_all))
     }
 
     /// Writes it, durable when this returns.
@@ -188,8 +223,11 @@ impl Superblock {
             }
             Some(mut newest) => {
                 newest.is_alone = !damaged.is_empty();
-                newest.is_half_grown =
-                    found.last().is_some_and(|before| before.sizes() != newest.sizes());
+                if let Some(before) = found.last() {
+                    newest.is_half_grown = before.sizes() != newest.sizes()
+                        || before.has_compressed != newest.has_compressed;
+                    newest.has_compressed |= before.has_compressed; // no crc covers the version
+                }
                 if let Some(slot) = damaged.first() {
                     problems.push(format!("superblock {slot} is damaged; the other one is used"));
                 }

@@ -106,6 +106,13 @@ struct Examined {
 }
 
 impl Surveyed {
+    /// Slots of the segments in use that had begun at this position. Of what was in another slot
+    /// then, nothing is left.
+    pub fn slots_from_before(&self, position: Position) -> BTreeSet<u32> {
+        let there = self.used.iter().filter(|used| used.generation <= position.generation);
+        there.map(|used| used.slot).collect()
+    }
+
     /// Leaves of what the checkpoint at `position` knows as dropped what is still said where it
     /// was. The others migration has forgotten since, or appended again behind the checkpoint,
     /// where they are met. A segment that began since has nothing of them.
@@ -115,8 +122,7 @@ impl Surveyed {
         shape: &Shape,
         position: Position,
     ) {
-        let there = self.used.iter().filter(|used| used.generation <= position.generation);
-        let slots: BTreeSet<u32> = there.map(|used| used.slot).collect();
+        let slots = self.slots_from_before(position);
         dropped.retain(|_, dropped| slots.contains(&shape.slot_of(dropped.home.at())));
     }
 }
@@ -164,10 +170,8 @@ impl Survey<'_> {
 
     fn headers(&self, foreign: &mut u32) -> Result<Headers> {
         let mut headers = Headers::new();
-        let mut bytes = vec![0; self.shape.header_bytes as usize];
         for slot in 0..self.shape.segments {
-            doing("read the log", self.region.read(self.shape.start(slot), &mut bytes))?;
-            match Header::decode(&bytes, &self.shape, self.store_id)? {
+            match read_header(self.region, &self.shape, self.store_id, slot)? {
                 Front::None => {}
                 Front::Foreign => *foreign += 1,
                 Front::Own(header) => drop(headers.insert(header.generation, (slot, header))),
@@ -315,6 +319,19 @@ impl Survey<'_> {
         });
         Ok(examined)
     }
+}
+
+/// What lies as a header in a slot: at its front, and at its end where it lists so much.
+pub fn read_header(region: &dyn Region, shape: &Shape, store_id: u64, slot: u32) -> Result<Front> {
+    let mut bytes = vec![0; shape.header_bytes as usize];
+    doing("read the log", region.read(shape.start(slot), &mut bytes))?;
+    let (front, rest) = (bytes.len(), Header::rest_bytes(&bytes, shape));
+    if 0 < rest {
+        bytes.resize(front + rest, 0);
+        let at = shape.start(slot + 1) - rest as u64;
+        doing("read the log", region.read(at, &mut bytes[front..]))?;
+    }
+    Header::decode(&bytes, shape, store_id)
 }
 
 /// All bytes of a slot.

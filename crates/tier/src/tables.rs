@@ -181,6 +181,11 @@ impl Tables {
         self.by_start.range(start..).map(|(_, table)| table).take(SHOWN_AT_ONCE)
     }
 
+    /// Some of those that are gone, from this number on.
+    pub fn some_dropped_from(&self, id: u64) -> impl Iterator<Item = (u64, Dropped)> {
+        self.dropped.range(id..).map(|(id, dropped)| (*id, *dropped)).take(SHOWN_AT_ONCE)
+    }
+
     /// The table that holds a byte of the SSD.
     pub fn at(&mut self, at: u64) -> Option<&mut Table> {
         let (_, table) = self.by_start.range_mut(..=at).next_back()?;

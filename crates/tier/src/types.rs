@@ -10,9 +10,15 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const LINE_BYTES: usize = 64;
 /// The version of everything the tier writes (docs/disk-format.md).
 pub const FORMAT_VERSION: u32 = 2;
-/// The version that the superblocks of a store with an index in persistent memory have. All else in
-/// it is of [`FORMAT_VERSION`].
-pub const FORMAT_VERSION_TREE: u32 = 3;
+/// What is added to it in superblocks of a store with an index in persistent memory. All else in
+/// such a store is of [`FORMAT_VERSION`].
+pub const HAS_TREE: u32 = 1;
+/// The same of one that may have compressed values.
+pub const HAS_COMPRESSED: u32 = 2;
+/// The same of one whose log has grown beyond what its headers listed.
+pub const HAS_LONG_LOG: u32 = 4;
+/// The highest version that superblocks may have.
+pub const FORMAT_VERSION_MAX: u32 = FORMAT_VERSION + HAS_TREE + HAS_COMPRESSED + HAS_LONG_LOG;
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 1024;
 /// The largest value: 1 GiB.
@@ -119,6 +125,10 @@ pub struct Settings {
     pub split_adapts: bool,
     /// The size of a segment of the log, a multiple of a block. Fixed when a store is made.
     pub segment_bytes: u32,
+    /// From this length on values that go straight to the SSD are compressed, if they are shorter
+    /// than a piece ([`crate::PIECE_BYTES`]) and it gains an eighth and a block; none without it.
+    /// It may change at each opening; what is stored stays as it is.
+    pub compress_from: Option<usize>,
     /// How large a sort table becomes.
     pub table_bytes: usize,
     /// When a write is acknowledged.
@@ -152,6 +162,7 @@ impl Default for Settings {
             split_bytes: 4096,
             split_adapts: false,
             segment_bytes: 4 << 20,
+            compress_from: None,
             table_bytes: 1 << 20,
             durability: Durability::Ack,
             migrate_by: MigrateBy::Hotness,
@@ -255,8 +266,8 @@ impl fmt::Display for Error {
             Error::Corrupt(what) => write!(f, "damaged: {what}"),
             Error::Version { found } => write!(
                 f,
-                "written by format version {found}; this program reads {FORMAT_VERSION} and \
-                 {FORMAT_VERSION_TREE}, and nothing was written. Use the version of Laneway that \
+                "written by format version {found}; this program reads {FORMAT_VERSION} to \
+                 {FORMAT_VERSION_MAX}, and nothing was written. Use the version of Laneway that \
                  wrote it, or move the items: laneway dump of that version, then laneway load of \
                  this one into a new folder"
             ),

@@ -5,6 +5,7 @@
 //! that reading a large value is one read of the SSD and none of the log. After a restart from a
 //! checkpoint, which does not have it, the first read of a value brings it in.
 
+use crate::compress::value_of;
 use crate::pointer::Pointer;
 use crate::types::{BLOCK_BYTES, ItemMeta};
 use std::ops::Deref;
@@ -24,7 +25,7 @@ pub struct Large {
     pointer: Pointer,
     /// What is kept with the item, where it is known.
     meta: OnceLock<ItemMeta>,
-    /// Its bytes until its group is durable. A lock that nobody holds for long.
+    /// What is stored of it, until its group is durable. A lock that nobody holds for long.
     waiting: Mutex<Option<Arc<[u8]>>>,
 }
 
@@ -56,7 +57,7 @@ impl Large {
         Large { meta: OnceLock::from(meta), ..Large::from(pointer) }
     }
 
-    /// One that lies only here until its group writes it.
+    /// One that lies only here until its group writes it, as it is stored.
     pub fn waiting(pointer: Pointer, bytes: Arc<[u8]>) -> Large {
         Large { waiting: Mutex::new(Some(bytes)), ..Large::from(pointer) }
     }
@@ -76,9 +77,16 @@ impl Large {
         self.waiting.lock().expect("nobody panics inside")
     }
 
-    /// Its bytes, if they wait for their group.
+    /// What is stored of it, if that waits for its group.
     pub fn bytes_waiting(&self) -> Option<Arc<[u8]>> {
         self.lock().clone()
+    }
+
+    /// The value, if it waits for its group.
+    pub fn value_waiting(&self) -> Option<Vec<u8>> {
+        let stored = self.bytes_waiting()?;
+        let value = value_of(&self.pointer, &stored).expect("it is as it was compressed");
+        Some(value.into_owned())
     }
 
     /// Its bytes are on the SSD. Says what room they took.

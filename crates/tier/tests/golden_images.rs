@@ -170,7 +170,7 @@ fn a_store_of_a_version_to_come_or_of_another_program_is_refused_with_the_way_ou
         SUPERBLOCKS.iter().for_each(|at| foreign.ssd[*at..][..8].copy_from_slice(b"FOREIGN!"));
         let (written, way_out) = ("nothing was written", "laneway dump");
         for (image, told) in [
-            (of_version(&image, 4), ["written by format version 4", written, way_out]),
+            (of_version(&image, 10), ["written by format version 10", written, way_out]),
             (of_version(&image, 1), ["written by format version 1", written, way_out]),
             (foreign, ["neither superblock is whole", written, "--ssd"]),
         ] {

@@ -31,7 +31,7 @@ impl Regression {
             (swarm.resp, swarm.users, swarm.binary) = (false, false, false);
             (swarm.backups, swarm.scrubs, swarm.operates) = (false, false, false);
             (swarm.read_only, swarm.watch, swarm.splits) = (false, false, false);
-            swarm.tls = 0;
+            (swarm.tls, swarm.compresses) = (0, false);
             (swarm.client_rate, swarm.client_bytes) = (0, 0);
             (swarm.listener_rates, swarm.resp_alone) = ((0, 0), false);
             for (name, value) in self.sets {

@@ -4,7 +4,7 @@ use crate::books::Books;
 use crate::encryption::Encryption;
 use crate::meta::Style;
 use crate::model::{Asked, Count, Fetch, New, Ttl};
-use crate::rig::value;
+use crate::rig::{lines, value};
 use crate::swarm::Swarm;
 use laneway_tier::disk::sim::Random;
 
@@ -63,7 +63,10 @@ impl Scene<'_> {
         let bytes = if self.part(large) {
             let most = self.swarm.value_bytes_max as u64;
             let length = 2048 + self.random.below(most - 2047);
-            value(length as usize, self.random.below(CONTENTS))
+            // No draw is made where none was before there was compression.
+            let is_text = self.swarm.compresses && self.random.one_in(2);
+            let make = if is_text { lines } else { value };
+            make(length as usize, self.random.below(CONTENTS))
         } else {
             match self.random.below(8) {
                 0 | 1 => self.random.below(1000).to_string().into_bytes(),

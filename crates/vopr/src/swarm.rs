@@ -133,6 +133,8 @@ pub struct Swarm {
     pub operates: bool,
     /// The boundary between log and SSD is another at each start, or moves.
     pub splits: bool,
+    /// Values are compressed from another length on at each start, or not.
+    pub compresses: bool,
     /// What takes so many microseconds is noted as slow; 0: what takes 100 ms.
     pub slow_micros: u32,
     /// Keys of large requests are noted, too.
@@ -254,6 +256,7 @@ impl Swarm {
             scrubs: false,
             operates: false,
             splits: false,
+            compresses: false,
             slow_micros: 0,
             log_keys: false,
             read_only: false,
@@ -317,6 +320,7 @@ impl Swarm {
             self.listener_rates.1 = [4 << 20, 32 << 20][random.below(2) as usize];
         }
         self.resp_alone = self.resp && random.one_in(2);
+        self.compresses = self.kept != Kept::No && random.one_in(3);
         self
     }
 
@@ -433,6 +437,7 @@ impl Swarm {
         add(&|swarm| swarm.scrubs = false);
         add(&|swarm| swarm.operates = false);
         add(&|swarm| swarm.splits = false);
+        add(&|swarm| swarm.compresses = false);
         add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);
@@ -493,6 +498,7 @@ impl Swarm {
             ("scrubs", self.scrubs.into()),
             ("operates", self.operates.into()),
             ("splits", self.splits.into()),
+            ("compresses", self.compresses.into()),
             ("slow-us", self.slow_micros.into()),
             ("log-keys", self.log_keys.into()),
             ("read-only", self.read_only.into()),
@@ -548,6 +554,7 @@ impl Swarm {
             "scrubs" => self.scrubs = value != 0,
             "operates" => self.operates = value != 0,
             "splits" => self.splits = value != 0,
+            "compresses" => self.compresses = value != 0,
             "slow-us" => self.slow_micros = value as u32,
             "log-keys" => self.log_keys = value != 0,
             "read-only" => self.read_only = value != 0,

@@ -73,11 +73,16 @@ pub struct World {
     is_rotten: bool,
     /// Where the boundary between log and SSD begins, and whether it moves.
     split: (usize, bool),
+    /// From which length on values are compressed.
+    compress_from: Option<usize>,
 }
 
 /// Boundaries of a server's life, drawn where they differ from start to start.
 const SPLITS: [(usize, bool); 5] =
     [(0, false), (256, false), (2048, true), (8192, false), (usize::MAX, false)];
+
+/// The same of the shortest value that is compressed.
+const COMPRESSED_FROM: [Option<usize>; 4] = [None, Some(0), Some(5000), Some(40_000)];
 
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
@@ -112,6 +117,7 @@ impl World {
             sound: None,
             is_rotten: false,
             split: (settings().split_bytes, false),
+            compress_from: None,
         }
     }
 
@@ -197,7 +203,9 @@ impl World {
         let durability = if interval { Durability::Interval } else { Durability::Ack };
         let when_full = if self.swarm.evicts { WhenFull::Evict } else { WhenFull::Refuse };
         let (split_bytes, split_adapts) = self.split;
-        TierSettings { durability, when_full, split_bytes, split_adapts, ..settings() }
+        let compress_from = self.compress_from;
+        let base = TierSettings { compress_from, durability, when_full, ..settings() };
+        TierSettings { split_bytes, split_adapts, ..base }
     }
 
     /// Now and then, where there is a store already.
@@ -226,6 +234,10 @@ impl World {
     fn open(&mut self) -> Outcome<Option<Option<Arc<Tier>>>> {
         if self.swarm.splits {
             self.split = SPLITS[self.random.below(SPLITS.len() as u64) as usize];
+        }
+        if self.swarm.compresses {
+            let which = self.random.below(COMPRESSED_FROM.len() as u64) as usize;
+            self.compress_from = COMPRESSED_FROM[which];
         }
         let settings = self.tier_settings();
         let Some(machine) = &self.machine else { return Ok(Some(None)) };

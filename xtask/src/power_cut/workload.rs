@@ -33,6 +33,7 @@ pub fn settings(background: bool) -> Settings {
         split_bytes: 4096,
         split_adapts: false,
         segment_bytes: 32 << 10,
+        compress_from: None,
         table_bytes: 16 << 10,
         durability: Durability::Ack,
         migrate_by: MigrateBy::Hotness,

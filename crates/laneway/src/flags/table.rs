@@ -185,6 +185,13 @@ flags! {
     TextOrNumber split: Option<String> = flag("split-bytes", "bytes").default("4096")
         .help("values from here on go straight to the SSD; 0: all do, inf: none that the log \
                takes, auto: those for which that takes the media less time, as measured");
+    Text compress: Option<String> = flag("compress", "name").default("off")
+        .help("how values that go straight to the SSD are compressed, where that gains an eighth. \
+               A store that had it on once is refused by programs from before")
+        .choices(&[("off", "not at all"), ("lz4", "fast, for text and the like")]);
+    Bytes compress_from: Option<u64> = flag("compress-from", "bytes").default("8k")
+        .help("with --compress: shorter values are stored as they are, as are those of 1m and \
+               more");
     Text migrate_by: Option<String> = flag("migrate-by", "name").default("hotness")
         .help("what leaves a full log")
         .choices(&[("hotness", "what was not asked for"), ("age", "what is oldest")]);

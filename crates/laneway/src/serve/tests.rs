@@ -364,9 +364,9 @@ fn beside(flag: &str) -> &'static str {
         "slot-requests" | "slot-us" => "--design hkh --access erew --hot default",
         "handoff-workers" => "--design sho -t 4",
         "pm-backend" | "pm-size" | "durability" | "ssd-size" | "split-bytes" | "migrate-by"
-        | "migrate-rate" | "when-full" | "read-threads" | "scrub-every" | "scrub-rate" => {
-            "--data-dir /d"
-        }
+        | "migrate-rate" | "when-full" | "read-threads" | "scrub-every" | "scrub-rate"
+        | "compress" => "--data-dir /d",
+        "compress-from" => "--data-dir /d --compress lz4",
         "backup-rate" => "--data-dir /d --backup-dir /",
         _ => "",
     }
@@ -434,7 +434,7 @@ fn each_choice_that_the_help_names_is_taken_and_no_other() {
         ("form", "roles") => "-t 4",
         ("pm-backend", _) => "--data-dir /d --unsafe-volatile-pm",
         ("pm-index", _) => "--data-dir /d --pm-backend dax",
-        ("migrate-by" | "when-full", _) => "--data-dir /d",
+        ("migrate-by" | "when-full" | "compress", _) => "--data-dir /d",
         _ => "",
     };
     let mut told = Vec::new();

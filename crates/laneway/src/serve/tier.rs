@@ -8,8 +8,8 @@ use laneway_server::durable::DurableSettings;
 use laneway_server::durable::copier::BackupSettings;
 use laneway_server::durable::shared::Recovery;
 use laneway_tier::{
-    BLOCK_BYTES, Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, Report,
-    WhenFull,
+    BLOCK_BYTES, Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, PIECE_BYTES,
+    Report, WhenFull,
 };
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ const INTERVAL_MS_MAX: u64 = 60_000;
 /// Reading threads by default: as many reads as an SSD likes to see at once.
 const READ_THREADS: usize = 8;
 const READ_THREADS_MAX: usize = 256;
+/// The shortest value that is compressed by default: one of three blocks may gain one.
+const COMPRESS_FROM_BYTES: u64 = 8 << 10;
 /// What a backup writes a second by default: little beside what an SSD can do.
 const BACKUP_BYTES_PER_SECOND: u64 = 64 << 20;
 /// How often a long start says how far it is.
@@ -95,6 +97,8 @@ fn first_given(flags: &Flags) -> Option<&'static str> {
         ("--ssd", flags.ssd.is_some()),
         ("--ssd-size", flags.ssd_bytes.is_some()),
         ("--split-bytes", flags.split.is_some()),
+        ("--compress", flags.compress.is_some()),
+        ("--compress-from", flags.compress_from.is_some()),
         ("--durability", flags.durability.is_some()),
         ("--migrate-by", flags.migrate_by.is_some()),
         ("--migrate-rate", flags.migrate_rate.is_some()),
@@ -154,6 +158,7 @@ pub fn directory(flags: &Flags) -> Result<Option<DirectorySettings>, String> {
                 .into(),
         );
     }
+    directory.settings.compress_from = compress_from(flags)?;
     directory.settings.pad_groups = flags.pad_groups;
     directory.settings.accept_lost_log = flags.accept_lost_log;
     directory.settings.migrate_by = match flags.migrate_by.as_deref() {
@@ -191,6 +196,24 @@ fn index(text: Option<&str>, backend: Backend) -> Result<Option<IndexKind>, Stri
             "--pm-index {other}: must be btree (in memory, the default) or fair (in persistent \
              memory)"
         )),
+    }
+}
+
+/// The length from which on values are compressed; `None`: none is.
+fn compress_from(flags: &Flags) -> Result<Option<usize>, String> {
+    match flags.compress.as_deref() {
+        None | Some("off") => match flags.compress_from {
+            None => Ok(None),
+            Some(_) => Err("--compress-from: nothing is compressed; say --compress lz4 too".into()),
+        },
+        Some("lz4") => match flags.compress_from.unwrap_or(COMPRESS_FROM_BYTES) {
+            bytes if bytes < PIECE_BYTES as u64 => Ok(Some(bytes as usize)),
+            bytes => Err(format!(
+                "--compress-from {bytes}: must be below {PIECE_BYTES}, for longer values are \
+                 stored as they are; leave it out for {COMPRESS_FROM_BYTES}"
+            )),
+        },
+        Some(other) => Err(format!("--compress {other}: must be off (the default) or lz4")),
     }
 }
 

@@ -180,6 +180,44 @@ fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
     assert!(checked.status.success(), "{}", text(&checked.stderr));
 }
 
+/// The number that `stats tier` tells under this name.
+fn told(client: &mut TcpStream, name: &str) -> u64 {
+    let stats = text(&ask(client, b"stats tier\r\n", b"END\r\n"));
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+    line.and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("{name}: {stats}"))
+}
+
+#[test]
+fn more_fits_where_values_are_compressed_and_they_are_read_with_and_without() {
+    let line = |number: u64| format!("a line of the value of k{number}; ").into_bytes();
+    let value =
+        |number: u64| -> Vec<u8> { line(number).into_iter().cycle().take(FILLING_BYTES).collect() };
+    let folder = Folder::new("compress");
+    let flags = ["--ssd-size", "32m", "-m", "8"];
+    let server = Server::start(&folder, &[&flags[..], &["--compress", "lz4"]].concat());
+    let mut client = server.connect();
+    for number in 0..TWICE {
+        let told = ask(&mut client, &set(&format!("k{number}"), &value(number)), b"\r\n");
+        assert_eq!(text(&told), "STORED\r\n", "twice as much as the SSD holds");
+    }
+    assert_eq!(told(&mut client, "compressed_values"), TWICE);
+    let from = told(&mut client, "compressed_from_bytes");
+    assert_eq!(from, TWICE * FILLING_BYTES as u64);
+    assert!(told(&mut client, "compressed_to_bytes") < from / 4);
+    server.kill();
+    for flags in [&flags[..], &[&flags[..], &["--compress", "lz4"]].concat()[..]] {
+        let server = Server::start(&folder, flags);
+        let mut client = server.connect();
+        for number in 0..TWICE {
+            let got = get(&mut client, &format!("k{number}"));
+            assert!(got == Some(value(number)), "key {number}");
+        }
+        server.stop();
+    }
+    let checked = tool(&folder, "fsck", &[]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+}
+
 #[test]
 fn a_compaction_gains_room_and_loses_nothing() {
     let folder = Folder::new("compact");
@@ -372,6 +410,10 @@ fn a_folder_has_one_server_and_flags_that_cannot_work_are_refused() {
         (&["--data-dir", "x", "--durability", "never"], "must be ack"),
         (&["--data-dir", "x", "--durability", "interval:0"], "interval:MS"),
         (&["--data-dir", "x", "--split-bytes", "many"], "or inf, or auto"),
+        (&["--data-dir", "x", "--compress", "zstd"], "must be off"),
+        (&["--data-dir", "x", "--compress-from", "9k"], "say --compress lz4"),
+        (&["--data-dir", "x", "--compress", "lz4", "--compress-from", "1m"], "must be below"),
+        (&["--compress", "lz4"], "--data-dir"),
         (&["--ssd-size", "1g"], "--data-dir DIR too"),
     ] {
         let refused = Command::new(BINARY).arg("serve").args(flags).output().expect("it runs");

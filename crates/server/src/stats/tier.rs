@@ -106,6 +106,9 @@ fn media(lines: &mut Lines<'_>, stats: &Stats) {
     lines.text("split", if stats.split_adapts { "auto" } else { "fixed" });
     lines.number("split_bytes", usage.split_bytes);
     lines.number("split_moves", usage.split_moves);
+    lines.number("compressed_values", stats.compressed_values);
+    lines.number("compressed_from_bytes", stats.compressed_from_bytes);
+    lines.number("compressed_to_bytes", stats.compressed_to_bytes);
     flushes(lines, ["log_flushes", "log_flush_us_mean"], LOG_FLUSH_US, &usage.log_flushes);
     flushes(lines, ["ssd_flushes", "ssd_flush_us_mean"], SSD_FLUSH_US, &usage.ssd_flushes);
 }

@@ -360,7 +360,8 @@ mod tests {
     fn large(space: &Space, sequence: u64, blocks: u32) -> Entry {
         let extents = SmallVec::from_vec(space.take(blocks).unwrap());
         let bytes = u64::from(blocks) * BLOCK_BYTES as u64;
-        let pointer = Pointer { bytes, extents, crcs: smallvec![1] };
+        let crcs = smallvec![1];
+        let pointer = Pointer { bytes, extents, crcs, original_bytes: 0 };
         entry(sequence, What::Large(Arc::new(pointer.into())))
     }
 

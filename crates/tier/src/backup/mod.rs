@@ -12,9 +12,10 @@ pub mod file;
 mod hold;
 
 use self::cut::{Held, Next};
+use crate::compress::value_of_owned;
 use crate::fetch::Wanted;
 use crate::index::{Entry, What};
-use crate::large::read_piece;
+use crate::large::read_value_piece;
 use crate::pointer::PIECE_BYTES;
 use crate::read::verified;
 use crate::record::{self, Kind, Record, Stamp};
@@ -164,7 +165,8 @@ impl Backup {
     fn copy(&mut self, batch: Vec<(cut::Place, Arc<Held>)>) {
         let (places, held): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         if let [one] = &held[..]
-            && matches!(&one.entry.what, What::Large(large) if PIECE_BYTES < large.bytes as usize)
+            && matches!(one.entry.what, What::Large(_))
+            && (PIECE_BYTES as u64) < one.entry.value_bytes()
         {
             return self.begin_long(places, held[0].clone());
         }
@@ -218,15 +220,16 @@ impl Backup {
             return Ok((record.body.to_vec(), record.meta));
         };
         let meta = self.meta_of(held, large, parts.record)?;
-        if let Some(bytes) = large.bytes_waiting() {
-            return Ok((bytes.to_vec(), meta));
-        }
-        if let Some(value) = parts.value.filter(|value| large.crcs[..] == [crc32c(value)]) {
+        if let Some(value) = large.value_waiting() {
             return Ok((value, meta));
         }
-        let mut value = Vec::with_capacity(large.bytes as usize);
+        let stored = parts.value.filter(|stored| large.crcs[..] == [crc32c(stored)]);
+        if let Some(value) = stored.and_then(|stored| value_of_owned(large, stored)) {
+            return Ok((value, meta));
+        }
+        let mut value = Vec::with_capacity(large.value_bytes() as usize);
         for index in 0..large.pieces() {
-            let piece = read_piece(&*self.shared.ssd, large, index)?;
+            let piece = read_value_piece(&*self.shared.ssd, large, index)?;
             value.extend_from_slice(&piece.ok_or_else(|| damaged(held))?);
         }
         Ok((value, meta))
@@ -303,7 +306,7 @@ impl Backup {
         let What::Large(large) = &held.entry.what else { return };
         match self.meta_of(&held, large, None) {
             Ok(meta) => {
-                let (sequence, body) = (held.entry.sequence, large.bytes.to_le_bytes());
+                let (sequence, body) = (held.entry.sequence, large.value_bytes().to_le_bytes());
                 self.put(Kind::Large, &held.key, sequence, meta, &body);
                 self.long = Some((places, held, 0));
             }
@@ -317,7 +320,7 @@ impl Backup {
     /// The next piece of a long value. One that cannot be read ends the item, which then is none.
     fn copy_piece(&mut self, places: Vec<cut::Place>, held: Arc<Held>, number: usize) {
         let What::Large(large) = &held.entry.what else { return };
-        let read = read_piece(&*self.shared.ssd, large, number);
+        let read = read_value_piece(&*self.shared.ssd, large, number);
         match read.and_then(|piece| piece.ok_or_else(|| damaged(&held))) {
             Ok(piece) => {
                 self.put(Kind::Note, &[], number as u64, ItemMeta::default(), &piece);

@@ -262,7 +262,8 @@ mod tests {
                         let extents = (0..count).map(|_| take()).collect();
                         let bytes = (count * BLOCK_BYTES) as u64 - random.below(4000);
                         let crcs = smallvec![0; (bytes as usize).div_ceil(PIECE_BYTES)];
-                        What::Large(Arc::new(Pointer { bytes, extents, crcs }.into()))
+                        let pointer = Pointer { bytes, extents, crcs, original_bytes: 0 };
+                        What::Large(Arc::new(pointer.into()))
                     }
                 };
                 (format!("key {}", random.number()).into_bytes(), entry(number, home, what))
@@ -310,7 +311,8 @@ mod tests {
             Extent { start: 100, blocks: 1 },
         ];
         let bytes = (PIECE_BYTES + 2 * BLOCK_BYTES + 5) as u64;
-        let pointer = Pointer { bytes, extents, crcs: smallvec![1, 2] };
+        let crcs = smallvec![1, 2];
+        let pointer = Pointer { bytes, extents, crcs, original_bytes: 0 };
         let mut window = Window::new(100);
         let what = What::Large(Arc::new(pointer.into()));
         assert_eq!(window.item(b"k", &entry(9, Home::log(64), what)), bytes + 64);

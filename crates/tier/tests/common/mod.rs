@@ -158,6 +158,7 @@ pub fn settings() -> Settings {
         split_bytes: 1024,
         split_adapts: false,
         segment_bytes: SEGMENT_BYTES,
+        compress_from: None,
         table_bytes: 8 << 10,
         durability: Durability::Ack,
         migrate_by: MigrateBy::Hotness,

@@ -82,7 +82,9 @@ fn a_copy_is_the_store_at_the_instant_it_was_begun() {
         let told = format!("{kind:?}, {durability:?}, seed {seed}");
         let mut random = Random::new(seed);
         let machine = machine(kind, 2 << 20);
-        let (tier, _) = machine.open(settings_of(kind, durability)).unwrap();
+        let compress_from = (seed % 3 == 1).then_some(1);
+        let settings = Settings { compress_from, ..settings_of(kind, durability) };
+        let (tier, _) = machine.open(settings).unwrap();
         let mut version = 0;
         for _ in 0..2 {
             for _ in 0..300 + random.below(600) {

@@ -262,3 +262,63 @@ fn a_full_ssd_is_an_error_and_loses_nothing() {
     tier.compact(&mut |_, _| {}).unwrap();
     check(&tier, &model, "with room");
 }
+
+/// Nothing can leave the log, and what can be merged needs a block.
+#[test]
+fn with_a_short_log_and_a_nearly_full_ssd_it_merges_what_it_can() {
+    for beside in [false, true] {
+        let machine = Machine::sized(Kind::Pm, &Faults::default(), 1 << 20);
+        // Nothing leaves the log by itself.
+        let settings = Settings { migrate_percent: 100, ..settings() };
+        let (tier, _) = machine.open(settings).unwrap();
+        let mut model = Model::new();
+        let put = |model: &mut Model, number: u64, version: u64, bytes: usize| {
+            tier.put(&key(number), &value(version, bytes), ItemMeta::default()).unwrap();
+            model.insert(key(number), (version, bytes));
+        };
+        for number in 0..200 {
+            put(&mut model, number, number, 300);
+            while number % 25 == 24 && tier.migrate().unwrap() {}
+        }
+        while tier.migrate().unwrap() {}
+        // A third of each sort table stays current.
+        (0..200).filter(|n| n % 3 != 0).for_each(|number| put(&mut model, number, 1000, 20));
+        let block = BLOCK_BYTES as u64;
+        for number in 200.. {
+            let spare = tier.stats().ssd_free_bytes - block;
+            if spare == 0 {
+                break;
+            }
+            put(&mut model, number, number, spare.min(8 * block) as usize);
+        }
+        let free_segments = || {
+            let usage = tier.usage();
+            (usage.log_bytes - usage.log_used_bytes) / u64::from(SEGMENT_BYTES)
+        };
+        for number in 250.. {
+            if free_segments() <= 3 {
+                break;
+            }
+            put(&mut model, number, number, 300);
+        }
+        let before = tier.stats();
+        assert_eq!((before.ssd_free_bytes, free_segments()), (block, 3));
+        if beside {
+            assert!(tier.begin_compaction());
+            assert_ne!(run(&tier, || {}), Standing::Failed);
+        } else {
+            let told = tier.compact(&mut |_, _| {});
+            let is_short = matches!(told, Err(Error::SsdFull { .. } | Error::PmFull));
+            assert!(told.is_ok() || is_short, "{told:?}");
+        }
+        let after = tier.stats();
+        assert!(before.tables_freed + 2 < after.tables_freed, "{after:?}");
+        check(&tier, &model, "short of room");
+        assert!(tier.delete(&key(0)).unwrap(), "whoever makes room by deleting still can");
+        model.remove(&key(0));
+        drop(tier);
+        let (tier, report) = machine.open(settings).unwrap();
+        assert!(report.problems.is_empty(), "{report:?}");
+        check(&tier, &model, "after a restart");
+    }
+}

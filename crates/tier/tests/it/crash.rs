@@ -231,6 +231,7 @@ fn explore(kind: Kind, seed: u64, faults: &Faults, with: With) -> Result<u64, St
     let evicts = with == With::Evicts;
     let settings = Settings {
         pad_groups: with == With::Pads,
+        compress_from: seed.is_multiple_of(3).then_some(1),
         when_full: if evicts { WhenFull::Evict } else { WhenFull::Refuse },
         ..settings_of(&mut random, kind)
     };

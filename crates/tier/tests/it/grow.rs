@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 const KINDS: [Kind; 2] = [Kind::Pm, Kind::Wal];
 const LARGER: Sizes = Sizes { log: 16 * SEGMENT_BYTES as u64, ssd: 2 * SSD_BYTES as u64 };
+/// More segments than the block of a header lists: 16 bytes for each, behind 64.
+const LONG: Sizes = Sizes { log: 300 * SEGMENT_BYTES as u64, ..LARGER };
 /// A superblock, and where its number is in it.
 const SUPERBLOCK_BYTES: usize = 65_536;
 const NUMBER_AT: usize = 40;
@@ -133,9 +135,10 @@ fn a_loss_of_power_at_any_moment_of_growing_leaves_a_store_that_grows_and_loses_
     // More than an SSD of before holds, in values that go straight there.
     const LARGE: std::ops::Range<u64> = 1000..1270;
     const SMALL: std::ops::Range<u64> = 2000..2020;
-    for kind in KINDS {
+    let rows = KINDS.map(|kind| [(kind, LARGER), (kind, LONG)]);
+    for (kind, larger) in rows.into_iter().flatten() {
         let (machine, items) = mixed(kind);
-        let images = longer(&machine, LARGER, 0);
+        let images = longer(&machine, larger, 0);
         let mut cuts = 0;
         for fails_at in 1.. {
             let machine = of(kind, fails_at, images.clone());
@@ -147,7 +150,7 @@ fn a_loss_of_power_at_any_moment_of_growing_leaves_a_store_that_grows_and_loses_
                 let crashed = machine.crashed(seed, &Faults::default(), u64::MAX);
                 is_sound(&crashed);
                 let (tier, report) = opened(&crashed);
-                assert_eq!(report.sizes, LARGER, "{kind:?}, event {fails_at}, seed {seed}");
+                assert_eq!(report.sizes, larger, "{kind:?}, event {fails_at}, seed {seed}");
                 hold(&tier, items.iter().copied());
                 if seed != 0 {
                     continue;
@@ -159,7 +162,7 @@ fn a_loss_of_power_at_any_moment_of_growing_leaves_a_store_that_grows_and_loses_
                 let (log, mut ssd) = crashed.images();
                 damage_newest(&mut ssd);
                 let (tier, report) = of(kind, u64::MAX, (log, ssd)).open(settings()).unwrap();
-                assert_eq!(report.sizes, LARGER);
+                assert_eq!(report.sizes, larger);
                 let told = &report.problems;
                 assert!(told.len() == 1 && told[0].starts_with("superblock "), "{told:?}");
                 hold(&tier, items.iter().copied());
@@ -207,10 +210,10 @@ fn a_cache_evicts_no_more_once_it_has_grown_until_that_is_full_too() {
 
 #[test]
 fn a_log_grows_as_far_as_its_headers_list_and_before_an_index_the_ssd_alone_grows() {
-    // 16 bytes for each segment, behind 64, in one block.
-    let most = u64::from(SEGMENT_BYTES) * 252;
+    // 16 bytes for each segment, behind 64, in half of one.
+    let most = u64::from(SEGMENT_BYTES) * 508;
     let (machine, items) = mixed(Kind::Pm);
-    let huge = Sizes { log: 300 * u64::from(SEGMENT_BYTES), ..LARGER };
+    let huge = Sizes { log: 600 * u64::from(SEGMENT_BYTES), ..LARGER };
     let machine = of(Kind::Pm, u64::MAX, longer(&machine, huge, 0));
     for _ in 0..2 {
         let (tier, report) = opened(&machine);
@@ -245,6 +248,97 @@ fn a_log_grows_as_far_as_its_headers_list_and_before_an_index_the_ssd_alone_grow
         if round == 1 {
             tier.close().unwrap();
         }
+    }
+}
+
+/// Nothing leaves the log by itself.
+fn patient() -> Settings {
+    Settings { migrate_percent: 100, checkpoint_bytes: u64::MAX, ..settings() }
+}
+
+/// Puts items of 900 bytes from this number on until no more than so many segments are free; the
+/// number behind the last.
+fn fill_log(tier: &Tier, mut number: u64, free_segments: u64) -> u64 {
+    let free = |tier: &Tier| {
+        let usage = tier.usage();
+        (usage.log_bytes - usage.log_used_bytes) / u64::from(SEGMENT_BYTES)
+    };
+    while free_segments < free(tier) {
+        put(tier, number, 900);
+        number += 1;
+    }
+    number
+}
+
+#[test]
+fn a_log_whose_headers_list_more_than_their_block_takes_is_read_and_grows_on() {
+    const FIRST: u64 = 10_000;
+    for kind in KINDS {
+        let (mut machine, items) = mixed(kind);
+        let mut number = FIRST;
+        let hold_all = |tier: &Tier, number: u64| {
+            hold(tier, items.iter().copied());
+            hold(tier, (FIRST..number).map(|number| (number, 900)));
+        };
+        for segments in [252, 260, 300, 508] {
+            let sizes = Sizes { log: segments * u64::from(SEGMENT_BYTES), ..LARGER };
+            machine = of(kind, u64::MAX, longer(&machine, sizes, 0xa5));
+            let (tier, report) = machine.open(patient()).unwrap();
+            assert_eq!((report.sizes, &report.problems[..]), (sizes, &[][..]), "{kind:?}");
+            hold_all(&tier, number);
+            number = fill_log(&tier, number, 5);
+            drop(tier);
+            is_sound(&machine);
+            // Programs from before are told so before they take any of it for something else.
+            let (_, ssd) = machine.images();
+            let versions = [0, SUPERBLOCK_BYTES].map(|at| ssd[at + 8]);
+            assert_eq!(versions, [if segments <= 252 { 2 } else { 6 }; 2]);
+        }
+        let (tier, report) = machine.open(patient()).unwrap();
+        assert_eq!(report.problems, [""; 0]);
+        hold_all(&tier, number);
+        // And what is emptied is used again.
+        (0..40).for_each(|_| assert!(tier.migrate().unwrap()));
+        number = fill_log(&tier, number, 5);
+        hold_all(&tier, number);
+        drop(tier);
+        is_sound(&machine);
+    }
+}
+
+#[test]
+fn a_loss_of_power_while_headers_list_more_than_their_block_takes_loses_nothing() {
+    const FIRST: u64 = 10_000;
+    for kind in KINDS {
+        let (machine, _) = mixed(kind);
+        let machine = of(kind, u64::MAX, longer(&machine, LONG, 0));
+        let (tier, _) = machine.open(patient()).unwrap();
+        let number = fill_log(&tier, FIRST, 10);
+        drop(tier);
+        let images = machine.images();
+        let mut cuts = 0;
+        for fails_at in (1..).step_by(7) {
+            let machine = of(kind, fails_at, images.clone());
+            let mut acknowledged = number;
+            let mut is_cut = true;
+            if let Ok((tier, _)) = machine.open(patient()) {
+                // Three segments.
+                let mut put =
+                    |number| try_put(&tier, number, 900).map(|_| acknowledged = number + 1);
+                is_cut = (number..number + 36).any(|number| put(number).is_err());
+            }
+            if !is_cut {
+                break;
+            }
+            cuts += 1;
+            let crashed = machine.crashed(fails_at, &Faults::default(), u64::MAX);
+            let (tier, report) = crashed.open(patient()).unwrap();
+            assert_eq!(report.problems, [""; 0], "{kind:?}, event {fails_at}");
+            hold(&tier, (FIRST..acknowledged).step_by(11).map(|number| (number, 900)));
+            hold(&tier, (number..acknowledged).map(|number| (number, 900)));
+            put(&tier, 9000, 900);
+        }
+        assert!(8 < cuts, "{kind:?}: {cuts}");
     }
 }
 

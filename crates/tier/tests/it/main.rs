@@ -2,12 +2,15 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../golden/mod.rs"]
+mod golden;
 #[path = "../timed/mod.rs"]
 mod timed;
 
 mod adapts;
 mod backup;
 mod backup_room;
+mod compression;
 mod condense;
 mod crash;
 mod damage;

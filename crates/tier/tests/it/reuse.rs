@@ -5,7 +5,7 @@ use crate::common::{Kind, Machine, settings, value};
 use laneway_tier::disk::sim::{Faults, SimDisk};
 use laneway_tier::disk::{Barrier, Disk};
 use laneway_tier::pm::wal::WalRegion;
-use laneway_tier::{ItemMeta, Media, Tier};
+use laneway_tier::{ItemMeta, Media, MigrateBy, Settings, Tier};
 use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -206,4 +206,50 @@ fn blocks_that_a_start_finds_unused_stay_until_a_group_is_durable() {
             assert!(taken <= 5 * (LONG as u64).next_multiple_of(4096), "they are free in the end");
         }
     }
+}
+
+/// The newest checkpoint may remember a deletion that migration has forgotten since.
+#[test]
+fn a_deletion_that_was_forgotten_is_not_remembered_by_a_start_once_its_slot_is_used_again() {
+    let machine = Machine::new(Kind::Pm, &Faults::default());
+    let settings = Settings { migrate_by: MigrateBy::Age, ..settings() };
+    let (tier, _) = machine.open(settings).unwrap();
+    let put_all = |tier: &Tier, first: u64| {
+        for number in first..first + 60 {
+            tier.put(&number.to_be_bytes(), &value(number, 700), ItemMeta::default()).unwrap();
+        }
+    };
+    tier.put(KEY, b"value", ItemMeta::default()).unwrap();
+    assert!(tier.delete(KEY).unwrap());
+    for _ in 0..2 {
+        tier.checkpoint().unwrap();
+    }
+    assert_eq!(tier.stats().items.tombstones, 1, "both checkpoints have it");
+    // More than the whole log.
+    for first in [100, 200, 300, 400] {
+        put_all(&tier, first);
+        while tier.migrate().unwrap() {}
+    }
+    assert_eq!(tier.stats().items.tombstones, 0, "nothing needs it");
+    put_all(&tier, 500);
+    drop(tier);
+    let (tier, report) = machine.open(settings).unwrap();
+    assert_eq!(report.problems, [""; 0]);
+    let stats = tier.stats();
+    assert_eq!((stats.items.tombstones, stats.items.items()), (0, 300));
+    assert_eq!(tier.get(KEY).unwrap(), None);
+    // One that is still in the log behind the checkpoint, or was copied there, is.
+    assert!(tier.delete(&500_u64.to_be_bytes()).unwrap());
+    tier.checkpoint().unwrap();
+    put_all(&tier, 600);
+    drop(tier);
+    let (tier, _) = machine.open(settings).unwrap();
+    assert_eq!(tier.stats().items.tombstones, 1);
+    while tier.migrate().unwrap() {}
+    assert_eq!(tier.stats().items.tombstones, 1, "one checkpoint is older");
+    put_all(&tier, 700);
+    drop(tier);
+    let (tier, _) = machine.open(settings).unwrap();
+    assert_eq!(tier.stats().items.tombstones, 1);
+    assert_eq!(tier.get(&500_u64.to_be_bytes()).unwrap(), None);
 }

@@ -17,6 +17,13 @@ pub fn value(len: usize, salt: u64) -> Vec<u8> {
     (0..len).map(byte).collect()
 }
 
+/// A value that can be compressed: lines of 64 bytes, each of which says where it is.
+pub fn lines(len: usize, salt: u64) -> Vec<u8> {
+    let line = value(48, salt);
+    let numbered = |number: usize| [format!("{number:015};").as_bytes(), &line[..]].concat();
+    (0..len.div_ceil(64)).flat_map(numbered).take(len).collect()
+}
+
 /// The reply to a `get` of one key.
 pub fn hit(key: &str, value: &[u8]) -> Vec<u8> {
     let mut reply = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();

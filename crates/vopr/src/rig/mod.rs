@@ -10,7 +10,7 @@ pub mod peer;
 pub mod resp;
 pub mod tls;
 
-pub use bytes::{hit, tail, value};
+pub use bytes::{hit, lines, tail, value};
 
 use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
