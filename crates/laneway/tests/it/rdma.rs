@@ -1,9 +1,7 @@
 //! The binary on a machine without RDMA, without the device that is named, or built without the
 //! feature `rdma`: it says so, and what to do.
 
-mod rig;
-
-use rig::has_feature;
+use crate::rig::has_feature;
 use std::process::{Command, Output};
 
 fn laneway(arguments: &[&str]) -> Output {

@@ -2,7 +2,7 @@
 //! them, and refused by programs that do not know them.
 
 use crate::common::{Kind, Machine, PM_BYTES, settings, value};
-use crate::golden::{Image, found};
+use crate::golden::{self, Image, found};
 use laneway_tier::backup::{Bounds, Step};
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{
@@ -253,8 +253,8 @@ fn superblocks_say_that_values_may_be_compressed_before_one_is_and_from_then_on(
 #[test]
 fn a_store_from_before_is_upgraded_while_its_power_fails_at_any_event() {
     for (bytes, plain) in [
-        (&include_bytes!("golden/format-2-cut.image")[..], 2),
-        (&include_bytes!("golden/format-3-cut.image")[..], 3),
+        (&include_bytes!("../golden/format-2-cut.image")[..], 2),
+        (&include_bytes!("../golden/format-3-cut.image")[..], 3),
     ] {
         let image = Image::decode(bytes);
         let settings = Settings { compress_from: Some(1), ..golden::settings(None) };
