@@ -228,3 +228,22 @@ fn a_watched_key_that_ends_is_noticed_also_where_its_write_was_under_way() {
     let held = rig.ask(&client, b"*2\r\n$3\r\nGET\r\n$5\r\nother\r\n", b"\r\n");
     assert_eq!(held, b"$-1\r\n");
 }
+
+#[test]
+fn what_is_stored_is_no_hit_before_somebody_asks_for_it() {
+    let (mut rig, _kept) = started(&machine());
+    let client = rig.net.connect();
+    // Values that stream into their items, and what is made of items that are there.
+    rig.set(&client, "long", &value(200_000, 1));
+    rig.set(&client, "number", b"1");
+    ask(&mut rig, &client, "incr number 1\r\n", "2\r\n");
+    rig.set(&client, "joined", b"j");
+    ask(&mut rig, &client, "append joined 0 0 1\r\nj\r\n", "STORED\r\n");
+    rig.set(&client, "stale", b"s");
+    ask(&mut rig, &client, "md stale I\r\n", "HD\r\n");
+    for key in ["long", "number", "joined"] {
+        ask(&mut rig, &client, &format!("mg {key} h\r\n"), "HD h0\r\n");
+    }
+    ask(&mut rig, &client, "mg stale h u\r\n", "HD h0 X W\r\n");
+    ask(&mut rig, &client, "mg long h\r\n", "HD h1\r\n");
+}
