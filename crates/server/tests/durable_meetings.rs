@@ -23,10 +23,14 @@ fn machine() -> Machine {
 }
 
 fn started(machine: &Machine) -> (Rig, Kept) {
-    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
     let datagrams = Some(DatagramFaults::NONE);
-    let plan = Plan { kept: Some(kept.clone()), datagrams, ..Plan::of(2, Form::TimeShare) };
-    (Rig::new(&plan), kept)
+    started_as(machine, Plan { datagrams, ..Plan::of(2, Form::TimeShare) })
+}
+
+/// The same of another plan.
+fn started_as(machine: &Machine, plan: Plan) -> (Rig, Kept) {
+    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
+    (Rig::new(&Plan { kept: Some(kept.clone()), ..plan }), kept)
 }
 
 fn ask(rig: &mut Rig, client: &Client, request: &str, reply: &str) {
@@ -246,4 +250,24 @@ fn what_is_stored_is_no_hit_before_somebody_asks_for_it() {
     }
     ask(&mut rig, &client, "mg stale h u\r\n", "HD h0 X W\r\n");
     ask(&mut rig, &client, "mg long h\r\n", "HD h1\r\n");
+}
+
+#[test]
+fn a_flush_that_is_not_allowed_waits_for_nobody_and_changes_no_watched_key() {
+    let plan = Plan { flush: false, ..Plan::of(2, Form::TimeShare) };
+    let (mut rig, kept) = started_as(&machine(), plan);
+    let (writer, flusher, client) = (rig.net.connect(), rig.net.connect(), rig.net.connect());
+    rig.set(&flusher, "k", b"v");
+    ask(&mut rig, &client, "*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n", "+OK\r\n");
+    kept.gate.commits_wait.store(true, Relaxed);
+    writer.send(b"set other 0 0 1\r\nv\r\n");
+    nothing_is_told(&mut rig, &writer);
+    for line in ["flush_all\r\n", "flush_all 100\r\n"] {
+        ask(&mut rig, &flusher, line, "CLIENT_ERROR flush_all not allowed\r\n");
+    }
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &writer, "STORED\r\n");
+    ask(&mut rig, &client, "*1\r\n$5\r\nMULTI\r\n", "+OK\r\n");
+    ask(&mut rig, &client, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "+QUEUED\r\n");
+    ask(&mut rig, &client, "*1\r\n$4\r\nEXEC\r\n", "*1\r\n$1\r\nv\r\n");
 }
