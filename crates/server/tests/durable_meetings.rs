@@ -271,3 +271,19 @@ fn a_flush_that_is_not_allowed_waits_for_nobody_and_changes_no_watched_key() {
     ask(&mut rig, &client, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "+QUEUED\r\n");
     ask(&mut rig, &client, "*1\r\n$4\r\nEXEC\r\n", "*1\r\n$1\r\nv\r\n");
 }
+
+#[test]
+fn an_item_whose_successor_is_refused_stays_in_memory_and_in_the_folder() {
+    let plan = Plan { item_bytes_max: 64 << 10, ..Plan::of(2, Form::TimeShare) };
+    let (mut rig, _kept) = started_as(&machine(), plan);
+    let client = rig.net.connect();
+    rig.set(&client, "k", b"v");
+    let refused = "SERVER_ERROR object too large for cache\r\n";
+    for store in ["set k 0 0 100000", "ms k 100000"] {
+        let request = format!("{store}\r\n{}\r\n", "x".repeat(100_000));
+        let got = rig.ask(&client, request.as_bytes(), b"\r\n");
+        assert_eq!(String::from_utf8_lossy(&got), refused, "{store}");
+        ask(&mut rig, &client, "get k\r\n", "VALUE k 0 1\r\nv\r\nEND\r\n");
+    }
+    assert_eq!(durable(&rig).counts.faults.load(Relaxed), 0, "memory has it still");
+}
