@@ -287,3 +287,28 @@ fn an_item_whose_successor_is_refused_stays_in_memory_and_in_the_folder() {
     }
     assert_eq!(durable(&rig).counts.faults.load(Relaxed), 0, "memory has it still");
 }
+
+#[test]
+fn nobody_is_told_of_a_key_in_memory_that_is_not_durable() {
+    let (mut rig, kept) = started(&machine());
+    let (writer, client) = (rig.net.connect(), rig.net.connect());
+    rig.set(&client, "old", b"o");
+    kept.gate.commits_wait.store(true, Relaxed);
+    writer.send(b"set new 0 0 1\r\nn\r\n");
+    nothing_is_told(&mut rig, &writer);
+    let now = rig.clock.moment(rig.clock.nanos());
+    let store = rig.shared.store.clone();
+    assert!(store.peek(store.hash(b"new"), b"new", now).is_some(), "memory has it");
+    let class = store.class_number(4); // of both
+    let dump = "lru_crawler mgdump all\r\n";
+    let cachedump = format!("stats cachedump {class} 0\r\n");
+    ask(&mut rig, &client, dump, "OK\r\nmg old\r\nEN\r\n");
+    let keys = |rig: &mut Rig| {
+        let told = rig.ask(&client, cachedump.as_bytes(), b"END\r\n");
+        String::from_utf8_lossy(&told).matches("ITEM ").count()
+    };
+    assert_eq!(keys(&mut rig), 1);
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &writer, "STORED\r\n");
+    assert_eq!(keys(&mut rig), 2);
+}
