@@ -312,3 +312,26 @@ fn nobody_is_told_of_a_key_in_memory_that_is_not_durable() {
     told(&mut rig, &writer, "STORED\r\n");
     assert_eq!(keys(&mut rig), 2);
 }
+
+#[test]
+fn who_leaves_an_item_to_the_executor_does_not_mark_it() {
+    let (mut rig, kept) = started(&machine());
+    let (writer, client) = (rig.net.connect(), rig.net.connect());
+    rig.set(&client, "stale", b"s");
+    ask(&mut rig, &client, "md stale I\r\n", "HD\r\n");
+    rig.clock.advance(100 * SECOND);
+    let idle = rig.ask(&client, b"mg stale h l\r\n", b"\r\n");
+    let idle = String::from_utf8_lossy(&idle).into_owned();
+    let seconds = idle.strip_prefix("HD h0 l").and_then(|idle| idle.strip_suffix(" X W\r\n"));
+    let seconds: u32 = seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
+    assert!(seconds >= 99, "{idle}");
+    ask(&mut rig, &client, "mg stale h\r\n", "HD h1 Z X\r\n");
+    kept.gate.commits_wait.store(true, Relaxed);
+    writer.send(b"set new 0 0 1\r\nn\r\n");
+    nothing_is_told(&mut rig, &writer);
+    client.send(b"mg new h\r\n");
+    nothing_is_told(&mut rig, &client);
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &writer, "STORED\r\n");
+    told(&mut rig, &client, "HD h0\r\n");
+}
