@@ -59,7 +59,8 @@ impl<T: Transport> Core<T> {
         if !self.hands_unseen {
             return None;
         }
-        if self.shared.durable.get().is_some() && is_keepers(request) {
+        let may_flush = self.execute_settings.flush_enabled;
+        if self.shared.durable.get().is_some() && is_keepers(request, may_flush) {
             return Some(KEEPER);
         }
         let mut scratch = [0; KEY_BYTES_MAX];
@@ -102,9 +103,11 @@ impl<T: Transport> Core<T> {
 
 /// Whether a request that changes no item is the keeper's all the same: it is about all of them, or
 /// about what memory does not know.
-fn is_keepers(request: &Request<'_>) -> bool {
+fn is_keepers(request: &Request<'_>, may_flush: bool) -> bool {
     match request {
-        Request::FlushAll { .. } | Request::MetaDebug(_) => true,
+        // One that is refused does nothing, and nobody may wait for it.
+        Request::FlushAll { .. } => may_flush,
+        Request::MetaDebug(_) => true,
         Request::Stats(words) => stats::question(words) == Ok(Question::Tier),
         Request::Admin(line) => is_checkpoint(line),
         _ => false,

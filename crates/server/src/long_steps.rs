@@ -34,12 +34,13 @@ impl<S> Shared<S> {
 
     /// The next step of an answer, behind `out`. True: it was the last one.
     pub fn answer_step(&self, answer: &mut LongAnswer, now: Moment, out: &mut Vec<u8>) -> bool {
+        let hidden = self.hidden();
         let is_over = match answer {
             LongAnswer::Items { class, store, walk, left, bytes } => {
                 let all = std::iter::once(&self.store).chain(self.other_stores());
                 let Some(here) = all.into_iter().nth(*store) else { return true };
                 let is_over = here.list(1 << *class, walk, now, |key, meta, _| {
-                    if *left == 0 {
+                    if *left == 0 || hidden(key) {
                         return;
                     }
                     let before = out.len();
@@ -66,6 +67,9 @@ impl<S> Shared<S> {
                 let here = all.into_iter().nth(*store).expect("there is one more");
                 let shows_cas = self.settings.cas;
                 let is_over = here.list(*classes, walk, now, |key, meta, class| {
+                    if hidden(key) {
+                        return;
+                    }
                     let cas = if shows_cas { meta.seq } else { 0 };
                     form.put(key, meta, (class, cas, now), out);
                 });
@@ -93,6 +97,18 @@ impl<S> Shared<S> {
             });
         }
         is_over
+    }
+
+    /// Says of keys whose items are found in memory from now on which must not be told: their last
+    /// change is not durable yet.
+    fn hidden(&self) -> impl Fn(&[u8]) -> bool {
+        let kept = self.durable.get().map(|durable| &durable.pending_writes);
+        let kept = kept.map(|pending_writes| (pending_writes, pending_writes.sight()));
+        move |key| {
+            kept.is_some_and(|(pending_writes, sight)| {
+                pending_writes.hides_since(self.store.hash(key), sight)
+            })
+        }
     }
 
     /// The whole answer, if it is short; who asks has no place for more.

@@ -63,7 +63,8 @@ impl<S> Keeper<S> {
         let got = match (change, stored) {
             (Change::Deleted, _) => Got::Miss,
             (_, Some(_)) => store.peek(hash, &key, now).map_or(Got::Miss, Got::Copied),
-            _ => store.get(hash, &key, now, value.to_mut(), &mut |_, _| {}),
+            // Nobody has asked for it yet: it is no hit.
+            _ => store.peek_value(hash, &key, now, value.to_mut()),
         };
         if let (Got::Copied(seen), Some(stored)) = (&got, stored) {
             assert!(seen.value_bytes as usize == stored.len(), "it stored what it was given");

@@ -176,10 +176,10 @@ impl<'a> Context<'a> {
         Some(if bytes < self.large_from { Outcome::Kept } else { Outcome::Elsewhere })
     }
 
-    /// Whether the old item stays where a new one is refused: a deletion would be kept durably, and
-    /// nothing stale stays behind, since the client is told that nothing changed.
+    /// Whether the old item stays where a new one is refused, whoever refuses it: a deletion would
+    /// be kept durably, and if memory alone forgot the item, it would be read again.
     fn refuses_without_loss(&self) -> bool {
-        self.is_keepers()
+        self.pending_writes.is_some()
     }
 
     /// Whether the keeper executes.

@@ -281,7 +281,8 @@ fn begin_bytes(
 }
 
 /// A request that the parser refused: if it was a store, for its size, count it; and drop the old
-/// item where there is one to drop, so that no stale value stays behind.
+/// item where there is one to drop, so that no stale value stays behind. One that is kept durably
+/// stays.
 pub fn refused_by_size(context: &Context<'_>, what: &Malformed<'_>) {
     if what.unlink.is_some() || what.reply == TOO_LARGE {
         context.counters.store_too_large.bump_owner();
@@ -290,7 +291,9 @@ pub fn refused_by_size(context: &Context<'_>, what: &Malformed<'_>) {
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = key.bytes(&mut scratch);
         context.log_store(key, (Stored::TooLarge, StoredBy::Set), Moment::NEVER, 0);
-        unlink(context, key, context.store.hash(key));
+        if !context.refuses_without_loss() {
+            unlink(context, key, context.store.hash(key));
+        }
     }
 }
 

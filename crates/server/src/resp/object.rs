@@ -43,9 +43,7 @@ impl<T: Transport> Core<T> {
         let mut value = Vec::new();
         let found = context.store.peek_value(hash, key, context.now, &mut value);
         let meta: ItemMeta = match found {
-            Got::Miss if self.kept_bytes(key, crate::durable::shared::KEEPER) > 0 => {
-                return out.extend_from_slice(unknown);
-            }
+            Got::Miss if self.is_kept(key) => return out.extend_from_slice(unknown),
             Got::Miss => return put_null(out, connection.session().version),
             Got::Copied(meta) => meta,
             Got::Large(meta, _) => meta,
@@ -63,6 +61,12 @@ impl<T: Transport> Core<T> {
                 put_integer(out, bytes as i64);
             }
         }
+    }
+
+    /// Whether the tier has an item of this key.
+    fn is_kept(&self, key: &[u8]) -> bool {
+        let durable = self.shared.durable.get();
+        durable.is_some_and(|durable| durable.pending_writes.value_bytes(key, self.now).is_some())
     }
 }
 

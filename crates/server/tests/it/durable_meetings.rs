@@ -23,10 +23,14 @@ fn machine() -> Machine {
 }
 
 fn started(machine: &Machine) -> (Rig, Kept) {
-    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
     let datagrams = Some(DatagramFaults::NONE);
-    let plan = Plan { kept: Some(kept.clone()), datagrams, ..Plan::of(2, Form::TimeShare) };
-    (Rig::new(&plan), kept)
+    started_as(machine, Plan { datagrams, ..Plan::of(2, Form::TimeShare) })
+}
+
+/// The same of another plan.
+fn started_as(machine: &Machine, plan: Plan) -> (Rig, Kept) {
+    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
+    (Rig::new(&Plan { kept: Some(kept.clone()), ..plan }), kept)
 }
 
 fn ask(rig: &mut Rig, client: &Client, request: &str, reply: &str) {
@@ -227,4 +231,107 @@ fn a_watched_key_that_ends_is_noticed_also_where_its_write_was_under_way() {
     ask(&mut rig, &client, "*1\r\n$4\r\nEXEC\r\n", "*-1\r\n");
     let held = rig.ask(&client, b"*2\r\n$3\r\nGET\r\n$5\r\nother\r\n", b"\r\n");
     assert_eq!(held, b"$-1\r\n");
+}
+
+#[test]
+fn what_is_stored_is_no_hit_before_somebody_asks_for_it() {
+    let (mut rig, _kept) = started(&machine());
+    let client = rig.net.connect();
+    // Values that stream into their items, and what is made of items that are there.
+    rig.set(&client, "long", &value(200_000, 1));
+    rig.set(&client, "number", b"1");
+    ask(&mut rig, &client, "incr number 1\r\n", "2\r\n");
+    rig.set(&client, "joined", b"j");
+    ask(&mut rig, &client, "append joined 0 0 1\r\nj\r\n", "STORED\r\n");
+    rig.set(&client, "stale", b"s");
+    ask(&mut rig, &client, "md stale I\r\n", "HD\r\n");
+    for key in ["long", "number", "joined"] {
+        ask(&mut rig, &client, &format!("mg {key} h\r\n"), "HD h0\r\n");
+    }
+    ask(&mut rig, &client, "mg stale h u\r\n", "HD h0 X W\r\n");
+    ask(&mut rig, &client, "mg long h\r\n", "HD h1\r\n");
+}
+
+#[test]
+fn a_flush_that_is_not_allowed_waits_for_nobody_and_changes_no_watched_key() {
+    let plan = Plan { flush: false, ..Plan::of(2, Form::TimeShare) };
+    let (mut rig, kept) = started_as(&machine(), plan);
+    let (writer, flusher, client) = (rig.net.connect(), rig.net.connect(), rig.net.connect());
+    rig.set(&flusher, "k", b"v");
+    ask(&mut rig, &client, "*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n", "+OK\r\n");
+    kept.gate.commits_wait.store(true, Relaxed);
+    writer.send(b"set other 0 0 1\r\nv\r\n");
+    nothing_is_told(&mut rig, &writer);
+    for line in ["flush_all\r\n", "flush_all 100\r\n"] {
+        ask(&mut rig, &flusher, line, "CLIENT_ERROR flush_all not allowed\r\n");
+    }
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &writer, "STORED\r\n");
+    ask(&mut rig, &client, "*1\r\n$5\r\nMULTI\r\n", "+OK\r\n");
+    ask(&mut rig, &client, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "+QUEUED\r\n");
+    ask(&mut rig, &client, "*1\r\n$4\r\nEXEC\r\n", "*1\r\n$1\r\nv\r\n");
+}
+
+#[test]
+fn an_item_whose_successor_is_refused_stays_in_memory_and_in_the_folder() {
+    let plan = Plan { item_bytes_max: 64 << 10, ..Plan::of(2, Form::TimeShare) };
+    let (mut rig, _kept) = started_as(&machine(), plan);
+    let client = rig.net.connect();
+    rig.set(&client, "k", b"v");
+    let refused = "SERVER_ERROR object too large for cache\r\n";
+    for store in ["set k 0 0 100000", "ms k 100000"] {
+        let request = format!("{store}\r\n{}\r\n", "x".repeat(100_000));
+        let got = rig.ask(&client, request.as_bytes(), b"\r\n");
+        assert_eq!(String::from_utf8_lossy(&got), refused, "{store}");
+        ask(&mut rig, &client, "get k\r\n", "VALUE k 0 1\r\nv\r\nEND\r\n");
+    }
+    assert_eq!(durable(&rig).counts.faults.load(Relaxed), 0, "memory has it still");
+}
+
+#[test]
+fn nobody_is_told_of_a_key_in_memory_that_is_not_durable() {
+    let (mut rig, kept) = started(&machine());
+    let (writer, client) = (rig.net.connect(), rig.net.connect());
+    rig.set(&client, "old", b"o");
+    kept.gate.commits_wait.store(true, Relaxed);
+    writer.send(b"set new 0 0 1\r\nn\r\n");
+    nothing_is_told(&mut rig, &writer);
+    let now = rig.clock.moment(rig.clock.nanos());
+    let store = rig.shared.store.clone();
+    assert!(store.peek(store.hash(b"new"), b"new", now).is_some(), "memory has it");
+    let class = store.class_number(4); // of both
+    let dump = "lru_crawler mgdump all\r\n";
+    let cachedump = format!("stats cachedump {class} 0\r\n");
+    ask(&mut rig, &client, dump, "OK\r\nmg old\r\nEN\r\n");
+    let keys = |rig: &mut Rig| {
+        let told = rig.ask(&client, cachedump.as_bytes(), b"END\r\n");
+        String::from_utf8_lossy(&told).matches("ITEM ").count()
+    };
+    assert_eq!(keys(&mut rig), 1);
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &writer, "STORED\r\n");
+    assert_eq!(keys(&mut rig), 2);
+}
+
+#[test]
+fn who_leaves_an_item_to_the_executor_does_not_mark_it() {
+    let (mut rig, kept) = started(&machine());
+    let (writer, client) = (rig.net.connect(), rig.net.connect());
+    rig.set(&client, "stale", b"s");
+    ask(&mut rig, &client, "md stale I\r\n", "HD\r\n");
+    rig.clock.advance(100 * SECOND);
+    let idle = rig.ask(&client, b"mg stale h l\r\n", b"\r\n");
+    let idle = String::from_utf8_lossy(&idle).into_owned();
+    let seconds = idle.strip_prefix("HD h0 l").and_then(|idle| idle.strip_suffix(" X W\r\n"));
+    let seconds: u32 = seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
+    assert!(seconds >= 99, "{idle}");
+    ask(&mut rig, &client, "mg stale h\r\n", "HD h1 Z X\r\n");
+    kept.gate.commits_wait.store(true, Relaxed);
+    writer.send(b"set new 0 0 1\r\nn\r\n");
+    nothing_is_told(&mut rig, &writer);
+    client.send(b"mg new h\r\n");
+    nothing_is_told(&mut rig, &client);
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &writer, "STORED\r\n");
+    told(&mut rig, &client, "HD h0\r\n");
 }

@@ -181,6 +181,7 @@ fn of_an_item_is_told_what_is_known() {
             assert_eq!(rig.say_resp(&client, line), "+OK\r\n");
         }
         rig.ask_resp(&client, &request(&[b"SET", b"large", &value(90_000, 1)]), 1);
+        rig.ask_resp(&client, &request(&[b"SET", b"empty", b""]), 1);
         for (line, wanted) in [
             ("OBJECT ENCODING n", "$3\r\nint\r\n"),
             ("OBJECT ENCODING s", "$6\r\nembstr\r\n"),
@@ -219,6 +220,8 @@ fn of_an_item_is_told_what_is_known() {
             let got = rig.say_resp(&client, "OBJECT IDLETIME s");
             assert!(got.starts_with("-ERR the item is on the disk alone"), "{got}");
             assert!(rig.say_resp(&client, "OBJECT FREQ s").starts_with("-ERR how often"));
+            let got = rig.say_resp(&client, "MEMORY USAGE empty");
+            assert!(got.starts_with("-ERR the item is on the disk alone"), "{got}");
         }
         let list = rig.say_resp(&client, "CLIENT LIST");
         assert!(list.contains("id=1 addr=") && list.contains(" idle=0 "), "{list}");

@@ -4,6 +4,7 @@
 use super::super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::super::exptime::seconds_left;
 use super::super::{Context, Outcome, expires_at, reply, transfer};
+use crate::durable::pending_writes::Sight;
 use crate::event_log::{Stored, StoredBy};
 use laneway_store::{Got, ItemMeta, KeyHash, Moment};
 use laneway_sync::planted::{Bug, is_planted};
@@ -33,6 +34,9 @@ pub fn meta_get_key(
     while attempts.again() {
         out.truncate(start);
         let sight = context.sight();
+        if tells_of_mark(meta) && is_left(context, (key, hash), sight) {
+            return Outcome::Kept;
+        }
         let mut seen = Seen::default();
         let (item, value) = match look(context, meta, key, hash, &mut seen, out) {
             // A worker is never asked with `N`: the keeper is, at once.
@@ -86,6 +90,20 @@ pub fn meta_get_key(
     out.truncate(start);
     out.extend_from_slice(TOO_MANY);
     Outcome::Done
+}
+
+/// Whether the reply tells of the item's hit mark.
+fn tells_of_mark(meta: &Meta<'_>) -> bool {
+    meta.flags.wants(b'h') || meta.flags.wants(b'l')
+}
+
+/// Whether a worker leaves an item to the keeper, as far as it is known before the item is marked:
+/// the keeper would tell of the worker's mark as of another's.
+fn is_left(context: &Context<'_>, (key, hash): (&[u8], KeyHash), sight: Sight) -> bool {
+    let may_be_won = |item: ItemMeta| item.stale && !item.token_sent && !context.read_only;
+    context.leaves_changes()
+        && (context.is_hidden(hash, sight)
+            || context.store.peek(hash, key, context.now).is_some_and(may_be_won))
 }
 
 /// Look at the item: head (and value, where it is small) go to `out`. Where no value is sent it is
