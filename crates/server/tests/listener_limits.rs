@@ -77,6 +77,28 @@ fn who_is_over_the_limit_of_his_address_leaves_others_the_rest_of_the_listeners(
 }
 
 #[test]
+fn who_shares_his_address_and_his_listener_with_different_others_is_served() {
+    let mut rig = limited(1, Rates::new(1_000, 0));
+    rig.shared.answer_client_limit(Limited::Requests, 250);
+    rig.turn();
+    // Others use up the listener, and one who comes by another listener the address: what either
+    // has left again, it never has at the same moment.
+    let others = flood(&rig, 5);
+    rig.turns(MILLI / 2);
+    let [beside, both] = [rig.net.connect_at(1), rig.net.connect()];
+    for client in [&beside, &both] {
+        assert_eq!(client.send(&b"mn\r\n".repeat(1_000)), 4_000);
+    }
+    rig.turns(400 * MILLI);
+    let answered = [&beside, &both].map(count);
+    // The burst of the address and its rate, and of a turn that it owes.
+    assert!((124..=130).contains(&(answered[0] + answered[1])), "{answered:?}");
+    assert!(answered[1] >= 15, "{answered:?}");
+    let by_listener = answered[1] + others.iter().map(count).sum::<usize>();
+    assert!((495..=508).contains(&by_listener), "{by_listener}");
+}
+
+#[test]
 fn a_limit_of_addresses_that_ends_leaves_the_listeners() {
     let mut rig = limited(1, Rates::new(1_000, 0));
     rig.shared.answer_client_limit(Limited::Requests, 1);
