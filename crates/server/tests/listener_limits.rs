@@ -142,6 +142,25 @@ fn small_requests_of_a_listener_are_served_beside_its_large_values() {
 }
 
 #[test]
+fn who_does_not_say_who_he_is_takes_nothing_of_his_listeners() {
+    let listener_rates = Rates::new(0, 1_000);
+    let plan = Plan { users: Some("u:p\n"), listener_rates, ..Plan::of(1, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    // Empty lines are not answered, and the last of sixteen refused requests ends it.
+    let stranger = rig.net.connect_from("tcp:10.0.1.1:5000");
+    stranger.send(&b"\r\n".repeat(1_000));
+    rig.turns(10);
+    stranger.send(&b"get k\r\n".repeat(16));
+    rig.turns(10);
+    assert!(stranger.ended());
+    let user = rig.net.connect_from("tcp:10.0.1.2:5000");
+    assert_eq!(rig.ask(&user, b"set k 0 0 3\r\nu p\r\n", b"\r\n"), b"STORED\r\n");
+    let before = rig.steps;
+    assert_eq!(rig.ask(&user, b"mn\r\n", b"MN\r\n"), b"MN\r\n");
+    assert!(rig.steps - before <= 4, "it took {} turns", rig.steps - before);
+}
+
+#[test]
 fn a_server_that_stops_waits_for_no_listeners_limit() {
     let mut rig = limited(1, Rates::new(1, 0));
     let all: Vec<Client> = (0..5).map(|_| rig.net.connect()).collect();
