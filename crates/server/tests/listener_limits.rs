@@ -71,9 +71,10 @@ fn who_is_over_the_limit_of_his_address_leaves_others_the_rest_of_the_listeners(
     rig.turns(300 * MILLI);
     let mut answered: Vec<usize> = all.iter().map(count).collect();
     answered[0] += more.iter().map(count).sum::<usize>();
-    // The burst and the rate of the listener; of an address 21 and one each 5 ms.
+    // The burst and the rate of the listener; of an address 21 and one each 5 ms, and of each of
+    // its connections one more at most, which it owes.
     assert!((396..=410).contains(&answered.iter().sum::<usize>()), "{answered:?}");
-    assert!(answered.iter().all(|of_one| (15..=86).contains(of_one)), "{answered:?}");
+    assert!(answered.iter().all(|of_one| (15..=87).contains(of_one)), "{answered:?}");
 }
 
 #[test]
