@@ -117,6 +117,12 @@ impl Allowance {
     pub fn is_any(self) -> bool {
         self.requests > 0 && self.bytes > 0
     }
+
+    /// The same, or else one request, and as short a slice as there is.
+    pub fn at_least_one(self, rates: Rates) -> Allowance {
+        let slice = rates.bytes.map_or(u64::MAX, |rate| rate.slice_bytes(1));
+        Allowance { requests: self.requests.max(1), bytes: self.bytes.max(slice) }
+    }
 }
 
 /// A lane's part of the burst.

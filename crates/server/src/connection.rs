@@ -300,6 +300,19 @@ impl<S> Connection<S> {
         matches!(self.dialect, Dialect::Unproven(_))
     }
 
+    /// All that was executed of transactions has been charged for once every reply has left. What
+    /// was charged for before and is in no count, as `PING` in one moment with others, pays for
+    /// nothing else.
+    pub(crate) fn forget_prepaid(&mut self) {
+        let is_settled = self.output.is_empty() && self.tally.is_empty();
+        if let Dialect::Resp(session) = &mut self.dialect
+            && is_settled
+            && session.front.is_empty()
+        {
+            session.prepaid = 0;
+        }
+    }
+
     /// Its stream is ready; `ends`: and has the peer's end in it.
     pub fn is_told(&mut self, ends: bool) {
         let known = self.unread == Unread::End;

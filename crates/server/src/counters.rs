@@ -143,7 +143,8 @@ counters! {
     auth_missing,
     /// Requests that change something, refused at a read-only port.
     refused_read_only,
-    /// Requests of RESP that are about no key, but for those that were refused or wait for `EXEC`.
+    /// Requests of RESP that are about no key, and `WATCH`, but for those that were refused or wait
+    /// for `EXEC`.
     resp_keyless,
     /// Times that a connection waited because its client was over its limit.
     client_holds,

@@ -10,7 +10,9 @@
 //!
 //! A connection that both limits hold for waits for one after the other. What it was let through
 //! by stays until it has its turn: it goes to the front of that line if there is nothing left
-//! meanwhile, so no two lines send it back and forth behind those who come later.
+//! meanwhile, so no two lines send it back and forth behind those who come later. Who has waited
+//! for both has a turn of one request, or slice, as soon as his listener has something: others may
+//! take what his address has while he waits there, each time. His address is charged for it.
 
 use crate::client_limits::{LimitOf, Rates};
 use crate::connection::{Connection, Mode};
@@ -44,10 +46,16 @@ impl<T: Transport> Streams<T> {
         connection.let_go = false;
         // A value that is whole is not kept from its item: it holds memory.
         let is_whole = matches!(connection.mode, Mode::BodyEnd(_));
+        let has_waited =
+            connection.let_through == [true; 2] && connection.held_by == LimitOf::Listener;
         let (mut requests, mut bytes) = (u64::MAX, u64::MAX);
         for by in LimitOf::ALL {
             let Some(bucket) = &connection.buckets[by as usize] else { continue };
-            let left = bucket.allowance(limits.rates_of(bucket), lane, now);
+            let rates = limits.rates_of(bucket);
+            let left = match bucket.allowance(rates, lane, now) {
+                left if has_waited && by == LimitOf::Address => left.at_least_one(rates),
+                left => left,
+            };
             let was_let_go = connection.let_through[by as usize];
             let is_first = was_let_go || !self.held.has(line_name(bucket, lane));
             bytes = bytes.min(left.bytes);

@@ -180,6 +180,7 @@ impl<T: Transport> Streams<T> {
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
         let counted = core.is_limiting.then(|| {
+            connection.forget_prepaid();
             // The first step is of a request that began, and was counted, in an earlier turn.
             let goes_on = !matches!(connection.mode, Mode::Requests | Mode::Batches { .. });
             (core.requests_counted(), usize::from(goes_on))

@@ -173,6 +173,11 @@ impl<T: Transport> Streams<T> {
         token: Token,
         mut connection: Connection<T::Stream>,
     ) {
+        if connection.is_unproven() {
+            // Who did not say who it is waited for no limit, and uses up what others wait for
+            // neither.
+            connection.buckets = [None, None];
+        }
         core.count_moved(&mut connection);
         self.backlog.goes_on(&mut connection);
         self.backlog.leave_unsent(&mut connection, None);

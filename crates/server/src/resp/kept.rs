@@ -269,7 +269,9 @@ impl<T: Transport> Streams<T> {
                 }
             }
         }
-        Some(self.resp_hand(core, connection, (&rest[..bytes], false), (size, keeps), arrived))
+        let asked = (&rest[..bytes], false);
+        let step = self.resp_hand(core, connection, asked, (size, keeps), arrived);
+        Some(if spec.command == Command::Flush { core.counted_keyless(step) } else { step })
     }
 
     /// Gives a value that has streamed in to the keeper, and what is to be done with it. The next

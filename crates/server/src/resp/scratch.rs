@@ -382,6 +382,9 @@ fn serve<'a>(
     (asked, out): (&mut Vec<Asked<'a>>, &mut Vec<u8>),
 ) -> ControlFlow<Refusal> {
     let context = &asking.context;
+    if spec.keys.0 == 0 {
+        context.counters.resp_keyless.bump_owner(); // it is in no other count
+    }
     let mut note = |key: &'a [u8], size: u64| {
         asked.push(Asked { key, operation: operation(spec.command), size });
     };

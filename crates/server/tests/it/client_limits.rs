@@ -240,6 +240,22 @@ fn a_request_that_waited_for_exec_is_one() {
 }
 
 #[test]
+fn what_waited_for_exec_and_is_in_no_count_pays_for_nothing_else() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let asked = [&b"*1\r\n$5\r\nMULTI\r\n"[..], &b"*1\r\n$4\r\nPING\r\n".repeat(40)].concat();
+    let told = [&b"+OK\r\n"[..], &b"+QUEUED\r\n".repeat(40)].concat();
+    assert_eq!(rig.ask(&noisy, &asked, &told), told);
+    let told = [&b"*40\r\n"[..], &b"+PONG\r\n".repeat(40)].concat();
+    assert_eq!(rig.ask(&noisy, b"*1\r\n$4\r\nEXEC\r\n", &told), told);
+    // 41 of 101 are used up.
+    noisy.send(&b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n".repeat(100));
+    rig.turns(10);
+    let answered = count(&noisy, b"$-1\r\n");
+    assert!((58..=62).contains(&answered), "{answered}");
+}
+
+#[test]
 fn lines_that_are_wrong_are_requests_behind_the_rest_of_a_value_too() {
     let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
     let noisy = rig.net.connect_from(NOISY);

@@ -71,9 +71,32 @@ fn who_is_over_the_limit_of_his_address_leaves_others_the_rest_of_the_listeners(
     rig.turns(300 * MILLI);
     let mut answered: Vec<usize> = all.iter().map(count).collect();
     answered[0] += more.iter().map(count).sum::<usize>();
-    // The burst and the rate of the listener; of an address 21 and one each 5 ms.
+    // The burst and the rate of the listener; of an address 21 and one each 5 ms, and of each of
+    // its connections one more at most, which it owes.
     assert!((396..=410).contains(&answered.iter().sum::<usize>()), "{answered:?}");
-    assert!(answered.iter().all(|of_one| (15..=86).contains(of_one)), "{answered:?}");
+    assert!(answered.iter().all(|of_one| (15..=87).contains(of_one)), "{answered:?}");
+}
+
+#[test]
+fn who_shares_his_address_and_his_listener_with_different_others_is_served() {
+    let mut rig = limited(1, Rates::new(1_000, 0));
+    rig.shared.answer_client_limit(Limited::Requests, 250);
+    rig.turn();
+    // Others use up the listener, and one who comes by another listener the address: what either
+    // has left again, it never has at the same moment.
+    let others = flood(&rig, 5);
+    rig.turns(MILLI / 2);
+    let [beside, both] = [rig.net.connect_at(1), rig.net.connect()];
+    for client in [&beside, &both] {
+        assert_eq!(client.send(&b"mn\r\n".repeat(1_000)), 4_000);
+    }
+    rig.turns(400 * MILLI);
+    let answered = [&beside, &both].map(count);
+    // The burst of the address and its rate, and of a turn that it owes.
+    assert!((124..=130).contains(&(answered[0] + answered[1])), "{answered:?}");
+    assert!(answered[1] >= 15, "{answered:?}");
+    let by_listener = answered[1] + others.iter().map(count).sum::<usize>();
+    assert!((495..=508).contains(&by_listener), "{by_listener}");
 }
 
 #[test]
@@ -117,6 +140,25 @@ fn small_requests_of_a_listener_are_served_beside_its_large_values() {
     }
     // Half of the burst, and a tenth of a second.
     assert!((1_300_000..1_620_000).contains(&got), "{got} bytes");
+}
+
+#[test]
+fn who_does_not_say_who_he_is_takes_nothing_of_his_listeners() {
+    let listener_rates = Rates::new(0, 1_000);
+    let plan = Plan { users: Some("u:p\n"), listener_rates, ..Plan::of(1, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    // Empty lines are not answered, and the last of sixteen refused requests ends it.
+    let stranger = rig.net.connect_from("tcp:10.0.1.1:5000");
+    stranger.send(&b"\r\n".repeat(1_000));
+    rig.turns(10);
+    stranger.send(&b"get k\r\n".repeat(16));
+    rig.turns(10);
+    assert!(stranger.ended());
+    let user = rig.net.connect_from("tcp:10.0.1.2:5000");
+    assert_eq!(rig.ask(&user, b"set k 0 0 3\r\nu p\r\n", b"\r\n"), b"STORED\r\n");
+    let before = rig.steps;
+    assert_eq!(rig.ask(&user, b"mn\r\n", b"MN\r\n"), b"MN\r\n");
+    assert!(rig.steps - before <= 4, "it took {} turns", rig.steps - before);
 }
 
 #[test]

@@ -42,6 +42,12 @@ fn info_counts_what_was_answered_and_the_time_that_it_took() {
         rig.say_resp(&client, "PING");
         let stats = section(&mut rig, &client, "stats");
         assert!(stats.contains(&"total_commands_processed:11".to_owned()), "{stats:?}, {what}");
+        for line in ["FLUSHALL", "MULTI", "PING", "GET n", "EXEC"] {
+            rig.say_resp(&client, line);
+        }
+        rig.turns(10);
+        let stats = section(&mut rig, &client, "stats");
+        assert!(stats.contains(&"total_commands_processed:17".to_owned()), "{stats:?}, {what}");
         let cpu = section(&mut rig, &client, "CPU");
         assert_eq!(cpu[1], "# CPU");
         for (line, name) in cpu[2..].iter().zip(["used_cpu_sys:", "used_cpu_user:"]) {
