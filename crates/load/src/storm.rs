@@ -1,9 +1,9 @@
 //! A storm of handshakes: connections that speak TLS with the server, with no session to take up
 //! again, and are closed as soon as they are through.
 //!
-//! A few threads make them, on any CPU but that of the client that is measured: they are other clients. A
-//! handshake counts once the server has closed, too: by TLS 1.3 a client is through before the
-//! server has seen its last message.
+//! A few threads make them, on any CPU but that of the client that is measured: they are other
+//! clients. A handshake counts once the server has closed, too: by TLS 1.3 a client is through
+//! before the server has seen its last message.
 
 use crate::connection::handshake;
 use crate::cpu;

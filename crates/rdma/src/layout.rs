@@ -48,6 +48,7 @@ pub struct Terms {
 pub struct TermsError(String);
 
 impl TermsError {
+    #[cfg(feature = "verbs")]
     pub(crate) fn new(why: String) -> TermsError {
         TermsError(why)
     }

@@ -18,6 +18,7 @@ use crate::resp::scratch::Scratch;
 use crate::resp::state::Dialect;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
+use crate::step::Step;
 use laneway_policy::pace::{Pace, Way};
 use laneway_policy::route::lane;
 use laneway_policy::{CorePlan, ItemBytes, Lane, LargeLane, Role, Route, WorkerId};
@@ -351,6 +352,14 @@ impl<T: Transport> Core<T> {
             self.charge(connection);
         }
         self.client(&connection.card).add_owner(&mut connection.moved);
+    }
+
+    /// RESP: what a request about no key came to: it is counted, unless it is tried again.
+    pub(crate) fn counted_keyless(&self, step: Step) -> Step {
+        if !matches!(step, Step::Stop(0, _)) {
+            self.counters().resp_keyless.bump_owner();
+        }
+        step
     }
 
     #[cold]

@@ -6,7 +6,7 @@
 //! of one piece is compressed: one crc verifies all that is read of it, before any of it is
 //! decompressed.
 //!
-//! Knows no medium.
+//! This module knows no medium.
 
 use crate::bytes::Reader;
 use crate::pointer::{PIECE_BYTES, Pointer};

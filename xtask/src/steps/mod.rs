@@ -6,7 +6,7 @@
 //! does not mix with what another says. Many steps have one thread, or wait for a client; so two
 //! of them share two CPUs, and what cannot bear that says so in the list.
 //! Nobody here begins a process group of its own: Ctrl-C reaches the steps and what they started.
-//! Knows nothing of what a step checks; only its status and its last line.
+//! It knows nothing of what a step checks; only its status and its last line.
 
 mod changed;
 mod list;

@@ -1,5 +1,5 @@
 //! What the steps of `cargo xtask test` came to: the table, the last line, and what is read in
-//! their output. Knows cargo's test runners and nothing of how steps run.
+//! their output. This module knows cargo's test runners and nothing of how steps run.
 
 use crate::outcome::SKIPPED_PREFIX;
 use std::collections::{BTreeMap, BTreeSet};

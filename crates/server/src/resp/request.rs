@@ -33,14 +33,6 @@ impl<T: Transport> Core<T> {
         let waits = session.transaction.is_some() && is_queued(spec.command);
         (waits && !session.watched.is_empty() && !is_tried(spec)).then_some(NOT_AT_ONCE)
     }
-
-    /// What a request about no key came to: it is counted, unless it is tried again.
-    pub(crate) fn counted_keyless(&self, step: Step) -> Step {
-        if !matches!(step, Step::Stop(0, _)) {
-            self.counters().resp_keyless.bump_owner();
-        }
-        step
-    }
 }
 
 impl<T: Transport> Streams<T> {
