@@ -19,6 +19,8 @@ const MAGIC: u64 = 0x3147_4553_5941_4e4c; // "LNAYSEG1"
 const FIXED_BYTES: usize = 64;
 const LISTED_BYTES: usize = 16;
 const CRC_AT: usize = 12;
+/// Where a header says how many it lists.
+const COUNT_AT: usize = 48;
 /// Fewer segments leave nothing to migrate from.
 pub const SEGMENTS_MIN: u32 = 6;
 
@@ -154,8 +156,8 @@ impl Header {
     /// As it lies at the front of a slot, as long as the shape says, and behind that what lies at
     /// its end, if it lists so much.
     pub fn encode(&self, shape: &Shape) -> Vec<u8> {
-        let (front, rest) = (shape.header_bytes as usize, shape.overflow_bytes as usize);
-        let mut out = Vec::with_capacity(front + rest);
+        let front = shape.header_bytes as usize;
+        let mut out = Vec::with_capacity(front);
         out.put_u64(MAGIC);
         out.put_u32(FORMAT_VERSION);
         out.put_u32(0); // the crc
@@ -174,22 +176,23 @@ impl Header {
         }
         let crc = crc_of(&out);
         out[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
-        assert!(out.len() <= front + rest, "a log has no more segments than its headers list");
-        out.resize(if out.len() <= front { front } else { front + rest }, 0);
+        out.resize(out.len().next_multiple_of(BLOCK_BYTES).max(front), 0);
+        let most = front + shape.overflow_bytes as usize;
+        assert!(out.len() <= most, "a log has no more segments than its headers list");
         out
     }
 
-    /// How much of a header with this front lies at the end of its slot: that of a log of as many
-    /// segments as it says.
+    /// How much of a header with this front lies at the end of its slot: as many blocks as what it
+    /// lists takes, however long the log was or is. So one that is rebuilt once the log has grown
+    /// again covers none of the records that were appended before.
     pub fn rest_bytes(front: &[u8], shape: &Shape) -> usize {
-        const SEGMENTS_AT: usize = 44;
         let mut reader = Reader::new(front);
         if reader.u64() != Some(MAGIC) {
             return 0;
         }
-        let mut reader = Reader::new(front.get(SEGMENTS_AT..).unwrap_or_default());
-        let segments = reader.u32().filter(|segments| *segments <= shape.segments);
-        let bytes = segments.map_or(0, |segments| header_bytes(segments.into()));
+        let mut reader = Reader::new(front.get(COUNT_AT..).unwrap_or_default());
+        let count = reader.u32().filter(|count| *count < shape.segments);
+        let bytes = count.map_or(0, |count| header_bytes(count.into()));
         bytes.saturating_sub(shape.header_bytes.into()) as usize
     }
 
