@@ -201,14 +201,14 @@ impl Survey<'_> {
         let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None, vouched: 0 };
         let Next { header, freed_slots, .. } = self.header_after(headers, false)?;
         let used: BTreeSet<u32> = header.listed.iter().map(|listed| listed.slot).collect();
+        let known: BTreeSet<u32> = headers.values().map(|(slot, _)| *slot).collect();
         let mut first_free = None;
         for slot in (0..self.shape.segments).filter(|slot| !used.contains(slot)) {
             // It began in the lowest slot that was free: in the first of these, or in one that was
             // freed just before. What zeros in front, or a header of before, say of the others they
             // do not say of them.
             let is_likely = freed_slots.contains(&slot) || *first_free.get_or_insert(slot) == slot;
-            let is_known = || headers.values().any(|(known, _)| *known == slot);
-            if !is_likely && (is_known() || self.is_untouched(slot)?) {
+            if !is_likely && (known.contains(&slot) || self.is_untouched(slot)?) {
                 continue;
             }
             let bytes = segment_bytes(self.region, &self.shape, slot)?;
