@@ -350,3 +350,32 @@ impl Scan {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_the_longest_log_a_header_lists_all_others_and_the_longest_record_finds_room() {
+        let segment_bytes: u32 = 4 << 20;
+        let first = Shape::of(64 * u64::from(segment_bytes), segment_bytes).unwrap();
+        let segments = first.segments_most();
+        let shape = Shape::of_grown(segments, segment_bytes, first.header_bytes).unwrap();
+        assert!(Shape::of_grown(segments + 1, segment_bytes, first.header_bytes).is_err());
+        assert_eq!(shape.record_bytes_max(), first.record_bytes_max());
+        assert!(first.record_bytes_max() < (shape.records_end() - shape.header_bytes) as usize);
+        for count in [0, 251, 252, 253, segments - 1] {
+            let listed = |slot| Listed { slot, end: segment_bytes, generation: 1 };
+            let listed: Vec<Listed> = (0..count).map(listed).collect();
+            let (store_id, generation, flush_sequence, superblock) = (7, 2, 3, 4);
+            let header = Header { store_id, generation, flush_sequence, superblock, listed };
+            let bytes = header.encode(&shape);
+            let (front, rest) = bytes.split_at(first.header_bytes as usize);
+            assert_eq!(rest.len(), Header::rest_bytes(front, &shape), "{count}");
+            assert_eq!(rest.is_empty(), count <= 252, "{count}");
+            assert!(rest.len() as u32 <= shape.overflow_bytes, "{count}");
+            let read = Header::decode(&bytes, &shape, store_id).unwrap();
+            assert!(matches!(read, Front::Own(read) if read == header), "{count}");
+        }
+    }
+}
