@@ -13,7 +13,7 @@ const HEAT_OF_WHAT_STAYS: u64 = 16;
 impl Shared {
     /// Whether much of a segment is no longer current.
     pub fn is_sparse(&self, slot: u32) -> bool {
-        self.accounts().segments[slot as usize] * 4 < u64::from(self.shape.segment_bytes) * 3
+        self.accounts().segments[slot as usize] * 4 < u64::from(self.shape.records_end()) * 3
     }
 
     /// The sealed segments: slot, generation, end.

@@ -180,7 +180,7 @@ impl Shared {
             _ => false,
         };
         let live = self.accounts().segments[slot as usize];
-        let bytes = u64::from(self.shape.segment_bytes);
+        let bytes = u64::from(self.shape.records_end());
         if is_there && !turn.quarantined.contains(&slot) && is_sparse(live, bytes) {
             unless_full(self.empty(&mut turn, segment, false), &mut work.full)?;
             work.did(bytes);
@@ -287,7 +287,7 @@ impl Shared {
 
     /// Bytes of what is to be rewritten.
     fn sparse_bytes(&self) -> u64 {
-        let segment = u64::from(self.shape.segment_bytes);
+        let segment = u64::from(self.shape.records_end());
         let sealed = self.sealed();
         let accounts = self.accounts();
         let segments = sealed

@@ -12,21 +12,26 @@ pub type Deletion = (Box<[u8]>, u64, Home);
 pub struct Filling {
     builder: Builder,
     ledger: Ledger,
+    /// The highest that was appended before the checkpoint's position.
+    sequence: u64,
     /// Entries by what they are.
     pub counts: Counts,
-    /// Deletions among them.
+    /// Deletions among them that were appended before the checkpoint's position.
     pub deletions: Vec<Deletion>,
 }
 
 impl Visit for Filling {
     fn head(&mut self, head: &Head) {
+        self.sequence = head.sequence;
         head.tables.iter().for_each(|table| self.ledger.table(*table));
     }
 
     fn entry(&mut self, key: &[u8], entry: Entry) {
         self.ledger.add(&entry);
         self.counts.add(&entry);
-        if entry.what == What::Tombstone {
+        // One from behind the position cannot have been forgotten. Where its record is damaged, it
+        // is known from here alone, and what it deleted may be met behind the position, too.
+        if entry.what == What::Tombstone && entry.sequence <= self.sequence {
             self.deletions.push((key.into(), entry.sequence, entry.home));
         }
         self.builder.push(key, entry);
@@ -37,7 +42,7 @@ impl Filling {
     /// Of nothing yet.
     pub fn of(ledger: Ledger) -> Filling {
         let (builder, counts, deletions) = Default::default();
-        Filling { builder, ledger, counts, deletions }
+        Filling { builder, ledger, sequence: 0, counts, deletions }
     }
 
     /// All came.
@@ -47,5 +52,27 @@ impl Filling {
             self.ledger.give_up();
         }
         (Index::built(self.builder, self.counts), self.ledger)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::census;
+    use crate::segment::Shape;
+
+    #[test]
+    fn only_deletions_from_before_the_position_may_have_been_forgotten_since() {
+        let shape = Shape::of(6 * 8192, 8192).unwrap();
+        let mut filling = Filling::of(census::ledger(shape, 100));
+        filling.head(&Head { sequence: 5, ..Head::default() });
+        let small = What::Small { value_bytes: 1 };
+        let whats = [(b"a", 4, small), (b"b", 5, What::Tombstone), (b"c", 6, What::Tombstone)];
+        for (key, sequence, what) in whats {
+            let (home, record_bytes, expires_at_seconds) = (Home::log(4096), 64, 0);
+            filling.entry(key, Entry { sequence, home, record_bytes, expires_at_seconds, what });
+        }
+        let sequences: Vec<u64> = filling.deletions.iter().map(|it| it.1).collect();
+        assert_eq!(sequences, [5]);
     }
 }

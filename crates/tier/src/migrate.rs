@@ -204,7 +204,7 @@ impl Shared {
 
     /// Whether all of these, appended again, leave a quarter of a segment free.
     fn gains(&self, all: &[&[Moving]]) -> bool {
-        lines_of(all) * 4 <= u64::from(self.shape.segment_bytes) * 3
+        lines_of(all) * 4 <= u64::from(self.shape.records_end()) * 3
     }
 
     fn needed(&self, slot: u32, generation: u64, end: u32, oldest: Position) -> Result<Needed> {

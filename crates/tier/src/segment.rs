@@ -19,6 +19,8 @@ const MAGIC: u64 = 0x3147_4553_5941_4e4c; // "LNAYSEG1"
 const FIXED_BYTES: usize = 64;
 const LISTED_BYTES: usize = 16;
 const CRC_AT: usize = 12;
+/// Where a header says how many it lists.
+const COUNT_AT: usize = 48;
 /// Fewer segments leave nothing to migrate from.
 pub const SEGMENTS_MIN: u32 = 6;
 
@@ -154,8 +156,8 @@ impl Header {
     /// As it lies at the front of a slot, as long as the shape says, and behind that what lies at
     /// its end, if it lists so much.
     pub fn encode(&self, shape: &Shape) -> Vec<u8> {
-        let (front, rest) = (shape.header_bytes as usize, shape.overflow_bytes as usize);
-        let mut out = Vec::with_capacity(front + rest);
+        let front = shape.header_bytes as usize;
+        let mut out = Vec::with_capacity(front);
         out.put_u64(MAGIC);
         out.put_u32(FORMAT_VERSION);
         out.put_u32(0); // the crc
@@ -174,22 +176,23 @@ impl Header {
         }
         let crc = crc_of(&out);
         out[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
-        assert!(out.len() <= front + rest, "a log has no more segments than its headers list");
-        out.resize(if out.len() <= front { front } else { front + rest }, 0);
+        out.resize(out.len().next_multiple_of(BLOCK_BYTES).max(front), 0);
+        let most = front + shape.overflow_bytes as usize;
+        assert!(out.len() <= most, "a log has no more segments than its headers list");
         out
     }
 
-    /// How much of a header with this front lies at the end of its slot: that of a log of as many
-    /// segments as it says.
+    /// How much of a header with this front lies at the end of its slot: as many blocks as what it
+    /// lists takes, however long the log was or is. So one that is rebuilt once the log has grown
+    /// again covers none of the records that were appended before.
     pub fn rest_bytes(front: &[u8], shape: &Shape) -> usize {
-        const SEGMENTS_AT: usize = 44;
         let mut reader = Reader::new(front);
         if reader.u64() != Some(MAGIC) {
             return 0;
         }
-        let mut reader = Reader::new(front.get(SEGMENTS_AT..).unwrap_or_default());
-        let segments = reader.u32().filter(|segments| *segments <= shape.segments);
-        let bytes = segments.map_or(0, |segments| header_bytes(segments.into()));
+        let mut reader = Reader::new(front.get(COUNT_AT..).unwrap_or_default());
+        let count = reader.u32().filter(|count| *count < shape.segments);
+        let bytes = count.map_or(0, |count| header_bytes(count.into()));
         bytes.saturating_sub(shape.header_bytes.into()) as usize
     }
 
@@ -345,5 +348,34 @@ impl Scan {
             record::decode(&segment[later..])
                 .is_ok_and(|(_, stamp)| stamp.life == self.life && at < stamp.durable_to as usize)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_the_longest_log_a_header_lists_all_others_and_the_longest_record_finds_room() {
+        let segment_bytes: u32 = 4 << 20;
+        let first = Shape::of(64 * u64::from(segment_bytes), segment_bytes).unwrap();
+        let segments = first.segments_most();
+        let shape = Shape::of_grown(segments, segment_bytes, first.header_bytes).unwrap();
+        assert!(Shape::of_grown(segments + 1, segment_bytes, first.header_bytes).is_err());
+        assert_eq!(shape.record_bytes_max(), first.record_bytes_max());
+        assert!(first.record_bytes_max() < (shape.records_end() - shape.header_bytes) as usize);
+        for count in [0, 251, 252, 253, segments - 1] {
+            let listed = |slot| Listed { slot, end: segment_bytes, generation: 1 };
+            let listed: Vec<Listed> = (0..count).map(listed).collect();
+            let (store_id, generation, flush_sequence, superblock) = (7, 2, 3, 4);
+            let header = Header { store_id, generation, flush_sequence, superblock, listed };
+            let bytes = header.encode(&shape);
+            let (front, rest) = bytes.split_at(first.header_bytes as usize);
+            assert_eq!(rest.len(), Header::rest_bytes(front, &shape), "{count}");
+            assert_eq!(rest.is_empty(), count <= 252, "{count}");
+            assert!(rest.len() as u32 <= shape.overflow_bytes, "{count}");
+            let read = Header::decode(&bytes, &shape, store_id).unwrap();
+            assert!(matches!(read, Front::Own(read) if read == header), "{count}");
+        }
     }
 }

@@ -71,7 +71,7 @@ pub struct Surveyed {
     pub problems: Vec<String>,
 }
 
-/// Whole headers by generation, with their slots.
+/// Whole headers by generation, with their slots; what they list the newest alone has.
 type Headers = BTreeMap<u64, (u32, Header)>;
 
 /// A segment without a whole header.
@@ -174,7 +174,18 @@ impl Survey<'_> {
             match read_header(self.region, &self.shape, self.store_id, slot)? {
                 Front::None => {}
                 Front::Foreign => *foreign += 1,
-                Front::Own(header) => drop(headers.insert(header.generation, (slot, header))),
+                Front::Own(mut header) => {
+                    // Only the newest is asked what it lists, and the lists of all grow with the
+                    // square of the log: of 64 GiB they are 4 GiB.
+                    match headers.last_entry() {
+                        Some(newest) if header.generation < *newest.key() => {
+                            header.listed = Vec::new();
+                        }
+                        Some(mut newest) => newest.get_mut().1.listed = Vec::new(),
+                        None => {}
+                    }
+                    headers.insert(header.generation, (slot, header));
+                }
             }
         }
         Ok(headers)
@@ -190,14 +201,14 @@ impl Survey<'_> {
         let scan = Scan { life, from: self.shape.header_bytes, sealed_end: None, vouched: 0 };
         let Next { header, freed_slots, .. } = self.header_after(headers, false)?;
         let used: BTreeSet<u32> = header.listed.iter().map(|listed| listed.slot).collect();
+        let known: BTreeSet<u32> = headers.values().map(|(slot, _)| *slot).collect();
         let mut first_free = None;
         for slot in (0..self.shape.segments).filter(|slot| !used.contains(slot)) {
             // It began in the lowest slot that was free: in the first of these, or in one that was
             // freed just before. What zeros in front, or a header of before, say of the others they
             // do not say of them.
             let is_likely = freed_slots.contains(&slot) || *first_free.get_or_insert(slot) == slot;
-            let is_known = || headers.values().any(|(known, _)| *known == slot);
-            if !is_likely && (is_known() || self.is_untouched(slot)?) {
+            if !is_likely && (known.contains(&slot) || self.is_untouched(slot)?) {
                 continue;
             }
             let bytes = segment_bytes(self.region, &self.shape, slot)?;
@@ -339,4 +350,41 @@ pub fn segment_bytes(region: &dyn Region, shape: &Shape, slot: u32) -> Result<Ve
     let mut bytes = vec![0; shape.segment_bytes as usize];
     doing("read the log", region.read(shape.start(slot), &mut bytes))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::{Faults, Power, SimDisk};
+    use crate::log::put_header;
+    use crate::pm::sim::SimRegion;
+
+    #[test]
+    fn of_all_headers_the_newest_alone_keeps_what_it_lists() {
+        let (power, bytes) = (Power::new(u64::MAX), 6 * 8192);
+        let region = SimRegion::new(bytes, power.clone(), Faults::default());
+        let ssd = SimDisk::new(1 << 20, power, 1, Faults::default());
+        let shape = Shape::of(bytes as u64, 8192).unwrap();
+        let (store_id, flush_sequence, superblock) = (7, 0, 0);
+        for (slot, generation) in [(0, 3), (1, 4), (2, 2)] {
+            let listed = vec![Listed { slot: 5, end: 8192, generation: 1 }];
+            let header = Header { store_id, generation, flush_sequence, superblock, listed };
+            put_header(&region, &shape, slot, &header).unwrap();
+        }
+        let survey = Survey {
+            region: &region,
+            ssd: &ssd,
+            shape,
+            store_id,
+            blocks: 256,
+            flush_sequence,
+            checkpointed: Position::default(),
+            tree_holds: Position::default(),
+            may_have_been_newer: false,
+        };
+        let headers = survey.headers(&mut 0).unwrap().into_iter();
+        let kept: Vec<(u64, u32, usize)> =
+            headers.map(|(generation, (slot, it))| (generation, slot, it.listed.len())).collect();
+        assert_eq!(kept, [(2, 2, 0), (3, 0, 0), (4, 1, 1)]);
+    }
 }

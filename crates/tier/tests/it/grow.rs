@@ -306,6 +306,50 @@ fn a_log_whose_headers_list_more_than_their_block_takes_is_read_and_grows_on() {
     }
 }
 
+/// A list of two blocks at the end of the slot would cover records that were appended when it was
+/// one at most.
+#[test]
+fn a_newest_header_that_rots_when_the_log_has_grown_again_is_rebuilt_beside_its_records() {
+    const SLOT_BYTES: usize = 32 << 10;
+    const GENERATION_AT: usize = 24;
+    let settings = Settings { segment_bytes: SLOT_BYTES as u32, ..patient() };
+    let sizes = |segments: usize| Sizes { log: (segments * SLOT_BYTES) as u64, ..LARGER };
+    for kind in KINDS {
+        let machine = of(kind, u64::MAX, (vec![0; 8 * SLOT_BYTES], vec![0; SSD_BYTES]));
+        drop(machine.open(settings).unwrap());
+        let machine = of(kind, u64::MAX, longer(&machine, sizes(300), 0));
+        let (tier, _) = machine.open(settings).unwrap();
+        let used = || tier.usage().log_used_bytes as usize / SLOT_BYTES;
+        let mut number = 0;
+        while used() < 290 {
+            put(&tier, number, 900);
+            number += 1;
+        }
+        // One is in the newest segment, and most of it is free.
+        for _ in 0..22 {
+            put(&tier, number, 900);
+            number += 1;
+        }
+        assert_eq!(used(), 290);
+        drop(tier);
+        let machine = of(kind, u64::MAX, longer(&machine, sizes(520), 0));
+        drop(machine.open(settings).unwrap());
+        let (mut log, ssd) = machine.images();
+        let generation = |slot: &usize| {
+            let (number, _) = log[slot * SLOT_BYTES + GENERATION_AT..].split_first_chunk().unwrap();
+            u64::from_le_bytes(*number)
+        };
+        let newest = (0..520).max_by_key(generation).unwrap();
+        log[newest * SLOT_BYTES + GENERATION_AT + 8] ^= 1;
+        let machine = of(kind, u64::MAX, (log, ssd));
+        for problems in [1, 0] {
+            let (tier, report) = machine.open(settings).unwrap();
+            assert_eq!((report.sizes, report.problems.len()), (sizes(520), problems));
+            hold(&tier, (0..number).map(|number| (number, 900)));
+        }
+    }
+}
+
 #[test]
 fn a_loss_of_power_while_headers_list_more_than_their_block_takes_loses_nothing() {
     const FIRST: u64 = 10_000;
