@@ -1,6 +1,6 @@
 //! The numbers of a run by their names, as they are typed behind `--seed`, and a run in words.
 
-use super::Swarm;
+use super::{Kept, Swarm};
 use std::fmt;
 
 impl Swarm {
