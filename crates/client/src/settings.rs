@@ -14,8 +14,8 @@ pub struct Settings {
     pub requests_max: usize,
     /// Bytes of the requests held, keys and values. One request is always taken, however long.
     pub request_bytes_max: usize,
-    /// Requests under way at once, those that leave as one counted as one; fewer while datagrams are
-    /// being lost.
+    /// Requests under way at once, those that leave as one counted as one; fewer while datagrams
+    /// are being lost.
     pub window_max: usize,
     /// Keys of `get`s that wait together and leave as one request, in one datagram: 1 to 16 make
     /// sense, and no more are put together than one datagram has held the values of lately. Over

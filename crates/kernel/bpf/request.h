@@ -62,8 +62,8 @@ NOINLINE int parse_flags(struct scratch *s, u32 at, u32 end) {
 #define VERB_GET 0x20746567     /* "get " */
 #define VERB_META_GET 0x20676d  /* "mg " */
 
-/* The key at `at` of the request, hashed eight characters at a time. Where it ends; 0 if none stands
- * there. */
+/* The key at `at` of the request, hashed eight characters at a time. Where it ends; 0 if none
+ * stands there. */
 INLINE u32 parse_key(struct scratch *s, struct control *control_, struct asked *asked, u32 at) {
     struct sip state = { control_->hash_start[0], control_->hash_start[1], control_->hash_start[2],
                          control_->hash_start[3] };
@@ -113,7 +113,8 @@ NOINLINE int parse_further(struct scratch *s, u32 at, u32 end) {
     return -1;
 }
 
-/* One `get KEY ...\r\n` or `mg KEY FLAGS\r\n`, with single spaces. Everything else is user space's. */
+/* One `get KEY ...\r\n` or `mg KEY FLAGS\r\n`, with single spaces. Everything else is user
+ * space's. */
 INLINE int parse(struct scratch *s, struct control *control_) {
     u32 bytes = s->bytes;
     OPAQUE(bytes);

@@ -1,5 +1,5 @@
-//! One `get` of several keys, run by the kernel on frames of ours, at both hooks: answered whole, or
-//! not touched, marked or counted at all.
+//! One `get` of several keys, run by the kernel on frames of ours, at both hooks: answered whole,
+//! or not touched, marked or counted at all.
 #![cfg(feature = "kernel")]
 #![forbid(unsafe_code)]
 

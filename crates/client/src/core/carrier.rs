@@ -1,4 +1,4 @@
-//! `get`s that wait together leave together, as one request of several keys, whose packet costs once.
+//! `get`s that wait together leave together, as one request of several keys: one packet.
 //!
 //! A carrier is a request of the core's own that stands in their place. Its reply is taken apart by
 //! the names of the keys in it: what it does not name is missing. Where no reply comes in time, or
