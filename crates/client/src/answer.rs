@@ -8,6 +8,7 @@ use laneway_wire::StoreVerb;
 use laneway_wire::answer::{self as line, parse_reply};
 use laneway_wire::limits::VALUE_END_BYTES;
 use laneway_wire::udp::Message;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A value, as stored.
@@ -73,6 +74,34 @@ pub(crate) fn read<M: Message + ?Sized>(
         return Err(Mismatch);
     }
     simple(request.command, frame.answer)
+}
+
+/// Reads the reply to a `get` of several keys: what was found of those that were asked for; `None`
+/// if the server refused to look.
+pub(crate) fn read_several<M: Message + ?Sized>(
+    reply: &M,
+    is_asked: impl Fn(&[u8]) -> bool,
+) -> Result<Option<BTreeMap<Vec<u8>, Value>>, Mismatch> {
+    let whole = copied(reply, 0..reply.message_bytes());
+    let mut rest = whole.as_slice();
+    let mut found = BTreeMap::new();
+    loop {
+        let frame = parse_reply(rest).ok().flatten().ok_or(Mismatch)?;
+        let behind = &rest[frame.head_bytes..];
+        match frame.answer {
+            line::Answer::Value(told) if told.cas.is_none() && is_asked(told.key) => {
+                let (data, end) = behind.split_at_checked(told.value_bytes).ok_or(Mismatch)?;
+                rest = end.strip_prefix(b"\r\n").ok_or(Mismatch)?;
+                let value = Value { data: data.to_vec(), flags: told.flags, cas: None };
+                found.insert(told.key.to_vec(), value);
+            }
+            line::Answer::End if behind.is_empty() => return Ok(Some(found)),
+            answer if answer.is_error() && found.is_empty() && behind.is_empty() => {
+                return Ok(None);
+            }
+            _ => return Err(Mismatch),
+        }
+    }
 }
 
 /// Replies of one line.

@@ -42,6 +42,10 @@
 //!   have changed, [`Error::OutcomeUnknown`] otherwise.
 //! - **Memory is bounded** by [`Settings`]: requests held, bytes of requests, bytes of replies that
 //!   are not whole yet. A core that is full says so and loses nothing.
+//! - **What waits together leaves together.** Up to 16 `get`s that were asked for at once
+//!   ([`Client::get_many`], [`Client::ask_many`]) go to the server in one datagram over UDP and are
+//!   answered by one message ([`Settings::get_keys_max`]): the packet is most of what a short one
+//!   costs. After long values fewer go together, so that short ones do not wait for long ones.
 //! - **Requests are independent.** Two that are under way together may overtake each other, also
 //!   those of one key; who needs an order waits for the answer.
 //! - **Requests are at most 65535 datagrams long**, about 91 MB; [`Error::RequestTooLong`] tells.

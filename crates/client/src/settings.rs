@@ -14,8 +14,13 @@ pub struct Settings {
     pub requests_max: usize,
     /// Bytes of the requests held, keys and values. One request is always taken, however long.
     pub request_bytes_max: usize,
-    /// Requests under way at once; fewer while datagrams are being lost.
+    /// Requests under way at once, those that leave as one counted as one; fewer while datagrams
+    /// are being lost.
     pub window_max: usize,
+    /// Keys of `get`s that wait together and leave as one request, in one datagram: 1 to 16 make
+    /// sense, and no more are put together than one datagram has held the values of lately. Over
+    /// shared memory and RDMA each leaves by itself.
+    pub get_keys_max: usize,
     /// Bytes of replies that are not whole yet.
     pub reply_bytes_max: usize,
     /// Longest reply.
@@ -65,6 +70,7 @@ impl Default for Settings {
             requests_max: 4096,
             request_bytes_max: 64 << 20,
             window_max: 64,
+            get_keys_max: 16,
             reply_bytes_max: 128 << 20,
             reply_message_bytes_max: MESSAGE_BYTES_MAX,
             deadline_nanos: 5 * SECOND,

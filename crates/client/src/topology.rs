@@ -157,6 +157,17 @@ impl Topology {
         };
         queue
     }
+
+    /// Whether a read of both keys may go to one queue.
+    pub(crate) fn go_together(&self, one: &[u8], other: &[u8]) -> bool {
+        let Some(placement) = self.placement else { return true };
+        let (one, other) = (placement.hash(one), placement.hash(other));
+        if self.exclusive {
+            placement.owner(one).0 == placement.owner(other).0
+        } else {
+            placement.domain(one) == placement.domain(other)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -45,10 +45,11 @@ INLINE int is_alike(u64 word, u16 tag) {
 
 /* Read the record's hit mark, which lies elsewhere, before the record: the processor waits for both
  * at once, which far from its caches is as long as all the rest of a hit. */
-INLINE void touch_mark(struct scratch *s, u32 element, u32 offset) {
+INLINE void touch_mark(u32 element, u32 offset) {
     struct marks_element *found = bpf_map_lookup_elem(&marks, &element);
     u32 granule = offset / MARK_GRANULE_BYTES % (ITEMS_ELEMENT_BYTES / MARK_GRANULE_BYTES);
-    s->mark = found ? *(volatile u8 *)&found->marks[granule] : MARK_MAX;
+    if (found)
+        (void)*(volatile u8 *)&found->marks[granule];
 }
 
 /* Whether the record at a location has our key; if so what its header says is in the scratch.
@@ -64,7 +65,7 @@ INLINE int examine(struct scratch *s, struct control *control_, u64 word) {
     struct items_element *found = bpf_map_lookup_elem(&items, &element);
     if (!found)
         return ELSEWHERE;
-    touch_mark(s, element, offset);
+    touch_mark(element, offset);
     u8 *record = found->bytes + offset;
     u64 seq = load64(record), word_1 = load64(record + 8);
     u32 packed = word_1 >> 32;
@@ -80,7 +81,7 @@ INLINE int examine(struct scratch *s, struct control *control_, u64 word) {
     u32 key_bytes = s->key_bytes, key_at = s->key_at, key_place = hide(s, offset + header_bytes);
     OPAQUE(key_at);
     OPAQUE(key_place);
-    if ((packed & 255) != key_bytes || key_at > TEXT_AT + 4 ||
+    if ((packed & 255) != key_bytes || key_at > REQUEST_BYTES_MAX ||
         key_place > ITEMS_ELEMENT_BYTES - RECORD_BYTES_MAX + 24)
         return MISS;
     s->seq = seq;

@@ -1,4 +1,5 @@
-/* The lane in the kernel (Hippos §3): a GET of one key over UDP is answered below the socket.
+/* The lane in the kernel (Hippos §3): a GET of up to GETS_MAX keys over UDP is answered below the
+ * socket, in one datagram and whole: where one key cannot be answered here, none is.
  *
  * Built twice, for the tc ingress hook and, with LANE_XDP, for XDP. What it reads, user space owns:
  * buckets and records are in mapped arrays, of the layout of crates/store, and user space is their
@@ -45,12 +46,13 @@ NOINLINE int attempt(struct scratch *s) {
     return found;
 }
 
-INLINE void mark_hit(struct scratch *s) {
-    u32 element = s->element, granule = s->offset / MARK_GRANULE_BYTES, mark = s->mark;
-    if (mark >= MARK_MAX || granule >= ITEMS_ELEMENT_BYTES / MARK_GRANULE_BYTES)
-        return;
+INLINE void mark_hit(struct given *given) {
+    u32 element = given->element, granule = given->offset / MARK_GRANULE_BYTES;
     struct marks_element *found = bpf_map_lookup_elem(&marks, &element);
-    if (found)
+    if (!found || granule >= ITEMS_ELEMENT_BYTES / MARK_GRANULE_BYTES)
+        return;
+    u8 mark = found->marks[granule];
+    if (mark < MARK_MAX)
         found->marks[granule] = mark + 1;
 }
 
@@ -306,6 +308,54 @@ INLINE int reply(struct scratch *s, struct control *control_, context *ctx, u32 
     return failed ? LOST : HIT;
 }
 
+#define END_BYTES 5 /* "END\r\n" */
+
+/* The key of this number is the next: its value's head takes the place of the "END" that the one
+ * before has left. */
+INLINE void take_up(struct scratch *s, u32 number) {
+    struct asked *asked = &s->asked[number];
+    s->hash = asked->hash;
+    s->key_at = asked->at;
+    s->key_bytes = asked->bytes;
+    s->head_at = number ? s->reply_bytes - END_BYTES : TEXT_AT;
+}
+
+/* All keys in their order, until one cannot be answered here. */
+INLINE int answer(struct scratch *s, struct counters *counters) {
+    int outcome = REQUEST;
+#pragma nounroll
+    for (u32 number = 0; number < GETS_MAX; number++) {
+        if (number >= s->keys)
+            break;
+        take_up(s, number);
+        for (u32 i = 0; i < ATTEMPTS_MAX; i++) {
+            outcome = attempt(s);
+            if (outcome != TORN)
+                break;
+            counters->retries++;
+        }
+        if (outcome != HIT)
+            return outcome;
+        struct given *given = &s->given[number];
+        given->element = s->element;
+        given->offset = s->offset;
+        given->size_class = s->size_class;
+    }
+    return outcome;
+}
+
+/* The reply is on its way: so are all its keys' values. */
+INLINE void count_hits(struct scratch *s, struct counters *counters) {
+#pragma nounroll
+    for (u32 number = 0; number < GETS_MAX; number++) {
+        if (number >= s->keys)
+            break;
+        struct given *given = &s->given[number];
+        counters->hits_of_class[given->size_class & 31]++;
+        mark_hit(given);
+    }
+}
+
 INLINE int serve(struct scratch *s, struct control *control_, struct counters *counters,
                  context *ctx) {
     int outcome;
@@ -318,19 +368,11 @@ INLINE int serve(struct scratch *s, struct control *control_, struct counters *c
         return outcome;
     if (parse(s, control_))
         return REQUEST;
-    outcome = TORN;
-    for (u32 i = 0; i < ATTEMPTS_MAX; i++) {
-        outcome = attempt(s);
-        if (outcome != TORN)
-            break;
-        counters->retries++;
-    }
-    if (outcome != HIT)
+    if ((outcome = answer(s, counters)) != HIT)
         return outcome;
     if ((outcome = reply(s, control_, ctx, ip_bytes)) != HIT)
         return outcome;
-    counters->hits_of_class[s->size_class & 31]++;
-    mark_hit(s);
+    count_hits(s, counters);
     return HIT;
 }
 

@@ -80,13 +80,14 @@ struct control {
 /* What became of a packet addressed to the lane's port. */
 enum outcome {
     HIT,
+    /* Of several keys the first one that is not answered decides. */
     MISS,        /* no such key, as far as the lane looked */
     DEAD,        /* expired or flushed */
     ELSEWHERE,   /* bucket or bytes are not in the lane's memory */
     WRITING,     /* a writer is inside the bucket, perhaps interrupted on this very CPU */
     TORN,        /* changed under us in every attempt */
     LONG,        /* the reply would not fit */
-    REQUEST,     /* not one plain get or mg */
+    REQUEST,     /* not one plain get or mg, or of too many keys */
     FRAME,       /* fragments, options, VLAN, several datagrams, lengths that disagree, another
                   * host's Ethernet address */
     CHECKSUM,    /* wrong */
@@ -99,7 +100,7 @@ enum outcome {
 struct counters {
     u64 outcome[OUTCOMES];
     u64 retries;
-    /* Hits by floor log2 of key + value bytes. */
+    /* Keys answered, by floor log2 of key + value bytes. */
     u64 hits_of_class[32];
 };
 

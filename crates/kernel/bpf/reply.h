@@ -103,12 +103,14 @@ INLINE u32 put_short(struct scratch *s, u32 at, u32 number) {
 
 /* `VALUE KEY FLAGS BYTES`; where it ends. */
 INLINE u32 put_head(struct scratch *s) {
-    u32 from = s->key_at, bytes = s->key_bytes, at = TEXT_AT + 6;
+    u32 from = s->key_at, bytes = s->key_bytes, at = s->head_at;
     OPAQUE(from);
     OPAQUE(bytes);
-    if (from > TEXT_AT + 4 || bytes > KEY_BYTES_MAX)
+    OPAQUE(at);
+    if (from > REQUEST_BYTES_MAX || bytes > KEY_BYTES_MAX || at > UDP_BYTES + REPLY_BYTES_MAX)
         return HEAD_BYTES_MAX + 1;
-    store64(s->reply + TEXT_AT, 0x2045554c4156); /* "VALUE " */
+    store64(s->reply + at, 0x2045554c4156); /* "VALUE " */
+    at += 6;
 #pragma nounroll
     for (u32 i = 0; i < KEY_BYTES_MAX; i += 8) {
         if (i >= bytes)
@@ -126,7 +128,7 @@ INLINE u32 put_head(struct scratch *s) {
     return put_short(s, at + 1, s->value_bytes);
 }
 
-/* Head, value and end of the reply, behind the UDP and frame headers. The value is copied by words
+/* Head and value, behind what stands in the reply, and the end of all. The value is copied by words
  * and read without belief. */
 INLINE int compose(struct scratch *s, struct control *control_) {
     u32 at, element = s->element, from = s->value_at, value_bytes = s->value_bytes;

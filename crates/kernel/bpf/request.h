@@ -1,4 +1,4 @@
-/* The request: one `get` or `mg` of one key, out of the packet's text. */
+/* The request: one `get` of up to GETS_MAX keys, or one `mg`, out of the packet's text. */
 #pragma once
 #include "hash.h"
 #include "scratch.h"
@@ -62,8 +62,59 @@ NOINLINE int parse_flags(struct scratch *s, u32 at, u32 end) {
 #define VERB_GET 0x20746567     /* "get " */
 #define VERB_META_GET 0x20676d  /* "mg " */
 
-/* One `get KEY\r\n` or `mg KEY FLAGS\r\n`, with single spaces. Everything else is user space's. The
- * key is hashed by the way, eight characters at a time. */
+/* The key at `at` of the request, hashed eight characters at a time. Where it ends; 0 if none
+ * stands there. */
+INLINE u32 parse_key(struct scratch *s, struct control *control_, struct asked *asked, u32 at) {
+    struct sip state = { control_->hash_start[0], control_->hash_start[1], control_->hash_start[2],
+                         control_->hash_start[3] };
+    u64 word = 0, stop = 0;
+    u32 words = 0;
+#pragma nounroll
+    for (; words <= KEY_BYTES_MAX / 8; words++) {
+        word = load64(s->request + at + words * 8);
+        stop = first_stop(word);
+        if (stop)
+            break;
+        sip_absorb(&state, word);
+    }
+    u32 bytes = hide(s, words) * 8 + byte_of(stop);
+    if (!stop || bytes == 0 || bytes > KEY_BYTES_MAX)
+        return 0;
+    asked->hash = sip_end(&state, (word & bytes_before(stop)) | (u64)bytes << 56);
+    asked->at = at;
+    asked->bytes = bytes;
+    return at + bytes;
+}
+
+/* The same of a key behind the first, whose number it has. */
+NOINLINE u32 parse_next_key(struct scratch *s, u32 number, u32 at) {
+    u32 zero = 0;
+    struct control *control_ = bpf_map_lookup_elem(&control, &zero);
+    if (!s || !control_ || number >= GETS_MAX || at > REQUEST_BYTES_MAX)
+        return 0;
+    return parse_key(s, control_, &s->asked[number], at);
+}
+
+/* The keys behind the first, from where that ends: each behind one space. Not one if there are too
+ * many. */
+NOINLINE int parse_further(struct scratch *s, u32 at, u32 end) {
+    if (!s)
+        return -1;
+#pragma nounroll
+    for (u32 number = 1; number < GETS_MAX; number++) {
+        if (at == 0 || at >= REQUEST_BYTES_MAX || s->request[at] != ' ')
+            return -1;
+        at = parse_next_key(s, number, at + 1);
+        if (at == end) {
+            s->keys = number + 1;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* One `get KEY ...\r\n` or `mg KEY FLAGS\r\n`, with single spaces. Everything else is user
+ * space's. */
 INLINE int parse(struct scratch *s, struct control *control_) {
     u32 bytes = s->bytes;
     OPAQUE(bytes);
@@ -78,27 +129,13 @@ INLINE int parse(struct scratch *s, struct control *control_) {
             return -1;
         key_at--;
     }
-    struct sip state = { control_->hash_start[0], control_->hash_start[1], control_->hash_start[2],
-                         control_->hash_start[3] };
-    u64 word = 0, stop = 0;
-    u32 words = 0;
-#pragma nounroll
-    for (; words <= KEY_BYTES_MAX / 8; words++) {
-        word = load64(s->request + key_at + words * 8);
-        stop = first_stop(word);
-        if (stop)
-            break;
-        sip_absorb(&state, word);
-    }
-    u32 key_bytes = hide(s, words) * 8 + byte_of(stop);
-    if (!stop || key_bytes == 0 || key_bytes > KEY_BYTES_MAX)
+    u32 next = parse_key(s, control_, &s->asked[0], key_at);
+    if (!next)
         return -1;
-    s->hash = sip_end(&state, (word & bytes_before(stop)) | (u64)key_bytes << 56);
-    s->key_at = key_at;
-    s->key_bytes = key_bytes;
+    s->keys = 1;
     s->flags_count = 0;
     s->opaque_bytes = 0;
     if (s->meta)
-        return parse_flags(s, key_at + key_bytes, end);
-    return key_at + key_bytes == end ? 0 : -1;
+        return parse_flags(s, next, end);
+    return next == end ? 0 : parse_further(s, next, end);
 }

@@ -6,34 +6,50 @@
 #define UDP_BYTES 8
 #define FRAME_BYTES 8
 #define TEXT_AT (UDP_BYTES + FRAME_BYTES)
-#define REQUEST_BYTES_MAX 512
+/* UDP header included. As many keys' names again stand in the reply, which has no more than one
+ * datagram's room. */
+#define REQUEST_BYTES_MAX 1024
+/* Keys of one `get`. */
+#define GETS_MAX 16
 #define KEY_BYTES_MAX 250
 #define FLAG_BYTES_MAX 64
 #define FLAGS_MAX 8
 #define REPLY_BYTES_MAX 1472
-/* Head of a reply at most: frame headers, verb, key, numbers, flags. */
-#define HEAD_BYTES_MAX 1024
+/* Where the head of a value ends at most: what stands before it, verb, key, numbers, flags. */
+#define HEAD_BYTES_MAX 2048
 
 /* Room for the Ethernet and IP headers of either family, right before a UDP header. */
 #define HEAD_ROOM 56
 
 /* One packet's working memory. Programs of one CPU do not interrupt each other where softirqs are
  * not preempted: the loader refuses kernels of PREEMPT_RT, on which they are. */
+struct asked {
+    u64 hash;
+    u32 at, bytes; /* of the request */
+};
+/* What is known of its item once its value stands in the reply. */
+struct given {
+    u32 element, offset, size_class;
+};
 struct scratch {
     u8 request_head[HEAD_ROOM];
     u8 request[REQUEST_BYTES_MAX + 264]; /* copies overrun by less */
     u8 reply_head[HEAD_ROOM];
     u8 reply[4096];
-    u64 hash;
     /* Filled by `parse`. */
+    struct asked asked[GETS_MAX];
     u32 bytes; /* from the UDP header on */
-    u32 key_at, key_bytes;
+    u32 keys;
     u32 meta, flags_count;
     u8 flags[FLAGS_MAX];
     u32 opaque_at, opaque_bytes, in_opaque, flags_seen;
+    /* Filled by `take_up`: the key that is looked up now, and where its value's head begins. */
+    u64 hash;
+    u32 key_at, key_bytes, head_at;
     /* Filled by `examine`. */
     u64 seq;
-    u32 element, offset, expires, client_flags, value_at, value_bytes, size_class, mark;
+    u32 element, offset, expires, client_flags, value_at, value_bytes, size_class;
+    struct given given[GETS_MAX];
     /* Filled by `attempt`. */
     u32 prefix_bytes, reply_bytes;
     u64 now, overflow;

@@ -1,11 +1,11 @@
 //! What the programs counted, summed over the CPUs. Unit: packets, unless it says otherwise.
 
 /// What became of a packet addressed to the lane's port. All but `Hit` and `Lost` went up to user
-/// space as they came.
+/// space as they came. Of several keys the first one that is not answered decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Outcome {
-    /// Answered.
+    /// Answered, all its keys.
     Hit,
     /// No such key, as far as the lane looked.
     Miss,
@@ -19,7 +19,7 @@ pub enum Outcome {
     Torn,
     /// The reply would not fit.
     Long,
-    /// Not one plain `get` or `mg`.
+    /// Not one plain `get` or `mg`, or a `get` of too many keys.
     Request,
     /// Fragments, options, a VLAN tag, several datagrams, lengths that disagree, another host's
     /// Ethernet address.
@@ -113,7 +113,12 @@ impl Counts {
         self.words[Outcome::ALL.len()]
     }
 
-    /// Hits by size class: floor log2 of key + value bytes.
+    /// Keys answered: a packet may ask for several.
+    pub fn hits(&self) -> u64 {
+        self.hits_of_class().iter().sum()
+    }
+
+    /// The same by size class: floor log2 of key + value bytes.
     pub fn hits_of_class(&self) -> &[u64] {
         &self.words[Outcome::ALL.len() + 1..]
     }

@@ -43,6 +43,37 @@ fn hits_are_answered_though_no_process_listens() {
 }
 
 #[test]
+fn several_keys_are_answered_by_one_datagram_on_every_way() {
+    if !common::available() {
+        return;
+    }
+    let (server, client) = hosts::connected();
+    let mut writer = writer_on(&server, INTERFACE);
+    server.run(|| writer.lane.attach("lo")).expect("attached");
+    // A request of 1 kB, and a reply of nearly the MTU.
+    let keys: Vec<String> = (0..16).map(|i| format!("{i:02}{}", "k".repeat(58))).collect();
+    let mut expected = String::new();
+    for (i, key) in keys.iter().enumerate() {
+        let value = "v".repeat(i);
+        writer.set(key.as_bytes(), value.as_bytes(), PLAIN);
+        expected.push_str(&format!("VALUE {key} 0 {i}\r\n{value}\r\n"));
+    }
+    let request = format!("get {}\r\n", keys.join(" "));
+    for (host, from, to) in [
+        (&client, "10.9.0.2:0", "10.9.0.1:11211"),
+        (&client, "[fd09::2]:0", "[fd09::1]:11211"),
+        (&server, "127.0.0.1:0", "127.0.0.1:11211"),
+    ] {
+        let socket = host.socket(from);
+        for _ in 0..10 {
+            assert_eq!(hosts::ask(&socket, to, &request), format!("{expected}END\r\n"), "{to}");
+        }
+    }
+    let counts = writer.lane.counts().expect("counters");
+    assert_eq!((counts.of(Outcome::Hit), counts.hits()), (30, 480));
+}
+
+#[test]
 fn everything_else_reaches_the_server_unchanged_and_writes_are_read_at_once() {
     if !common::available() {
         return;

@@ -64,11 +64,13 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// Read until that is enough, at most `reads_max` times, while a thread overwrites.
-fn hunt(program: Program, reads_max: u64, is_enough: impl Fn(&Seen) -> bool) -> Seen {
+/// Read until that is enough, at most `reads_max` times, while a thread overwrites. Each read asks
+/// so many times for the key.
+fn hunt(program: Program, times: usize, reads_max: u64, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let mut writer = Writer::new(program, &["10.9.0.1"]).expect("loaded");
     let places = [writer.slot(), writer.slot()];
-    let mut linked = writer.record(places[0], KEY, &[b'a'; VALUE_BYTES], PLAIN);
+    let value_bytes = VALUE_BYTES / times;
+    let mut linked = writer.record(places[0], KEY, &[b'a'; VALUE_BYTES][..value_bytes], PLAIN);
     writer.link(KEY, None, linked);
     let (writer, done, overwrites) = (&writer, AtomicBool::new(false), AtomicU64::new(0));
     let seen = std::thread::scope(|scope| {
@@ -80,13 +82,13 @@ fn hunt(program: Program, reads_max: u64, is_enough: impl Fn(&Seen) -> bool) -> 
                 }
                 // By turns: the record that is not linked, and perhaps still read, is reused.
                 let value = [b'a' + (round % 26) as u8; VALUE_BYTES];
-                let word = writer.record(places[round % 2], KEY, &value, PLAIN);
+                let word = writer.record(places[round % 2], KEY, &value[..value_bytes], PLAIN);
                 writer.link(KEY, Some(linked), word);
                 linked = word;
                 overwrites.fetch_add(1, Relaxed);
             }
         });
-        read(&writer.lane, &overwrites, reads_max, is_enough)
+        read(&writer.lane, &overwrites, times, reads_max, is_enough)
     });
     let counts = writer.lane.counts().expect("counters");
     println!("{program:?}: {seen:?}, {} retries", counts.retries());
@@ -97,10 +99,12 @@ fn hunt(program: Program, reads_max: u64, is_enough: impl Fn(&Seen) -> bool) -> 
 fn read(
     lane: &Lane,
     overwrites: &AtomicU64,
+    times: usize,
     reads_max: u64,
     is_enough: impl Fn(&Seen) -> bool,
 ) -> Seen {
-    let request = Frame::v4(b"get key\r\n").bytes();
+    let request = Frame::v4(format!("get{}\r\n", " key".repeat(times)).as_bytes()).bytes();
+    let head = format!("VALUE key 0 {}\r\n", VALUE_BYTES / times);
     let mut seen = Seen::default();
     while seen.reads < reads_max && !is_enough(&seen) {
         seen.reads += 1;
@@ -113,9 +117,13 @@ fn read(
             continue;
         }
         let text = frame::open(&answered.frame).text;
-        let value = &text["VALUE key 0 1200\r\n".len()..][..VALUE_BYTES];
+        let values = text.strip_suffix(b"END\r\n").expect("all of a reply");
         seen.hits += u64::from(seen.overwrites > 0);
-        seen.torn += u64::from(value.iter().any(|&byte| byte != value[0]));
+        // Each value is whole; one that is asked for again may be the next.
+        seen.torn += u64::from(values.chunks(values.len() / times).any(|value| {
+            let value = &value[head.len()..value.len() - 2];
+            value.iter().any(|&byte| byte != value[0])
+        }));
     }
     seen
 }
@@ -133,9 +141,12 @@ fn no_reply_is_torn_while_values_are_overwritten() {
     if possible() {
         let reads = reads();
         let reads_max = READS_FACTOR_MAX * reads;
-        let seen = hunt(Program::TrafficControl, reads_max, |seen| seen.is_enough(reads));
-        assert_eq!(seen.torn, 0);
-        assert!(seen.is_enough(reads), "{seen:?}");
+        for times in [1, 4] {
+            let is_enough = |seen: &Seen| seen.is_enough(reads);
+            let seen = hunt(Program::TrafficControl, times, reads_max, is_enough);
+            assert_eq!(seen.torn, 0, "{times} keys");
+            assert!(seen.is_enough(reads), "{times} keys: {seen:?}");
+        }
     }
 }
 
@@ -191,7 +202,7 @@ fn no_reply_is_torn_while_a_store_overwrites_values_and_grows() {
         }
         let reads = reads();
         let reads_max = READS_FACTOR_MAX * reads;
-        let seen = read(&lane, &overwrites, reads_max, |seen| seen.is_enough(reads));
+        let seen = read(&lane, &overwrites, 1, reads_max, |seen| seen.is_enough(reads));
         println!("a store: {seen:?}");
         assert_eq!(seen.torn, 0);
         assert!(seen.is_enough(reads), "{seen:?}");
@@ -201,7 +212,9 @@ fn no_reply_is_torn_while_a_store_overwrites_values_and_grows() {
 #[test]
 fn without_validation_replies_are_torn() {
     if possible() {
-        let seen = hunt(Program::Unvalidated, READS_MAX, |seen| seen.torn > 0);
-        assert!(seen.torn > 0, "the hunt would not notice: {seen:?}");
+        for times in [1, 4] {
+            let seen = hunt(Program::Unvalidated, times, READS_MAX, |seen| seen.torn > 0);
+            assert!(seen.torn > 0, "the hunt for {times} would not notice: {seen:?}");
+        }
     }
 }

@@ -232,6 +232,47 @@ mod with {
     }
 
     #[test]
+    fn several_keys_are_answered_in_the_kernel_as_the_server_answers_them() {
+        if !available() {
+            return;
+        }
+        let (_hosts, _more, server, mut client) = over_the_wire(&LANE);
+        let long = "k".repeat(240);
+        for (key, value) in [("a", "1"), ("bb", "22"), (&long, "long"), ("empty", "")] {
+            let set = format!("set {key} 7 0 {}\r\n{value}\r\n", value.len());
+            assert_eq!(client.tcp(&set, "STORED"), "STORED\r\n");
+        }
+        let many = |count: usize| ["a", "bb"].repeat(count)[..count].join(" ");
+        let rows = [
+            ("a bb".to_owned(), 2),
+            (format!("empty {long} a"), 3),
+            ("a a bb a".to_owned(), 4),
+            (many(16), 16),
+            (format!("{long} {long} {long} {long}"), 4),
+            // These are the server's: all keys or none.
+            ("a never bb".to_owned(), 0),
+            ("a bb never".to_owned(), 0),
+            (many(17), 0),
+            ("a  bb".to_owned(), 0),
+            (format!("{long} {long} {long} {long} {long}"), 0),
+        ];
+        let mut hits = 0;
+        for (keys, in_the_kernel) in rows {
+            let request = format!("get {keys}\r\n");
+            let by_tcp = client.tcp(&request, "END");
+            assert_eq!(client.udp(&request), by_tcp, "{keys}");
+            hits += in_the_kernel;
+            assert_eq!(client.hits(), hits, "{keys}");
+        }
+        assert_eq!(client.count("kernel", "datagrams"), 5);
+        // Every key is a GET, wherever it was answered: by TCP as many as by UDP.
+        let keys = 2 * (2 + 3 + 4 + 16 + 4 + 3 + 3 + 17 + 2 + 5);
+        assert_eq!(client.count("", "cmd_get"), keys);
+        assert_eq!(client.count("", "get_misses"), 4);
+        server.stop();
+    }
+
+    #[test]
     fn items_end_when_their_time_is_up() {
         if !available() {
             return;

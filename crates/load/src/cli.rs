@@ -18,6 +18,7 @@ use crate::workload::keys::{KEY_BYTES, KeySizes};
 use crate::workload::named::named;
 use crate::workload::{Pattern, Sizes, Workload, WorkloadOptions};
 use laneway_tls::ClientFiles;
+use laneway_wire::udp::FRAME_BYTES_MAX;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -532,7 +533,7 @@ fn check_floor(typed: &Typed) -> Result<(), String> {
     Ok(())
 }
 
-/// Datagrams have requests for one key each, and floors GETs of short keys.
+/// Datagrams have whole GETs, and floors GETs of short keys.
 fn check_simple(workload: &Workload, is_udp: bool, is_floor: bool) -> Result<(), String> {
     let options = workload.options();
     if options.pattern != Pattern::Popular {
@@ -541,12 +542,35 @@ fn check_simple(workload: &Workload, is_udp: bool, is_floor: bool) -> Result<(),
             .into());
     }
     if is_udp && options.keys_per_get != 1 {
-        return Err("--udp: requests of one key each; leave out --keys-per-get".into());
+        check_one_datagram(options, is_floor)?;
     }
     if is_floor && (options.delete_share > 0.0 || options.key_sizes != KeySizes::default()) {
         return Err(format!(
             "--floor: GETs only, with keys of {KEY_BYTES} bytes; leave out --workload, \
              --delete-share and --key-bytes"
+        ));
+    }
+    Ok(())
+}
+
+/// A GET of several keys goes in one datagram, which floors do not know.
+fn check_one_datagram(options: &WorkloadOptions, is_floor: bool) -> Result<(), String> {
+    if is_floor {
+        return Err("--floor: by --udp it answers one key; leave out --keys-per-get".into());
+    }
+    let keys = u64::from(options.keys_per_get);
+    let KeySizes::Fixed { key_bytes } = options.key_sizes else {
+        return Err(
+            "--udp, --keys-per-get: keys are of one length; give --key-bytes and leave out \
+                    --workload"
+                .into(),
+        );
+    };
+    let bytes = "get\r\n".len() as u64 + keys * (1 + key_bytes);
+    if bytes > FRAME_BYTES_MAX as u64 {
+        return Err(format!(
+            "--keys-per-get {keys}: of {key_bytes} bytes each they are {bytes}, and by --udp a GET \
+             has no more than {FRAME_BYTES_MAX}"
         ));
     }
     Ok(())

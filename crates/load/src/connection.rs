@@ -14,7 +14,7 @@ pub use stream::{Stream, Target};
 use crate::dialect::{Dialect, Line};
 use crate::values::{Checker, Value, Values};
 use crate::workload::{Ask, Class, Key, Operation, Workload};
-use many::Many;
+pub(crate) use many::Many;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -145,7 +145,11 @@ impl Reading {
     }
 }
 
-fn keys_of<'a>(context: Context<'a>, request: &Request) -> impl Iterator<Item = Key> + 'a {
+/// The keys of a GET.
+pub(crate) fn keys_of<'a>(
+    context: Context<'a>,
+    request: &Request,
+) -> impl Iterator<Item = Key> + 'a {
     context.workload.keys_of(request.key, request.keys, request.version)
 }
 

@@ -51,6 +51,8 @@ pub struct Counts {
     pub value_bytes_large: u64,
     /// Ended within the window, whenever they were due.
     pub ended_within: u64,
+    /// Keys of these.
+    pub keys_within: u64,
     /// Ended at any time, warm-up included.
     pub ended: u64,
 }
@@ -75,6 +77,7 @@ impl Counts {
         self.value_bytes += other.value_bytes;
         self.value_bytes_large += other.value_bytes_large;
         self.ended_within += other.ended_within;
+        self.keys_within += other.keys_within;
         self.ended += other.ended;
     }
 }
@@ -172,7 +175,10 @@ impl Recorder {
     pub fn ended(&mut self, completion: &Completion, now_ns: u64) {
         let request = &completion.request;
         self.counts.ended += 1;
-        self.counts.ended_within += u64::from(self.window_ns.contains(&now_ns));
+        if self.window_ns.contains(&now_ns) {
+            self.counts.ended_within += 1;
+            self.counts.keys_within += u64::from(request.keys);
+        }
         match &completion.outcome {
             Outcome::Corrupt(what) => self.fault(format!(
                 "{:?} of key number {}: the reply has {what}",
@@ -296,6 +302,7 @@ mod tests {
         assert_eq!(recorder.counts.hits, 2);
         assert_eq!(recorder.counts.ended, 5);
         assert_eq!(recorder.counts.ended_within, 2); // those that ended at 1499 and at 1500
+        assert_eq!(recorder.counts.keys_within, 2);
         assert_eq!(recorder.latency_ns(None, None).len(), 2);
     }
 

@@ -229,6 +229,8 @@ fn one_run(
     let [before, after] = samples;
     let us_per_request = |ns: u64| ns as f64 / 1e3 / counts.ended_within.max(1) as f64;
     let busy_us = |of: fn(&Busy) -> u64| busy.as_ref().map(|busy| us_per_request(of(busy)));
+    let us_per_key =
+        |busy: &Busy| busy.machine_ns() as f64 / 1e3 / counts.keys_within.max(1) as f64;
     Ok(Run {
         mode,
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
@@ -243,6 +245,7 @@ fn one_run(
             kept_waiting_ms: after.client.since(before.client).kept_waiting_ns as f64 / 1e6,
             stolen_ms: after.stolen_ns.saturating_sub(before.stolen_ns) as f64 / 1e6,
             machine_cpu_us_per_request: busy_us(Busy::machine_ns),
+            machine_cpu_us_per_key: busy.as_ref().map(us_per_key),
             cpu_0_us_per_request: busy_us(Busy::cpu_0_ns),
         },
         verdict,

@@ -126,6 +126,7 @@ mod tests {
         value_bytes: 0,
         value_bytes_large: 0,
         ended_within: 10_000,
+        keys_within: 10_000,
         ended: 12_000,
     };
 

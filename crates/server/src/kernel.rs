@@ -160,7 +160,7 @@ impl Kernel {
 
     /// GETs that the lane answered, since the start or the last reset.
     pub fn hits(&self) -> u64 {
-        self.counts().map_or(0, |counts| counts.of(Outcome::Hit))
+        self.counts().map_or(0, |counts| counts.hits())
     }
 
     /// GETs that the lane answered since the start, whatever was reset; those that were told last
@@ -168,7 +168,7 @@ impl Kernel {
     /// would count everything once more.
     pub fn hits_since_start(&self) -> u64 {
         let counts = self.lane.as_ref().and_then(|lane| lane.counts().ok());
-        let hits = counts.map_or(0, |counts| counts.of(Outcome::Hit));
+        let hits = counts.map_or(0, |counts| counts.hits());
         hits.max(self.hits_told.fetch_max(hits, Relaxed)) // statistics
     }
 
@@ -194,7 +194,8 @@ impl Kernel {
                 items: store.window_items,
                 promotions: store.promotions,
                 demotions: store.demotions,
-                hits: counts.of(Outcome::Hit),
+                hits: counts.hits(),
+                datagrams: counts.of(Outcome::Hit),
                 passes: passes.map(|outcome| (outcome.name(), counts.of(outcome))).collect(),
                 retries: counts.retries(),
                 hits_of_class: counts.hits_of_class().to_vec(),

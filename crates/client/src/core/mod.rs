@@ -12,10 +12,13 @@
 //! - anything else is sent once, and to a server that knows no repeated requests (memcached, an
 //!   ordinary port) those three are, too;
 //! - of a reply of which a part has come, the rest is asked for, and the request is not repeated
-//!   unless asking is in vain.
+//!   unless asking is in vain;
+//! - `get`s that wait together go in one datagram ([`Settings::get_keys_max`]), once: what is sent
+//!   again goes by itself.
 //!
 //! Times are nanoseconds since any moment; sizes are bytes.
 
+mod carrier;
 mod ids;
 mod pace;
 mod pending;
@@ -26,6 +29,7 @@ use crate::error::Error;
 use crate::request::{Repeat, Request};
 use crate::settings::Settings;
 use crate::topology::Topology;
+use carrier::Lengths;
 use ids::Ids;
 use laneway_wire::udp::frames::frames;
 use laneway_wire::udp::reassembly::{Bounds, Reassembly};
@@ -70,6 +74,8 @@ pub struct Counts {
     pub garbled: u64,
     /// Requests given up.
     pub given_up: u64,
+    /// `get`s that left in one datagram with others.
+    pub gathered: u64,
 }
 
 /// See the module.
@@ -94,6 +100,9 @@ pub struct Core {
     window: Window,
     rate: Rate,
     under_way: usize,
+    /// Of `pending`, those that nobody has pushed.
+    carriers: usize,
+    lengths: Lengths,
     request_bytes: usize,
     answers: VecDeque<(Ticket, Result<Answer, Error>)>,
     answer_bytes: usize,
@@ -128,6 +137,8 @@ impl Core {
             window: Window::new(settings.window_max),
             rate: Rate::new(settings.rate_max),
             under_way: 0,
+            carriers: 0,
+            lengths: Lengths::default(),
             request_bytes: 0,
             answers: VecDeque::new(),
             answer_bytes: 0,
@@ -141,7 +152,7 @@ impl Core {
 
     /// Whether [`Core::push`] takes this request now.
     pub fn has_room(&self, request: &Request) -> bool {
-        let held = self.pending.len() + self.answers.len();
+        let held = self.pending.len() - self.carriers + self.answers.len();
         let fits = self.request_bytes + request.bytes() <= self.settings.request_bytes_max;
         held < self.settings.requests_max && (fits || self.pending.is_empty())
     }
@@ -329,14 +340,11 @@ impl Core {
 
     /// Begins requests while the window has room and ids have rested.
     fn begin_waiting(&mut self, now_nanos: u64) {
-        while self.may_begin()
-            && let Some(&serial) = self.waiting.front()
-        {
-            if self.pending.contains_key(&serial) {
-                if !self.begin(serial, now_nanos) {
-                    return;
-                }
-                self.under_way += 1;
+        while self.may_begin() {
+            self.gather(now_nanos);
+            let Some(&serial) = self.waiting.front() else { return };
+            if self.pending.contains_key(&serial) && !self.begin(serial, now_nanos) {
+                return;
             }
             self.waiting.pop_front();
         }
@@ -348,6 +356,7 @@ impl Core {
         let draw = self.draws.next();
         let Some(pending) = self.pending.get_mut(&serial) else { return false };
         let queue = self.topology.queue(&pending.request, draw);
+        self.under_way += usize::from(!pending.is_begun());
         pending.begin(Attempt { id, queue });
         self.by_id.insert(id, serial);
         self.enqueue(serial);
@@ -406,11 +415,19 @@ impl Core {
 
     /// Nothing came in time.
     fn retry(&mut self, serial: u64, now_nanos: u64) {
-        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        let Some(pending) = self.pending.get(&serial) else { return };
         self.window.lost(pending.sent_nanos, now_nanos);
         if pending.total > 1 {
             self.rate.lost(pending.sent_nanos, now_nanos);
         }
+        if !self.part(serial, now_nanos) {
+            self.send_again(serial, now_nanos);
+        }
+    }
+
+    /// Sends a request again, where that may be.
+    fn send_again(&mut self, serial: u64, now_nanos: u64) {
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
         let begun = match pending.repeat {
             Repeat::Free => self.begin(serial, now_nanos),
             // Only an answer that is late, or the deadline, ends it now.
@@ -453,22 +470,38 @@ impl Core {
 
     /// Lets a request go, with its answer.
     fn complete(&mut self, serial: u64, answer: Result<Answer, Error>, now_nanos: u64) {
-        let Some(pending) = self.pending.remove(&serial) else { return };
+        let Some(pending) = self.let_go(serial, now_nanos) else { return };
+        if let Some(carrier) = pending.carrier {
+            self.unload(carrier, now_nanos);
+        }
+        if pending.cargo.is_some() {
+            return;
+        }
+        if let Ok(Answer::Value(value)) = &answer {
+            self.lengths.found(pending.request.key().len() + value.data.len());
+        }
+        self.answer_bytes += answer_bytes(&answer);
+        self.answers.push_back((Ticket(serial), answer));
+    }
+
+    /// The same without an answer.
+    fn let_go(&mut self, serial: u64, now_nanos: u64) -> Option<Pending> {
+        let pending = self.pending.remove(&serial)?;
         self.timers.remove(&(pending.timer_nanos, serial));
         self.request_bytes -= pending.bytes();
         self.under_way -= usize::from(pending.is_begun());
+        self.carriers -= usize::from(pending.cargo.is_some());
         let write = !pending.is_read();
         let rest_nanos = match write {
             true => self.settings.id_rest_nanos_write,
             false => self.settings.id_rest_nanos_read,
         };
-        for Attempt { id, .. } in pending.attempts {
+        for &Attempt { id, .. } in &pending.attempts {
             self.by_id.remove(&id);
             self.replies.forget(&id, now_nanos);
             self.ids.give(id, write, now_nanos, rest_nanos);
         }
-        self.answer_bytes += answer_bytes(&answer);
-        self.answers.push_back((Ticket(serial), answer));
+        Some(pending)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One request on its way: what of it is still to be sent, under which ids it went where, and what
 //! has been heard of its reply.
 
-use crate::request::{Repeat, Request};
+use crate::request::{Command, Repeat, Request};
 use crate::settings::SECOND;
 use crate::topology::Topology;
 use laneway_wire::udp::frames::put_train;
@@ -29,6 +29,16 @@ pub(super) struct Heard {
     pub(super) asks: u32,
     /// No frame has come: the server says that it lies in memory that this client lends.
     pub(super) placed: bool,
+}
+
+/// What a request carries that stands for several: see [`super::carrier`].
+pub(super) struct Cargo {
+    /// Whose request it carries, and for which key.
+    pub(super) of: Vec<(u64, Vec<u8>)>,
+    /// How many of these have no answer yet.
+    pub(super) left: usize,
+    /// They go by themselves from now on.
+    pub(super) parted: bool,
 }
 
 pub(super) struct Pending {
@@ -64,6 +74,10 @@ pub(super) struct Pending {
     pub(super) repeat: Repeat,
     /// It is not lent, or not any more.
     framed: bool,
+    /// It stands for others, and has no answer of its own.
+    pub(super) cargo: Option<Cargo>,
+    /// Who carried it.
+    pub(super) carrier: Option<u64>,
 }
 
 impl Pending {
@@ -102,12 +116,14 @@ impl Pending {
             kind: if once { Kind::Once } else { Kind::Data },
             repeat,
             framed: false,
+            cargo: None,
+            carrier: None,
         }
     }
 
     /// Bytes it is charged with.
     pub(super) fn bytes(&self) -> usize {
-        self.request.bytes()
+        if self.cargo.is_some() { 0 } else { self.request.bytes() }
     }
 
     pub(super) fn is_begun(&self) -> bool {
@@ -257,6 +273,11 @@ impl Pending {
     /// How long it is as sent.
     pub(super) fn message_bytes(head: &[u8], request: &Request) -> usize {
         Pending::message(head, request).message_bytes()
+    }
+
+    /// Whether it may go with others as one request.
+    pub(super) fn may_be_carried(&self) -> bool {
+        self.request.command == Command::Get { with_cas: false } && self.cargo.is_none()
     }
 
     /// Whether it changes nothing.

@@ -81,7 +81,9 @@ impl Core {
                 self.set_timer(serial, now_nanos.saturating_add(self.settings.resend_nanos));
             }
             Taken::Refused(Refused::TooLong) => {
-                self.complete(serial, Err(Error::ReplyTooLong), now_nanos);
+                if !self.part(serial, now_nanos) {
+                    self.complete(serial, Err(Error::ReplyTooLong), now_nanos);
+                }
             }
             Taken::Refused(_) => self.counts.frames_refused += 1,
         }
@@ -128,6 +130,9 @@ impl Core {
     /// A whole reply: an answer, or something that only looks like one.
     fn judge<M: Message + ?Sized>(&mut self, serial: u64, reply: &M, now_nanos: u64) {
         let Some(pending) = self.pending.get_mut(&serial) else { return };
+        if pending.cargo.is_some() {
+            return self.deliver(serial, reply, now_nanos);
+        }
         match answer::read(&pending.request, reply) {
             Ok(answer) => {
                 self.window.answered();

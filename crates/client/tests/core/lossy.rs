@@ -8,6 +8,7 @@ use crate::model::Server;
 use laneway_client::{Answer, Core, Error, Request, Settings, Topology};
 use laneway_policy::Placement;
 use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet, MemoryClient};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 const QUEUES: u16 = 4;
@@ -80,6 +81,42 @@ fn ten_thousand_mixed_requests_are_answered_right_at_one_percent_of_each_fault()
     assert!(client.retries > 0 && client.resends_asked > 0 && client.frames_resent > 0);
     assert!(server.repeats > 0 && server.frames_resent > 0 && server.forgets > 0);
     assert_eq!(client.garbled + client.unintelligible, 0);
+}
+
+#[test]
+fn short_values_that_are_asked_for_together_are_each_right_whatever_the_network_does() {
+    for seed in seed()..seed() + 3 {
+        let faults = DatagramFaults { receive_bytes: 4 << 20, ..DatagramFaults::each(seed, 300) };
+        let mut world = World::new(faults, Settings::default());
+        for number in (0..100_u32).step_by(2) {
+            let set = Request::set(format!("key:{number}"), number.to_string());
+            assert_eq!(world.ask(set).ok(), Some(Answer::Done), "seed {seed}");
+        }
+        let mut draws = fastrand::Rng::with_seed(seed);
+        for _ in 0..100 {
+            let mut asked = BTreeMap::new();
+            for number in std::iter::repeat_with(|| draws.u32(..100)).take(40) {
+                let get = Request::get(format!("key:{number}"));
+                let ticket = world.core.push(get, world.now_nanos).expect("there is room");
+                asked.insert(ticket, number);
+            }
+            while !asked.is_empty() {
+                world.turn();
+                while let Some((ticket, answer)) = world.core.answer() {
+                    let number = asked.remove(&ticket).expect("it is answered once");
+                    let is_right = match answer {
+                        Ok(Answer::Value(value)) => value.data == number.to_string().as_bytes(),
+                        Ok(Answer::Missing) => number % 2 == 1,
+                        _ => false,
+                    };
+                    assert!(is_right, "key {number}, seed {seed}");
+                }
+            }
+        }
+        let counts = world.core.counts();
+        assert!(counts.gathered > 3_000 && counts.retries > 0, "{counts:?}");
+        assert_eq!(counts.garbled + counts.unintelligible, 0, "seed {seed}");
+    }
 }
 
 #[test]

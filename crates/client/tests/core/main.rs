@@ -4,3 +4,4 @@ mod lossy;
 mod mix;
 mod model;
 mod rules;
+mod several;

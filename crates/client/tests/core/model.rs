@@ -168,15 +168,18 @@ impl Server {
         let missing = b"NOT_FOUND\r\n".to_vec();
         match frame.request {
             Request::Get(get) => {
-                let key = get.keys.rest();
-                let Some(item) = self.items.get(key) else { return b"END\r\n".to_vec() };
-                let key = String::from_utf8_lossy(key);
-                let length = item.value.len();
-                let mut out = format!("VALUE {key} {} {length}", item.flags).into_bytes();
-                if get.verb == GetVerb::Gets {
-                    out.extend(format!(" {}", item.cas).bytes());
+                let mut out = Vec::new();
+                for key in get.keys {
+                    let Some(item) = self.items.get(key) else { continue };
+                    let key = String::from_utf8_lossy(key);
+                    let length = item.value.len();
+                    out.extend(format!("VALUE {key} {} {length}", item.flags).bytes());
+                    if get.verb == GetVerb::Gets {
+                        out.extend(format!(" {}", item.cas).bytes());
+                    }
+                    out.extend([b"\r\n", &item.value[..], b"\r\n"].concat());
                 }
-                [&out, &b"\r\n"[..], &item.value, b"\r\nEND\r\n"].concat()
+                [&out[..], b"END\r\n"].concat()
             }
             Request::Store(store) => {
                 assert_eq!(body.len(), store.value_bytes + 2, "the length is the value's");

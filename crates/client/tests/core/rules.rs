@@ -16,7 +16,7 @@ fn core(settings: Settings) -> Core {
 }
 
 /// Everything the core has to send now, as queue and datagram.
-fn sent(core: &mut Core, now_nanos: u64) -> Vec<(u16, Vec<u8>)> {
+pub fn sent(core: &mut Core, now_nanos: u64) -> Vec<(u16, Vec<u8>)> {
     let mut all = Vec::new();
     let mut out = Vec::new();
     while let Some(departure) = core.transmit(now_nanos, &mut out) {
@@ -44,11 +44,11 @@ fn first_answer(core: &mut Core) -> (u64, Result<Answer, Error>, Vec<Sent>) {
     }
 }
 
-fn header(datagram: &[u8]) -> Header {
+pub fn header(datagram: &[u8]) -> Header {
     Header::parse(datagram).expect("the core sends headers").0
 }
 
-fn reply(id: u16, text: &str) -> Vec<u8> {
+pub fn reply(id: u16, text: &str) -> Vec<u8> {
     [&Header::whole(id).to_bytes()[..], text.as_bytes()].concat()
 }
 
@@ -313,7 +313,8 @@ fn what_cannot_be_asked_is_refused_before_it_is_sent() {
 
 #[test]
 fn a_full_core_says_so_and_takes_more_once_answers_are_taken() {
-    let settings = Settings { requests_max: 3, window_max: 2, ..Settings::default() };
+    let (requests_max, window_max, get_keys_max) = (3, 2, 1);
+    let settings = Settings { requests_max, window_max, get_keys_max, ..Settings::default() };
     let mut full = core(settings.clone());
     for _ in 0..3 {
         full.push(Request::get("k"), 0).expect("there is room");
@@ -349,7 +350,8 @@ fn a_reply_that_is_too_long_ends_its_request() {
 
 #[test]
 fn ids_that_rest_hold_new_requests_back_and_no_longer() {
-    let settings = Settings { requests_max: 1 << 17, window_max: 1 << 17, ..Settings::default() };
+    let (requests_max, window_max, get_keys_max) = (1 << 17, 1 << 17, 1);
+    let settings = Settings { requests_max, window_max, get_keys_max, ..Settings::default() };
     let mut core = core(settings.clone());
     let count = (1 << 16) + 10;
     for _ in 0..count {

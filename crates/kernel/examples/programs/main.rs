@@ -34,9 +34,14 @@ const DATAGRAMS: usize = 200_000;
 const QUEUES: u16 = 4;
 const PORT_SHARED: &str = "127.0.0.1:11211";
 const SERVER: &str = "10.9.0.1:11211";
+/// How keys that are there begin.
+const STORED: &str = "k";
 /// Keys asked for, of 16 bytes.
 const KEYS: usize = 1024;
 const VALUE_BYTES: usize = 100;
+/// Keys asked for in one datagram, and values of which its reply has room for as many.
+const SEVERAL: usize = 16;
+const SHORT_BYTES: usize = 48;
 /// Datagrams before they are taken out: so many fit into any socket's buffer.
 const BURST: usize = 32;
 /// A timeslot, and what makes a key hot in it: about those of `--hot` with four workers.
@@ -78,18 +83,28 @@ fn measure(datagrams: usize) -> Result<String> {
     let plain = steering(datagrams, 0)?;
     let sketch = steering(datagrams, HOT_REQUESTS)?;
     let idle_lane = nothing_answered(datagrams)?;
-    let (hit, miss) = lane(datagrams)?;
+    let hit = lane(datagrams, STORED, 1, VALUE_BYTES)?;
+    let several = lane(datagrams, STORED, SEVERAL, SHORT_BYTES)? / SEVERAL as f64;
+    let miss = lane(datagrams, "m", 1, VALUE_BYTES)?;
     Ok(format!(
         "{{\"datagrams\": {datagrams}, \"steer_ns\": {plain:.1}, \"steer_sketch_ns\": {sketch:.1}, \
          \"steer_nothing_ns\": {idle_steer:.1}, \"lane_hit_ns\": {hit:.1}, \
-         \"lane_miss_ns\": {miss:.1}, \"lane_nothing_ns\": {idle_lane:.1}}}"
+         \"lane_hit_of_16_ns\": {several:.1}, \"lane_miss_ns\": {miss:.1}, \
+         \"lane_nothing_ns\": {idle_lane:.1}}}"
     ))
 }
 
 /// Requests for all keys, in an order without rhythm.
 fn requests(prefix: &str) -> Vec<Vec<u8>> {
-    let key = |i: usize| format!("{prefix}{:015}", (i * 617) % KEYS);
-    (0..KEYS).map(|i| hosts::datagram(&format!("get {}\r\n", key(i)))).collect()
+    requests_of(1, prefix)
+}
+
+/// The same of so many keys each.
+fn requests_of(several: usize, prefix: &str) -> Vec<Vec<u8>> {
+    let keys: Vec<String> =
+        (0..KEYS).map(|i| format!(" {prefix}{:015}", (i * 617) % KEYS)).collect();
+    let request = |keys: &[String]| hosts::datagram(&format!("get{}\r\n", keys.concat()));
+    keys.chunks(several).map(request).collect()
 }
 
 /// Sockets that share a port of a host of their own, and one that asks them.
@@ -186,22 +201,23 @@ fn sharing() -> UdpSocket {
     socket.into()
 }
 
-/// What a hit costs, and a miss.
-fn lane(datagrams: usize) -> Result<(f64, f64)> {
+/// What a datagram costs the lane that asks for `several` keys: those that are there, or none of
+/// them.
+fn lane(datagrams: usize, prefix: &str, several: usize, value_bytes: usize) -> Result<f64> {
     let (server, client) = hosts::connected();
     let mut writer = Writer::new(Program::TrafficControl, &["10.9.0.1"])?;
+    let value = vec![b'x'; value_bytes];
     for i in 0..KEYS {
-        writer.set(format!("k{i:015}").as_bytes(), &[b'x'; VALUE_BYTES], PLAIN);
+        writer.set(format!("{STORED}{i:015}").as_bytes(), &value, PLAIN);
     }
     server.run(|| writer.lane.attach(INTERFACE))?;
     let (passed, asking) = (server.socket(SERVER), client.socket("10.9.0.2:0"));
     passed.set_nonblocking(true)?;
     asking.set_nonblocking(true)?;
     asking.connect(SERVER)?;
-    let run = || writer.lane.run_statistics();
-    let hit = mean(datagrams, &asking, &requests("k"), |_| empty(&asking), run)?;
-    let miss = mean(datagrams, &asking, &requests("m"), |_| empty(&passed), run)?;
-    Ok((hit, miss))
+    let requests = requests_of(several, prefix);
+    let taken = |_| empty(if prefix == STORED { &asking } else { &passed });
+    mean(datagrams, &asking, &requests, taken, || writer.lane.run_statistics())
 }
 
 /// Send so many, have them taken out in between (`taken` is told how many were sent), and tell the

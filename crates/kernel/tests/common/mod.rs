@@ -4,6 +4,7 @@
 
 pub mod frame;
 pub mod hosts;
+pub mod trial;
 pub mod writer;
 
 /// The layer that only the way past the stack needs.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// What came so far of a GET of several keys.
 #[derive(Debug)]
-pub(super) struct Many {
+pub(crate) struct Many {
     /// Keys that have no reply yet, in the order asked.
     left: VecDeque<Key>,
     hits: u16,
@@ -16,13 +16,14 @@ pub(super) struct Many {
 }
 
 impl Many {
-    pub(super) fn new(keys: impl Iterator<Item = Key>) -> Self {
+    /// Nothing, so far.
+    pub(crate) fn new(keys: impl Iterator<Item = Key>) -> Self {
         Many { left: keys.collect(), hits: 0, misses: 0, value_bytes: 0, wrong: None }
     }
 
     /// A value whose key stands in the reply: keys before it were missed. Nothing where the key is
     /// none of those that are left.
-    pub(super) fn named(&mut self, is: impl Fn(Key) -> bool) -> Option<Key> {
+    pub(crate) fn named(&mut self, is: impl Fn(Key) -> bool) -> Option<Key> {
         let at = self.left.iter().position(|&key| is(key))?;
         self.misses += at as u16;
         self.left.drain(..at);
@@ -30,29 +31,29 @@ impl Many {
     }
 
     /// A value in its turn.
-    pub(super) fn next(&mut self) -> Option<Key> {
+    pub(crate) fn next(&mut self) -> Option<Key> {
         self.left.pop_front()
     }
 
     /// The next key in turn is not there.
-    pub(super) fn missed(&mut self) {
+    pub(crate) fn missed(&mut self) {
         self.misses += u16::from(self.left.pop_front().is_some());
     }
 
     /// A value was read to its end.
-    pub(super) fn read(&mut self, value_bytes: u64, wrong: Option<&'static str>) {
+    pub(crate) fn read(&mut self, value_bytes: u64, wrong: Option<&'static str>) {
         self.wrong = self.wrong.or(wrong);
         self.hits += 1;
         self.value_bytes += value_bytes;
     }
 
     /// Whether every key has its reply.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.left.is_empty()
     }
 
     /// No more replies come.
-    pub(super) fn end(self) -> Outcome {
+    pub(crate) fn end(self) -> Outcome {
         match self.wrong {
             Some(wrong) => Outcome::Corrupt(wrong),
             None => Outcome::Many {

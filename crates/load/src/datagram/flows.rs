@@ -5,7 +5,7 @@ use super::line::Line;
 use super::socket::{Inbox, Outbox};
 use super::upload::Upload;
 use super::{Counts, LargeSets, Options};
-use crate::connection::{Completion, Context, Request};
+use crate::connection::{Completion, Context, Request, keys_of};
 use crate::dialect::Dialect;
 use crate::random::Random;
 use crate::sender::Clock;
@@ -23,7 +23,8 @@ const SET_LINE_BYTES_MAX: u64 = 56;
 /// Longest proof of an address that is sent back.
 const COOKIE_BYTES_MAX: usize = 64;
 
-/// Whether a request fits one datagram: every GET and DELETE, and SETs of small values.
+/// Whether a request fits one datagram: every GET and DELETE (the command line sees to those of
+/// several keys), and SETs of small values.
 fn fits_one(context: Context<'_>, request: &Request) -> bool {
     let key_bytes = || context.workload.key_name(request.key).len() as u64;
     request.operation != Operation::Set
@@ -277,6 +278,10 @@ impl Flows<'_> {
 fn write_request(context: Context<'_>, request: &Request, out: &mut Vec<u8>) {
     let name = context.workload.key_name(request.key);
     match request.operation {
+        Operation::Get if request.keys > 1 => {
+            let names = keys_of(context, request).map(|key| context.workload.key_name(key));
+            context.dialect.get_many(request.keys.into(), names, out);
+        }
         Operation::Get => context.dialect.get(&name, out),
         Operation::Delete => context.dialect.delete(&name, out),
         Operation::Set => {

@@ -1,10 +1,12 @@
 //! One reply that arrives in datagrams, checked byte by byte as they come.
 //!
 //! Datagrams in order are checked where they lie and never kept; one that comes before its turn
-//! waits as a copy. Nothing is asked for again: what a network or a server loses is for the report
-//! to show, so a reply with a hole stays unfinished until its request is given up. It knows no
-//! socket and no clock.
+//! waits as a copy, and so does what answers a GET of several keys, whose lines may end in another
+//! datagram. Nothing is asked for again: what a network or a server loses is for the report
+//! to show, so a reply with a hole stays unfinished until its request is given up. It knows no socket
+//! and no clock.
 
+use super::several;
 use crate::connection::{Context, Outcome, Request, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH};
 use crate::dialect::Line;
 use crate::values::Checker;
@@ -13,9 +15,9 @@ use laneway_wire::udp::Header;
 use std::collections::BTreeMap;
 
 /// What a reply whose datagrams do not add up is said to have.
-const WRONG_END: &str = "an end where none belongs";
+pub(super) const WRONG_END: &str = "an end where none belongs";
 /// What a reply of no protocol is said to have.
-const NO_REPLY: &str = "a line that answers no such request";
+pub(super) const NO_REPLY: &str = "a line that answers no such request";
 
 /// What became of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +48,15 @@ pub struct Reply {
     next: u16,
     early: BTreeMap<u16, Vec<u8>>,
     reading: Reading,
+    /// What came in order, where several keys were asked for.
+    several: Vec<u8>,
     wrong: Option<&'static str>,
 }
 
 impl Default for Reply {
     fn default() -> Self {
-        let early = BTreeMap::new();
-        Reply { total: 0, next: 0, early, reading: Reading::Line, wrong: None }
+        let (early, several) = (BTreeMap::new(), Vec::new());
+        Reply { total: 0, next: 0, early, reading: Reading::Line, several, wrong: None }
     }
 }
 
@@ -85,6 +89,9 @@ impl Reply {
         if self.next < self.total {
             return Taken::More;
         }
+        if request.keys > 1 {
+            return Taken::Ended(several::read(context, request, &self.several));
+        }
         Taken::Ended(match std::mem::replace(&mut self.reading, Reading::Line) {
             Reading::Done(outcome) => outcome,
             _ => Outcome::Corrupt(self.wrong.unwrap_or(WRONG_END)),
@@ -93,6 +100,9 @@ impl Reply {
 
     /// Takes the next bytes of the message.
     fn read(&mut self, context: Context<'_>, request: &Request, mut input: &[u8]) {
+        if request.keys > 1 {
+            return self.several.extend_from_slice(input);
+        }
         while !input.is_empty() {
             let used = match &mut self.reading {
                 Reading::Line => self.read_line(context, request, input),

@@ -243,6 +243,9 @@ pub struct ClientCpu {
     /// `--count-idle`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_cpu_us_per_request: Option<f64>,
+    /// The same per key, of which a GET may have several; with `--count-idle`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cpu_us_per_key: Option<f64>,
     /// Of it CPU 0's, which comparisons give to their servers: what the kernel does there for a
     /// server is in it, on whosever account.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -112,6 +112,27 @@ fn long_keys_and_removals_go_by_datagrams() {
 }
 
 #[test]
+fn gets_of_several_keys_are_whole_however_their_datagrams_come() {
+    // Replies of one datagram, and of five.
+    for (value_bytes, trouble) in
+        [(7, Trouble::None), (400, Trouble::None), (400, Trouble::TwiceInReverse)]
+    {
+        within_tries(|| {
+            let gets = format!("--keys-per-get 16 --get-share 1 --value-bytes {value_bytes}");
+            let ran = bench(trouble, 1, &format!("{SOME} {gets} {PATIENT}"));
+            let (requests, counts) = (&ran.run().requests, ran.counts());
+            assert!(ran.run().verdict.failed.is_none(), "{:?}", ran.run().verdict);
+            assert_eq!(requests.hits, 16 * (requests.due - requests.lost), "each key is one");
+            assert_eq!((requests.misses, counts.by_tcp), (0, 0));
+            (requests.hits > 0).then_some(())
+        });
+    }
+    let ran = bench(Trouble::FlipsLastByte, 1, &format!("{SOME} --keys-per-get 3 {PATIENT}"));
+    let failed = ran.run().verdict.failed.as_ref().expect("failed");
+    assert!(failed.contains(WRONG_BYTES), "{failed}");
+}
+
+#[test]
 fn what_a_network_loses_is_counted_and_keeps_its_place_among_the_latencies() {
     let ran = bench(Trouble::Loses(20), 1, "--rate 2000 --p-large 0 --timeout-ms 300");
     let (requests, counts) = (&ran.run().requests, ran.counts());

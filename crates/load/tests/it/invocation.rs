@@ -176,6 +176,7 @@ fn every_figure_of_a_bench_definition_is_in_the_report() {
                 let busy_us = load.contains("--count-idle").then_some(0.5);
                 run["client"]["cpu_0_us_per_request"] = serde_json::json!(busy_us);
                 run["client"]["machine_cpu_us_per_request"] = serde_json::json!(busy_us);
+                run["client"]["machine_cpu_us_per_key"] = serde_json::json!(busy_us);
                 assert!(run.pointer(&figure.value).is_some_and(|v| v.is_f64()), "{id}: {figure:?}");
             }
         }

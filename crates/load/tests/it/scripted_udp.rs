@@ -127,18 +127,20 @@ impl Server {
         let words: Vec<&str> = line.split(' ').collect();
         let mut state = self.shared.state.lock().expect("unpoisoned");
         match words.as_slice() {
-            ["get", key] => match state.values.get(key.as_bytes()) {
-                None => b"END\r\n".to_vec(),
-                Some(value) => {
-                    let mut reply = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();
+            ["get", keys @ ..] => {
+                let mut reply = Vec::new();
+                for key in keys {
+                    let Some(value) = state.values.get(key.as_bytes()) else { continue };
+                    reply.extend(format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes());
                     reply.extend_from_slice(value);
                     if self.trouble == Trouble::FlipsLastByte {
                         *reply.last_mut().expect("a byte") ^= 1;
                     }
-                    reply.extend_from_slice(b"\r\nEND\r\n");
-                    reply
+                    reply.extend_from_slice(b"\r\n");
                 }
-            },
+                reply.extend_from_slice(b"END\r\n");
+                reply
+            }
             ["set", key, "0", "0", bytes] => {
                 let value = &request[newline + 1..request.len() - 2];
                 assert_eq!(value.len(), bytes.parse::<usize>().expect("a length"));

@@ -18,8 +18,10 @@ pub struct KernelLaneSnapshot {
     pub promotions: u64,
     /// Items that made room for these.
     pub demotions: u64,
-    /// GETs answered.
+    /// GETs answered, each key of several one.
     pub hits: u64,
+    /// Datagrams that asked for them.
+    pub datagrams: u64,
     /// Datagrams that went up to the server as they came, by cause.
     pub passes: Vec<(&'static str, u64)>,
     /// Reads that began again because the bucket changed.
@@ -61,7 +63,7 @@ pub fn write_kernel(snapshot: &KernelSnapshot, out: &mut Vec<u8>) {
     if let Some(lane) = &snapshot.lane {
         lines.text("interfaces", &lane.interfaces.join(","));
         lines.text("hook", lane.hook);
-        numbers!(lines, lane; memory_bytes items promotions demotions hits);
+        numbers!(lines, lane; memory_bytes items promotions demotions hits datagrams);
         for (cause, count) in &lane.passes {
             lines.number(&format!("passed:{cause}"), *count);
         }

@@ -399,6 +399,7 @@ fn the_kernel_tells_its_hits_and_why_it_passed_the_rest() {
         interfaces: vec!["eth0".to_owned(), "lo".to_owned()],
         hook: "tcx",
         hits: 5,
+        datagrams: 2,
         passes: vec![("miss", 2)],
         hits_of_class: vec![0, 0, 0, 5],
         ..KernelLaneSnapshot::default()
@@ -418,6 +419,7 @@ fn the_kernel_tells_its_hits_and_why_it_passed_the_rest() {
         "interfaces eth0,lo",
         "hook tcx",
         "hits 5",
+        "datagrams 2",
         "passed:miss 2",
         "hits:from_8_bytes 5",
         "steering yes",

@@ -1,0 +1,114 @@
+//! The reply to a GET of several keys, read when all of it has come. Knows no datagram.
+
+use super::reply::{NO_REPLY, WRONG_END};
+use crate::connection::{
+    Context, Many, Outcome, Request, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH, keys_of,
+};
+use crate::dialect::Line;
+use crate::values::Checker;
+use crate::workload::Key;
+
+/// What `message` says to `request`.
+pub fn read(context: Context<'_>, request: &Request, message: &[u8]) -> Outcome {
+    let mut many = Many::new(keys_of(context, request));
+    let mut rest = message;
+    loop {
+        let Some(newline) = rest.iter().position(|&byte| byte == b'\n') else {
+            return Outcome::Corrupt(WRONG_END);
+        };
+        let (line, behind) = rest.split_at(newline + 1);
+        match context.dialect.line(line) {
+            Line::Value { value_bytes, key: Some(name), .. } => {
+                let found = many.named(|key| *context.workload.key_name(key) == *name);
+                let bytes = usize::try_from(value_bytes).unwrap_or(usize::MAX);
+                let Some((value, ending)) = behind.split_at_checked(bytes) else {
+                    return Outcome::Corrupt(WRONG_END);
+                };
+                let Some(behind) = ending.strip_prefix(b"\r\n") else {
+                    return Outcome::Corrupt(WRONG_END);
+                };
+                many.read(value_bytes, wrong(context, found, value));
+                rest = behind;
+            }
+            Line::Miss if behind.is_empty() => return many.end(),
+            Line::Miss => return Outcome::Corrupt(WRONG_END),
+            Line::Refused(words) => {
+                return Outcome::Refused(String::from_utf8_lossy(words).into_owned());
+            }
+            _ => return Outcome::Corrupt(NO_REPLY),
+        }
+    }
+}
+
+/// What is wrong with a value; `found` is whose it is, if it was asked for.
+fn wrong(context: Context<'_>, found: Option<Key>, value: &[u8]) -> Option<&'static str> {
+    let Some(key) = found else { return Some(WRONG_KEY) };
+    let bytes = value.len() as u64;
+    if bytes != context.workload.value_bytes(key) {
+        return Some(WRONG_LENGTH);
+    }
+    if bytes == 0 {
+        return None;
+    }
+    let mut checker = Checker::new(key, bytes);
+    checker.feed(context.values, value);
+    (!checker.is_good()).then_some(WRONG_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Dialect;
+    use crate::values::{Value, Values};
+    use crate::workload::{Class, Operation, Sizes, Workload, WorkloadOptions};
+
+    const KEYS: u16 = 4;
+    const VALUE_BYTES: u64 = 60;
+
+    #[test]
+    fn each_value_is_looked_at_and_those_that_are_missing_are_misses() {
+        let sizes = Sizes::Fixed { value_bytes: VALUE_BYTES };
+        let options = WorkloadOptions { sizes, keys_per_get: KEYS, ..WorkloadOptions::default() };
+        let workload = Workload::new(options).expect("valid");
+        let values = Values::new(1);
+        let context = Context { workload: &workload, values: &values, dialect: Dialect::Text };
+        let (operation, class) = (Operation::Get, Class::Small);
+        let (key, keys, value_bytes) = (Key(7), KEYS, VALUE_BYTES);
+        let request = Request { key, operation, keys, class, value_bytes, version: 3, due_ns: 0 };
+        let item = |key: Key, version: u32| {
+            let mut item = b"VALUE ".to_vec();
+            item.extend_from_slice(&workload.key_name(key));
+            item.extend_from_slice(b" 0 60\r\n");
+            values.append(Value { key, bytes: VALUE_BYTES, version }, &mut item);
+            item.extend_from_slice(b"\r\n");
+            item
+        };
+        let asked: Vec<Key> = keys_of(context, &request).collect();
+        let reply = |of: &[usize]| {
+            let items: Vec<u8> = of.iter().flat_map(|&at| item(asked[at], at as u32)).collect();
+            [&items[..], b"END\r\n"].concat()
+        };
+        let many = |hits: u16| {
+            let misses = KEYS - hits;
+            Outcome::Many { hits, misses, value_bytes: u64::from(hits) * VALUE_BYTES }
+        };
+        let read = |message: &[u8]| super::read(context, &request, message);
+        for of in [&[0, 1, 2, 3][..], &[1, 2, 3], &[0, 2], &[3], &[]] {
+            assert_eq!(read(&reply(of)), many(of.len() as u16), "{of:?}");
+        }
+        let good = reply(&[0, 1, 2, 3]);
+        let with = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut message = good.clone();
+            change(&mut message);
+            read(&message)
+        };
+        assert_eq!(with(&|message| message[40] ^= 1), Outcome::Corrupt(WRONG_BYTES));
+        assert_eq!(with(&|message| message[6] ^= 1), Outcome::Corrupt(WRONG_KEY));
+        assert_eq!(with(&|message| message.push(b'x')), Outcome::Corrupt(WRONG_END));
+        assert_eq!(with(&|message| message.truncate(good.len() - 1)), Outcome::Corrupt(WRONG_END));
+        assert_eq!(with(&|message| message.truncate(50)), Outcome::Corrupt(WRONG_END));
+        assert_eq!(read(b"STORED\r\n"), Outcome::Corrupt(NO_REPLY));
+        let refused = Outcome::Refused("SERVER_ERROR no".into());
+        assert_eq!(read(b"SERVER_ERROR no\r\n"), refused);
+    }
+}
