@@ -96,6 +96,7 @@ const STEPS: &[Step] = &[
     step("memccapable", "xtask memccapable", false),
     step("pymemcache", "xtask pymemcache", false),
     step("clients", "xtask clients", false),
+    step("Python client", "xtask wheel", false),
     step("redis-py", "xtask redis", false),
     step("Redis' clients", "xtask redis --clients", false),
     step("package", "xtask package", false),
