@@ -49,6 +49,7 @@ mod tidy;
 mod tier_bench;
 mod vm;
 mod vopr;
+mod wheel;
 
 use outcome::{Failure, Outcome, Verdict};
 use std::process::ExitCode;
@@ -77,6 +78,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
     Subcommand { name: "clients", help: clients::HELP, main: clients::main },
+    Subcommand { name: "wheel", help: wheel::HELP, main: wheel::main },
     Subcommand { name: "redis", help: redis::HELP, main: redis::main },
     Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
     Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },

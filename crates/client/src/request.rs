@@ -10,6 +10,7 @@ use laneway_wire::{
     Arith, Delete, Get, GetVerb, KEY_BYTES_MAX, Keys, Request as Line, Store, StoreVerb, Touch,
 };
 use std::fmt;
+use std::sync::Arc;
 
 /// From here on the protocol takes an exptime for a unix time.
 const RELATIVE_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
@@ -62,6 +63,30 @@ pub(crate) enum Command {
     Stats,
 }
 
+/// Where the bytes of a value lie.
+#[derive(Clone)]
+enum Body {
+    Owned(Vec<u8>),
+    Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Body {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Body::Owned(bytes) => bytes,
+            Body::Shared(shared) => (**shared).as_ref(),
+        }
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Body) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Body {}
+
 /// One request.
 ///
 /// ```
@@ -73,7 +98,7 @@ pub(crate) enum Command {
 pub struct Request {
     pub(crate) command: Command,
     key: Vec<u8>,
-    value: Vec<u8>,
+    value: Body,
     flags: u32,
     expiry: Expiry,
 }
@@ -84,7 +109,7 @@ impl fmt::Debug for Request {
         f.debug_struct("Request")
             .field("command", &self.command)
             .field("key", &String::from_utf8_lossy(&self.key))
-            .field("value_bytes", &self.value.len())
+            .field("value_bytes", &self.value.bytes().len())
             .field("flags", &self.flags)
             .field("expiry", &self.expiry)
             .finish()
@@ -93,6 +118,7 @@ impl fmt::Debug for Request {
 
 impl Request {
     fn new(command: Command, key: impl Into<Vec<u8>>, value: Vec<u8>) -> Request {
+        let value = Body::Owned(value);
         Request { command, key: key.into(), value, flags: 0, expiry: Expiry::Never }
     }
 
@@ -165,6 +191,13 @@ impl Request {
         Request::new(Command::Stats, "", words.as_bytes().to_vec())
     }
 
+    /// In place of the value that was given, bytes that somebody else has, too. They are read where
+    /// they lie until the request is answered, and must stay as they are.
+    pub fn shared(mut self, value: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Request {
+        self.value = Body::Shared(value);
+        self
+    }
+
     /// The number that the server keeps beside a stored value and returns with it.
     pub fn flags(mut self, flags: u32) -> Request {
         self.flags = flags;
@@ -193,22 +226,23 @@ impl Request {
 
     /// Bytes it holds, roughly.
     pub(crate) fn bytes(&self) -> usize {
-        self.key.len() + self.value.len()
+        self.key.len() + self.value.bytes().len()
     }
 
     /// What stands before the value, or what is wrong with the request.
     pub(crate) fn head(&self) -> Result<Vec<u8>, Error> {
         let mut head = Vec::with_capacity(self.key.len() + 48);
         if self.command == Command::Stats {
-            let control = self.value.iter().any(|byte| !(b' '..=b'~').contains(byte));
-            if control || self.value.len() > WORDS_BYTES_MAX {
+            let words = self.value.bytes();
+            let control = words.iter().any(|byte| !(b' '..=b'~').contains(byte));
+            if control || words.len() > WORDS_BYTES_MAX {
                 return Err(Error::BadWords);
             }
-            put_request(&mut head, &Line::Stats(self.value.trim_ascii()));
+            put_request(&mut head, &Line::Stats(words.trim_ascii()));
             return Ok(head);
         }
         check_key(&self.key)?;
-        let (bytes, bytes_max) = (self.value.len(), VALUE_BYTES_MAX);
+        let (bytes, bytes_max) = (self.value.bytes().len(), VALUE_BYTES_MAX);
         if bytes > bytes_max {
             return Err(Error::RequestTooLong { bytes, bytes_max });
         }
@@ -219,7 +253,7 @@ impl Request {
     /// The value, and what stands behind it.
     pub(crate) fn body(&self) -> (&[u8], &'static [u8]) {
         match self.command {
-            Command::Store(_) => (&self.value, b"\r\n"),
+            Command::Store(_) => (self.value.bytes(), b"\r\n"),
             _ => (b"", b""),
         }
     }
@@ -237,7 +271,7 @@ impl Request {
                 key,
                 flags: self.flags,
                 exptime,
-                value_bytes: self.value.len(),
+                value_bytes: self.value.bytes().len(),
                 noreply,
             }),
             Command::Delete => Line::Delete(Delete { key, noreply }),

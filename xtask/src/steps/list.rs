@@ -251,6 +251,10 @@ pub const STEPS: &[Step] = &[
         .on(&[SIMULATED, PROGRAM, SUITES])
         .after(RELEASE)
         .holds(PORTS),
+    step("Python client", "xtask wheel", 60)
+        .on(&[SIMULATED, PROGRAM, &["crates/client/", "clients/python/"]])
+        .after(RELEASE)
+        .holds(PORTS),
     step("redis-py", "xtask redis", 30)
         .on(&[SIMULATED, PROGRAM, SUITES])
         .after(REPLAY)

@@ -8,6 +8,7 @@ use laneway_wire::udp::resend::put_resend;
 use laneway_wire::udp::{
     DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Gap, Header, Kind, MESSAGE_BYTES_MAX,
 };
+use std::sync::Arc;
 
 const QUEUES: u16 = 4;
 
@@ -169,6 +170,25 @@ fn a_long_request_in_silence_repeats_its_last_frame_only() {
     assert!(all.iter().all(|(queue, datagram)| {
         *queue == all[0].0 && header(datagram).request_id == headers[0].request_id
     }));
+}
+
+#[test]
+fn a_shared_value_is_sent_as_one_of_its_own_and_let_go_of_with_the_answer() {
+    for bytes in [0, 1000, 100_000] {
+        let shared = Arc::new(vec![7_u8; bytes]);
+        let requests = [
+            Request::set("k", shared.to_vec()).flags(9),
+            Request::set("k", "another").flags(9).shared(shared.clone()),
+        ];
+        assert_eq!(requests[0], requests[1]);
+        let [own, others] = requests.map(|request| {
+            let mut core = core(Settings::default());
+            core.push(request, 0).expect("it is a fine request");
+            first_answer(&mut core).2
+        });
+        assert_eq!(own, others, "{bytes} bytes");
+        assert_eq!(Arc::strong_count(&shared), 1);
+    }
 }
 
 #[test]

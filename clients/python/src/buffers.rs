@@ -1,0 +1,115 @@
+//! Keys and values as Python has them. `bytes` never change, so they are read where they lie and
+//! without the GIL; what may change (bytearray, memoryview, arrays) is copied once, under the GIL.
+
+use crate::errors;
+use laneway_client::{Request, Value};
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyMemoryView, PySlice, PyString};
+use std::sync::Arc;
+
+/// A key: `str`, as UTF-8, or `bytes`.
+pub struct Key(pub Vec<u8>);
+
+impl<'py> FromPyObject<'_, 'py> for Key {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Key> {
+        if let Ok(text) = given.cast::<PyString>() {
+            return Ok(Key(text.to_str()?.as_bytes().to_vec()));
+        }
+        match given.cast::<PyBytes>() {
+            Ok(bytes) => Ok(Key(bytes.as_bytes().to_vec())),
+            Err(_) => Err(PyTypeError::new_err("a key is str or bytes")),
+        }
+    }
+}
+
+/// The bytes of a value that is to be stored.
+pub enum Bytes {
+    /// A `bytes` object, held.
+    Held(PyBackedBytes),
+    /// A copy of something else.
+    Copied(Vec<u8>),
+}
+
+impl Bytes {
+    /// The request with this value.
+    pub fn within(self, request: impl FnOnce(Vec<u8>) -> Request) -> Request {
+        match self {
+            Bytes::Held(held) => request(Vec::new()).shared(Arc::new(held)),
+            Bytes::Copied(copied) => request(copied),
+        }
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Bytes {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Bytes> {
+        if let Ok(bytes) = given.cast::<PyBytes>() {
+            return Ok(Bytes::Held(bytes.to_owned().into()));
+        }
+        if given.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("a value is bytes-like; encode a str before"));
+        }
+        copied(&given).map(Bytes::Copied)
+    }
+}
+
+/// What an object with the buffer protocol holds, in C's order.
+fn copied(given: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let buffer = PyUntypedBuffer::get(given)?;
+    if buffer.len_bytes() == 0 {
+        return Ok(Vec::new());
+    }
+    match buffer.into_typed::<u8>() {
+        Ok(buffer) => buffer.to_vec(given.py()),
+        // Numbers of more than a byte.
+        Err(_) => PyBuffer::<u8>::get(&view(given)?)?.to_vec(given.py()),
+    }
+}
+
+/// The bytes of an object in one row. It must lie in one piece.
+fn view<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    PyMemoryView::from(given)?.call_method1("cast", ("B",))
+}
+
+/// Memory of the caller's into which a value is to be written. As long as this is held nobody can
+/// change its size.
+pub struct Room<'py> {
+    view: Bound<'py, PyAny>,
+    bytes: usize,
+}
+
+impl<'py> Room<'py> {
+    /// Refuses at once what cannot be written to.
+    pub fn of(given: &Bound<'py, PyAny>) -> PyResult<Room<'py>> {
+        let buffer = PyUntypedBuffer::get(given)?;
+        if buffer.readonly() {
+            return Err(PyBufferError::new_err("the buffer is read-only"));
+        }
+        let bytes = buffer.len_bytes();
+        // An empty one cannot be cast, and need not be: it is a row of no bytes.
+        let view = match bytes {
+            0 => PyMemoryView::from(given)?.into_any(),
+            _ => view(given)?,
+        };
+        Ok(Room { view, bytes })
+    }
+
+    /// Writes a value to its beginning, or nothing if it is too short; how long the value is.
+    pub fn fill(&self, value: &Value) -> PyResult<usize> {
+        let (py, bytes) = (self.view.py(), value.data.len());
+        if self.bytes < bytes {
+            return Err(errors::BufferTooSmall::new_err((bytes, self.bytes)));
+        }
+        if bytes > 0 {
+            let start = self.view.get_item(PySlice::new(py, 0, bytes as isize, 1))?;
+            PyBuffer::<u8>::get(&start)?.copy_from_slice(py, &value.data)?;
+        }
+        Ok(bytes)
+    }
+}

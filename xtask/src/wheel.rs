@@ -1,0 +1,120 @@
+//! The Python client, `clients/python`: a package outside the workspace, which knows nothing of
+//! Python. Its wheel is built by maturin, installed into an environment that has never seen its
+//! sources, and tested there.
+//!
+//! maturin, pytest and pymemcache come from PyPI, pinned by version; they are kept below the target
+//! folder, as is all that is built.
+
+use crate::outcome::{Outcome, failed, passed, skipped};
+use crate::process;
+use crate::python;
+use crate::server::{self, Executable};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub const HELP: &str = "\
+Build the Python client's wheel, install it into an environment of its own and run its tests there
+against a freshly built Laneway; its Rust is formatted and passes clippy.
+
+usage: cargo xtask wheel [--server PROGRAM]
+
+  --server PROGRAM   test against this executable instead of a release build of Laneway
+
+The wheel lies in target/xtask/wheel then. Takes maturin and pytest from PyPI and PyO3 from
+crates.io the first time; where they cannot be fetched, and where python3 is older than 3.11, the
+task is skipped.";
+
+/// A suite that was not collected as a whole is no suite.
+const TESTS_MIN: usize = 100;
+/// The first whose stable ABI has the buffer protocol.
+const PYTHON_MIN: &str = "(3, 11)";
+
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let server = server::flag(parser)?;
+    let asks = format!("import sys; sys.exit(sys.version_info < {PYTHON_MIN})");
+    match process::capture(Command::new("python3").args(["-c", &asks])) {
+        Ok((status, _)) if status.success() => {}
+        _ => return skipped(format!("there is no python3 of {PYTHON_MIN} or later")),
+    }
+    let environment = |name: &str, wanted: &str| python::environment(name, &package().join(wanted));
+    let fetched = process::run(cargo("fetch", None).arg("--locked"));
+    let fetched = fetched.and_then(|()| environment("venv-wheel-build", "requirements-build.txt"));
+    let fetched = fetched.and_then(|builds| {
+        let tests = environment("venv-wheel-test", "requirements-test.txt")?;
+        Ok((builds, tests))
+    });
+    let (builds, tests) = match fetched {
+        Ok(environments) => environments,
+        Err(why) => return skipped(format!("what it takes cannot be fetched ({why})")),
+    };
+    process::run(cargo("fmt", None).arg("--check"))?;
+    let clippy = ["--quiet", "--locked", "--no-deps", "--", "-D", "warnings"];
+    process::run(cargo("clippy", Some(&builds)).args(clippy))?;
+    let wheel = build(&builds)?;
+    let mut install = Command::new(&tests);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    process::run(install.args(["--no-index", "--no-deps", "--force-reinstall"]).arg(&wheel))?;
+    test(&tests, Executable::named_or_laneway(server.as_deref())?.path())
+}
+
+/// Where its sources lie.
+fn package() -> PathBuf {
+    process::root().join("clients").join("python")
+}
+
+/// A folder of its own: its profile is not the workspace's.
+fn built() -> PathBuf {
+    process::target_dir().join("wheel")
+}
+
+/// `cargo TASK` of the package, for this Python if the task builds something.
+fn cargo(task: &str, python: Option<&Path>) -> Command {
+    let mut command = process::cargo();
+    command.env("CARGO_TARGET_DIR", built()).arg(task);
+    command.arg("--manifest-path").arg(package().join("Cargo.toml"));
+    if let Some(python) = python {
+        command.env("PYO3_PYTHON", python);
+    }
+    command
+}
+
+/// The wheel, built anew.
+fn build(python: &Path) -> Result<PathBuf, String> {
+    let folder = process::scratch_dir("wheel")?;
+    // Of an older version, or for another machine.
+    for wheel in wheels(&folder)? {
+        std::fs::remove_file(&wheel).map_err(|e| format!("{}: {e}", wheel.display()))?;
+    }
+    let mut maturin = Command::new(python);
+    maturin.current_dir(package()).env("CARGO_TARGET_DIR", built());
+    maturin.args(["-m", "maturin", "build", "--release", "--locked", "--quiet", "--interpreter"]);
+    process::run(maturin.arg(python).arg("--out").arg(&folder))?;
+    let wheels = wheels(&folder)?;
+    match wheels.as_slice() {
+        [wheel] => Ok(wheel.clone()),
+        _ => Err(format!("maturin made {} wheels in {}", wheels.len(), folder.display())),
+    }
+}
+
+fn wheels(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(paths.filter(|path| path.extension().is_some_and(|end| end == "whl")).collect())
+}
+
+/// Runs its tests, with the installed package alone: the folder of its sources is on no path.
+fn test(python: &Path, server: &Path) -> Outcome {
+    let server = server.canonicalize().map_err(|e| format!("{}: {e}", server.display()))?;
+    let mut pytest = Command::new(python);
+    pytest.current_dir(process::scratch_dir("wheel")?);
+    pytest.env("LANEWAY_BIN", server).env("PYTHONDONTWRITEBYTECODE", "1");
+    pytest.args(["-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--timeout", "300"]);
+    let (status, text) = process::capture(pytest.arg(package().join("tests")))?;
+    print!("{text}");
+    let last = text.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default();
+    let good = python::count(last, "passed");
+    match status.success() && TESTS_MIN <= good && python::count(last, "skipped") == 0 {
+        true => passed(format!("the wheel is built and installed; its {good} tests pass")),
+        false => failed(format!("pytest ended with {}: {last}", process::told(status))),
+    }
+}
