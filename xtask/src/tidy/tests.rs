@@ -158,7 +158,7 @@ fn a_sentence_has_a_verb_and_a_subject() {
 
 #[test]
 fn sentences_are_short_on_the_average() {
-    let long = format!("It is {}long.", "very ".repeat(20));
+    let long = format!("It is {}long.", "so ".repeat(20));
     check("docs/a.md", &format!("{long} It is short."), &[]);
     check("docs/a.md", &long, &["prose-length"]);
     let (a, b) = (format!("//! {long}\n"), "//! It is short.\n");

@@ -144,7 +144,7 @@ fn what_cannot_be_used_refuses_the_start_and_says_why() {
         ("a.socket", datagrams(), "descriptor 3 (a.socket): a UDP socket cannot be taken"),
         ("a.socket", connection(), "the unit needs Accept=no"),
         ("a.socket", file(), "it is neither a TCP nor a unix socket for streams"),
-        ("rsep", listener(), "'rsep' says nothing of a socket; write admin, notls"),
+        ("rsep", listener(), "'rsep' says nothing of a socket; write admin, bytes=BYTES, notls"),
         ("tls", listener(), "'tls' needs a certificate"),
         ("tls", unix("s"), "'tls' needs a certificate"),
         ("admin", unix("s"), "the admin endpoint is served by TCP"),

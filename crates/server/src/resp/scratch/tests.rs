@@ -84,6 +84,7 @@ fn what_was_tried_in_vain_is_not_counted() {
         incr_misses: 1,
         delete_hits: 1,
         delete_misses: 1,
+        resp_keyless: 1,
         ..Totals::default()
     };
     assert_eq!(totals, wanted);
