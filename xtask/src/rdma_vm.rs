@@ -205,7 +205,7 @@ say "the load generator: every value right"
 rdma_check 10.77.0.1:18515 rxe0 outside || fail "a client that writes where it may not"
 say "a client that writes where it may not is refused by the device, and alone is cut off"
 rdma_check 10.77.0.1:18515 rxe0 neighbour || fail "a client that writes where its neighbour may"
-say "a client that knows its neighbour's address and key is refused, too"
+say "a client that knows its neighbour's addresses and keys reaches neither slots nor grant, over rc and uc"
 rdma_check 10.77.0.1:18515 rxe0 lies || fail "a client that lends what is not its own"
 case "$(laneway stats --server 10.77.0.1:11211 rdma)" in
 *"clients_cut_off 0"*) fail "a client that lied and was not sent away" ;;

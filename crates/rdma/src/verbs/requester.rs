@@ -330,6 +330,12 @@ impl VerbsRequester {
         (self.slots_address, bytes, self.slots_rkey)
     }
 
+    /// The same of what the server granted for our long requests; no bytes where it granted none.
+    pub fn granted(&self) -> (u64, u64, u32) {
+        let Requests::Theirs(span) = self.requests else { return (0, 0, 0) };
+        (span.address, span.bytes.into(), span.rkey)
+    }
+
     /// Write a word to any address by any key, as who is hostile would: whoever tests a device sees
     /// it refused where it is not ours. Over RC the connection is broken then.
     pub fn write_anywhere(&mut self, address: u64, rkey: u32) {
