@@ -69,6 +69,8 @@ pub struct Guest {
     gone: AtomicBool,
     /// From where it said hello.
     from: Option<IpAddr>,
+    /// How much it was granted.
+    granted_bytes: usize,
 }
 
 impl fmt::Debug for Guest {
@@ -120,7 +122,7 @@ impl Guest {
 pub struct Grants {
     /// One of them, at most.
     pub client_bytes: usize,
-    /// All of them. Who comes when no more is left sends frames.
+    /// All of them, of which one address gets half. Who comes when no more is left sends frames.
     pub all_bytes: usize,
 }
 
@@ -251,7 +253,7 @@ impl ClientTable {
             slots_rkey: memory.rkey(),
             grant: Span::default(),
         };
-        let (source, grant) = self.source(hello, &domain);
+        let (source, grant) = self.source(hello, &domain, from);
         let welcome = Welcome { grant, ..welcome };
         let (replies_bytes, requests_bytes) = (hello.replies.bytes as usize, source.bytes());
         let spans = (hello.replies, source);
@@ -261,12 +263,22 @@ impl ClientTable {
             RendezvousBuffer::new(carry, replies_bytes, requests_bytes, self.long.clone());
         let (number, qkey) = (hello.replies_number, hello.replies_qkey);
         let mailbox = Arc::new(Mailbox { handle, number, qkey });
-        let (request_ring, gone) = (RequestRing::new(self.bounds), AtomicBool::new(false));
-        Ok((Guest { peer, rendezvous, memory, request_ring, mailbox, door, gone, from }, welcome))
+        let guest = Guest {
+            peer,
+            rendezvous,
+            memory,
+            request_ring: RequestRing::new(self.bounds),
+            mailbox,
+            door,
+            gone: AtomicBool::new(false),
+            from,
+            granted_bytes: grant.bytes as usize,
+        };
+        Ok((guest, welcome))
     }
 
     /// Where a client's long requests will lie, and what it is told of it.
-    fn source(&self, hello: &Hello, domain: &Arc<Domain>) -> (Source, Span) {
+    fn source(&self, hello: &Hello, domain: &Arc<Domain>, from: Option<IpAddr>) -> (Source, Span) {
         let bytes = hello.requests.bytes as usize;
         if bytes == 0 {
             return (Source::Nowhere, Span::default());
@@ -275,8 +287,9 @@ impl ClientTable {
             return (Source::Theirs(hello.requests), Span::default());
         }
         let bytes = bytes.min(self.grants.client_bytes);
-        let granted =
-            (bytes > 0).then(|| Granted::new(domain, bytes, &self.granted, self.grants.all_bytes));
+        let most = self.grants.all_bytes;
+        let may = bytes > 0 && bytes <= share_left(most, from.map(|from| self.granted_at(from)));
+        let granted = may.then(|| Granted::new(domain, bytes, &self.granted, most));
         match granted.flatten() {
             Some(granted) => {
                 self.long.grants.fetch_add(1, Relaxed);
@@ -288,6 +301,13 @@ impl ClientTable {
                 (Source::Nowhere, Span::default())
             }
         }
+    }
+
+    /// What the clients of an address have been granted.
+    fn granted_at(&self, from: IpAddr) -> usize {
+        let clients = self.lock();
+        let there = clients.iter().flatten().filter(|guest| guest.from == Some(from));
+        there.map(|guest| guest.granted_bytes).sum()
     }
 
     /// Memory locked for each client, beside what it is granted.
@@ -424,6 +444,12 @@ fn place_among(taken: &[Option<Option<IpAddr>>], from: Option<IpAddr>) -> Result
     place.ok_or_else(|| format!("there are {most} clients already"))
 }
 
+/// How much of `most` may still be granted to one address that has so much, as [`place_among`] has
+/// it; nothing is known of who has none.
+fn share_left(most: usize, there: Option<usize>) -> usize {
+    there.map_or(most, |there| most.div_ceil(2).saturating_sub(there))
+}
+
 /// A host that vanished closes no connection. A wish: without it such a client keeps its place.
 fn keep_asking(stream: &OwnedFd) {
     let _ = sockopt::set_tcp_keepidle(stream, SILENCE);
@@ -453,5 +479,12 @@ mod tests {
         taken[0] = None;
         assert_eq!(place_among(&taken, one), Ok(0));
         assert_eq!(place_among(&[None], one), Ok(0));
+    }
+
+    #[test]
+    fn one_address_is_granted_half_of_the_memory() {
+        assert_eq!((share_left(100, Some(0)), share_left(100, Some(30))), (50, 20));
+        assert_eq!((share_left(100, Some(50)), share_left(100, Some(60))), (0, 0));
+        assert_eq!(share_left(100, None), 100);
     }
 }
