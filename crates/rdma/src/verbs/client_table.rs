@@ -4,10 +4,11 @@
 //! Each worker has one queue pair for all replies (HERD §4.3: a connection for each client would
 //! not fit the card's memory).
 
-use super::card::{Card, Domain, Registered, Trouble, Writers};
+use super::card::{Card, Domain, Registered, Trouble, Writers, packet_bytes};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
 use super::greeting::{self, Hello, Span, Welcome};
 use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
+use super::parts;
 use super::post::{Handle, Mailbox};
 use super::request_ring::{Bounds, Look, RequestRing};
 use crate::contract::Peer;
@@ -64,6 +65,8 @@ pub struct Guest {
     memory: Arc<Registered>,
     request_ring: RequestRing,
     mailbox: Arc<Mailbox>,
+    /// Longest packet that gets there.
+    packet_bytes: usize,
     /// What its place hangs on, once more.
     door: Arc<OwnedFd>,
     gone: AtomicBool,
@@ -102,6 +105,11 @@ impl Guest {
 
     pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.mailbox
+    }
+
+    /// How many SENDs a reply to it takes.
+    pub(super) fn sends(&self, reply_bytes: usize) -> usize {
+        parts::count(reply_bytes, self.packet_bytes)
     }
 
     pub(super) fn take(&self, lane: usize, far: bool, out: &mut Vec<u8>) -> (Look, u32) {
@@ -269,6 +277,7 @@ impl ClientTable {
             memory,
             request_ring: RequestRing::new(self.bounds),
             mailbox,
+            packet_bytes: packet_bytes(hello.far.mtu.min(self.card.mtu())),
             door,
             gone: AtomicBool::new(false),
             from,

@@ -9,8 +9,9 @@ use super::card::{Registered, Trouble, Writers};
 use super::client_table::{ClientTable, Counts, Guest};
 use super::greeting::QKEY_MAX;
 use super::pair::{Depths, Pair, Queue, draw};
-use super::post::{Post, SIGNAL_EVERY, Sender};
-use super::request_ring::{self, Look};
+use super::parts;
+use super::post::{Mailbox, Post, SIGNAL_EVERY, Sender};
+use super::request_ring::{self, Look, PART};
 use crate::contract::{
     Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder, Verbs,
 };
@@ -47,6 +48,9 @@ pub struct VerbsResponder {
     near: Vec<u32>,
     room: Vec<u8>,
     taken: Vec<(Peer, Range<usize>)>,
+    /// A reply that leaves in parts, and how many have.
+    long: Vec<u8>,
+    serial: u32,
     verbs: Verbs,
 }
 
@@ -72,6 +76,8 @@ impl VerbsResponder {
             near: vec![0; lanes],
             room: Vec::new(),
             taken: Vec::new(),
+            long: Vec::new(),
+            serial: 0,
             verbs: Verbs::default(),
             client_table,
         })
@@ -132,6 +138,23 @@ impl VerbsResponder {
     }
 }
 
+/// Gather one SEND, of these bytes behind each other, of which there are no more than a message's.
+fn send_one<'a>(
+    sender: &mut Sender,
+    mailbox: &Arc<Mailbox>,
+    word: u32,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) {
+    // Its place was last used by a send that has completed.
+    let start = (sender.gathered() % DEPTH as u64) as usize * SLOT_BYTES;
+    let mut end = start;
+    for piece in pieces {
+        words::write(sender.memory().words(), end, piece);
+        end += piece.len();
+    }
+    sender.send(start..end, mailbox, word);
+}
+
 impl Responder for VerbsResponder {
     fn queues(&self) -> usize {
         self.client_table.bounds().lanes
@@ -183,22 +206,26 @@ impl Responder for VerbsResponder {
             add(&self.counts().replies_to_nobody, 1);
             return Posted::Gone;
         };
-        if !self.sender.has_room(spare) {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        assert!(bytes <= MESSAGE_BYTES_MAX, "a reply is one message");
+        let sends = guest.sends(bytes);
+        if !self.sender.has_room(spare + sends - 1) {
             add(&self.client_table.counts[self.worker].replies_without_room, 1);
             return Posted::Full;
         }
-        // Its place was last used by a send that has completed.
-        let start = (self.sender.gathered() % DEPTH as u64) as usize * SLOT_BYTES;
-        let mut end = start;
-        for piece in pieces {
-            assert!(end - start + piece.len() <= MESSAGE_BYTES_MAX, "a reply is one message");
-            words::write(self.sender.memory().words(), end, piece);
-            end += piece.len();
+        let (word, mailbox) = (request_ring::told(queue, guest.tell(queue)), guest.mailbox());
+        if sends == 1 {
+            send_one(&mut self.sender, mailbox, word, pieces.iter().map(|piece| &**piece));
+        } else {
+            self.long.clear();
+            pieces.iter().for_each(|piece| self.long.extend_from_slice(piece));
+            self.serial = self.serial.wrapping_add(1);
+            for (head, bytes) in parts::cut(self.serial, self.worker, &self.long) {
+                send_one(&mut self.sender, mailbox, word | PART, [&head[..], bytes].into_iter());
+            }
         }
-        let word = request_ring::told(queue, guest.tell(queue));
-        self.sender.send(start..end, guest.mailbox(), word);
-        self.verbs.sends += 1;
-        add(&self.client_table.counts[self.worker].verbs_send, 1);
+        self.verbs.sends += sends as u64;
+        add(&self.client_table.counts[self.worker].verbs_send, sends as u64);
         Posted::Done
     }
 
