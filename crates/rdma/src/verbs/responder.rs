@@ -30,8 +30,47 @@ const TURN: usize = 4;
 /// Of how many polls of a lane one looks for what was lost, and for clients that ask; so does one
 /// that follows a poll that found nothing.
 const FAR_EVERY: u32 = 64;
+/// Clients that such a poll looks far at, for each may cost a look into every slot of its window;
+/// where they are very many, as many as have all of them seen after [`FAR_POLLS`].
+const FAR_CLIENTS: usize = 8;
+const FAR_POLLS: usize = 64;
 
 const _: () = assert!((DEPTH as u64).is_multiple_of(SIGNAL_EVERY));
+
+/// Some of so many, from one on and around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    first: usize,
+    some: usize,
+    count: usize,
+}
+
+impl Turn {
+    const NOBODY: Turn = Turn { first: 0, some: 0, count: 1 };
+
+    fn has(self, number: usize) -> bool {
+        (number + self.count - self.first) % self.count < self.some
+    }
+}
+
+/// Whose turn it is to be looked far at.
+#[derive(Debug, Clone, Copy, Default)]
+struct FarTurn {
+    next: usize,
+}
+
+impl FarTurn {
+    /// Those of `count` clients whose turn it is now. The others follow.
+    fn take(&mut self, count: usize) -> Turn {
+        if count == 0 {
+            return Turn::NOBODY;
+        }
+        let some = count.div_ceil(FAR_POLLS).max(FAR_CLIENTS).min(count);
+        let first = self.next % count; // some may have gone
+        self.next = (first + some) % count;
+        Turn { first, some, count }
+    }
+}
 
 /// See the module's page.
 pub struct VerbsResponder {
@@ -41,11 +80,15 @@ pub struct VerbsResponder {
     /// Of the table that `clients` is a copy of.
     version: u64,
     clients: Vec<Option<Arc<Guest>>>,
+    /// Those of them that are there.
+    polled: Vec<Arc<Guest>>,
     worker: usize,
     /// Whose turn it is, by lane.
     turn: Vec<usize>,
     /// By lane: polls until one looks far.
     near: Vec<u32>,
+    /// By lane: whom one looks far at next.
+    far: Vec<FarTurn>,
     room: Vec<u8>,
     taken: Vec<(Peer, Range<usize>)>,
     /// A reply that leaves in parts, and how many have.
@@ -71,9 +114,11 @@ impl VerbsResponder {
             qkey,
             version: 0,
             clients: Vec::new(),
+            polled: Vec::new(),
             worker,
             turn: vec![0; lanes],
             near: vec![0; lanes],
+            far: vec![FarTurn::default(); lanes],
             room: Vec::new(),
             taken: Vec::new(),
             long: Vec::new(),
@@ -94,6 +139,7 @@ impl VerbsResponder {
         }
         self.version = version;
         self.clients = self.client_table.clients();
+        self.polled = self.clients.iter().flatten().cloned().collect();
     }
 
     /// Post what was gathered. A pair that broke begins anew: what was under way is lost, as
@@ -164,10 +210,11 @@ impl Responder for VerbsResponder {
         self.follow();
         self.room.clear();
         self.taken.clear();
-        let far = self.near[queue] == 0;
+        let polled = std::mem::take(&mut self.polled);
+        let count = polled.len();
+        let is_far = self.near[queue] == 0;
+        let far = if is_far { self.far[queue].take(count) } else { Turn::NOBODY };
         self.near[queue] = self.near[queue].checked_sub(1).unwrap_or(FAR_EVERY);
-        let count = self.clients.len();
-        let clients = std::mem::take(&mut self.clients);
         // Round by round, so that a client with a full window does not keep the others waiting;
         // no more rounds than a burst, for slots that are thrown away fill no burst.
         for _ in 0..burst.div_ceil(TURN) {
@@ -177,16 +224,14 @@ impl Responder for VerbsResponder {
                     break;
                 }
                 let client = (self.turn[queue] + number) % count;
-                if let Some(guest) = &clients[client] {
-                    self.take_of(guest, queue, burst, far);
-                }
+                self.take_of(&polled[client], queue, burst, far.has(client));
             }
             if self.taken.len() == before || self.taken.len() >= burst {
                 break;
             }
         }
         self.turn[queue] = (self.turn[queue] + 1) % count.max(1);
-        self.clients = clients;
+        self.polled = polled;
         if self.taken.is_empty() {
             self.near[queue] = 0;
             self.post(); // nobody else may come to say who has room
@@ -274,5 +319,35 @@ impl Lenders for VerbsLenders {
         if let Some(guest) = self.client_table.guest(peer) {
             guest.rendezvous().taken(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_is_looked_far_at_in_turn_and_few_at_a_time() {
+        for count in [1, 7, 8, 9, 64, 500, 4096] {
+            let mut far = FarTurn::default();
+            let mut seen = vec![0; count];
+            for _ in 0..FAR_POLLS {
+                let turn = far.take(count);
+                let there: Vec<usize> = (0..count).filter(|client| turn.has(*client)).collect();
+                assert_eq!(there.len(), turn.some);
+                assert!(turn.some <= FAR_CLIENTS.max(count / FAR_POLLS + 1), "{count}");
+                there.iter().for_each(|client| seen[*client] += 1);
+            }
+            assert!(seen.iter().all(|times| *times > 0), "{count}");
+        }
+    }
+
+    #[test]
+    fn nobody_and_those_that_have_gone_have_no_turn() {
+        let mut far = FarTurn::default();
+        assert!(!far.take(0).has(0) && !Turn::NOBODY.has(0));
+        far.take(100);
+        let turn = far.take(3);
+        assert!((0..3).all(|client| turn.has(client)));
     }
 }
