@@ -7,6 +7,8 @@ use laneway_rdma::contract::{Posted, Requester as _, Responder as _};
 use laneway_rdma::door;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::shmring::{RingRequester, RingResponder};
+use laneway_sync::prim::Ordering::Relaxed;
+use laneway_sync::slot::Control;
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::mem::MaybeUninit;
@@ -183,6 +185,29 @@ fn who_slept_over_a_request_is_told_of_it() {
     // Where it was seen before the sleep there is none.
     let wait = Wait::AtMost(FOREVER);
     assert_eq!(rig.watch.arm(&mut rig.ready, wait), Wait::No);
+}
+
+#[test]
+fn who_writes_over_its_own_bell_keeps_itself_waiting_and_nobody_else() {
+    let mut rig = Rig::new(2);
+    let joined = door::join(&rig.registry).expect("there is memory");
+    let (given, _, _door) = joined.expect("there is a place");
+    let mut busy = rig.client();
+    rig.follow();
+    (0..=LOOKS_QUIET).for_each(|_| rig.serve(&mut busy));
+    let words = given.map.words();
+    words[TERMS.bell(0)].store(0, Relaxed);
+    let control = Control { sequence: 1, note: 0, bytes: 4 };
+    slot::write(&words[TERMS.request(0, 1)], control, &[b"late"]);
+    assert!(!rig.look() && rig.hear() == 0, "it has told nobody");
+    rig.serve(&mut busy);
+    rustix::io::write(&given.doorbells[0], &1u64.to_ne_bytes()).expect("it is its own");
+    assert_eq!(rig.hear(), 1);
+    assert!(rig.look());
+    // Whoever rings for nothing is looked at for nothing, and left be again.
+    assert_eq!(rig.responder.poll_slots(0, 32), 1);
+    (0..LOOKS_QUIET).for_each(|_| rig.serve(&mut busy));
+    assert!(!rig.registry.active(0, 0).has(0));
 }
 
 #[test]
