@@ -443,7 +443,7 @@ fn worker(
     }
     if let Some(client_table) = shared.verbs.get() {
         let first = datagrams.as_ref().map_or(0, |udp| udp.queues());
-        transport = transport.with_verbs(VerbsWatch::new(client_table.clone(), first));
+        transport = transport.with_verbs(VerbsWatch::new(client_table.clone(), id.index(), first));
         datagrams = Some(over_verbs(client_table, id, datagrams)?);
     }
     if let Some(registry) = shared.rdma.get() {

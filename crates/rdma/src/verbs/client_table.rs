@@ -14,6 +14,7 @@ use super::request_ring::{Bounds, Look, RequestRing};
 use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, address_of, refuse};
 use crate::long::rendezvous::{self, RendezvousBuffer};
+use crate::place_set::PlaceSet;
 use crate::region::counts;
 use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
@@ -151,6 +152,9 @@ pub struct ClientTable {
     clients: Mutex<Vec<Option<Arc<Guest>>>>,
     /// Those that are gone, as long as a worker has hold of them.
     retired: Mutex<Vec<Arc<Guest>>>,
+    /// By worker and lane: the clients that it polls there. Whoever looks at the others in turn
+    /// takes some out; who does not polls all.
+    active: Vec<PlaceSet>,
     /// By worker.
     pub counts: Vec<Counts>,
     /// Of long messages, which are no worker's alone.
@@ -190,6 +194,9 @@ impl ClientTable {
             entering: Mutex::new(()),
             clients: Mutex::new(vec![None; clients_max]),
             retired: Mutex::new(Vec::new()),
+            active: std::iter::repeat_with(|| PlaceSet::new(clients_max))
+                .take(bounds.lanes * bounds.lanes)
+                .collect(),
             counts: (0..bounds.lanes).map(|_| Counts::default()).collect(),
             long: Arc::default(),
             clients_come: AtomicU64::new(0),
@@ -201,6 +208,16 @@ impl ClientTable {
     /// How each client's memory is laid out.
     pub fn bounds(&self) -> Bounds {
         self.bounds
+    }
+
+    /// The clients that a worker polls in a lane.
+    pub fn active(&self, worker: usize, lane: usize) -> &PlaceSet {
+        &self.active[worker * self.bounds.lanes + lane]
+    }
+
+    /// How many clients there may be.
+    pub fn places(&self) -> usize {
+        self.lock().len()
     }
 
     /// Where the workers' queue pairs are.
@@ -392,6 +409,7 @@ impl House for ClientTable {
         keep_asking(stream);
         // Before the client hears of it: it may write at once.
         self.lock()[place] = Some(Arc::new(guest));
+        self.active.iter().for_each(|active| active.add(place));
         self.edition.publish();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let line = welcome.to_string();

@@ -80,8 +80,10 @@ pub struct VerbsResponder {
     /// Of the table that `clients` is a copy of.
     version: u64,
     clients: Vec<Option<Arc<Guest>>>,
-    /// Those of them that are there.
-    polled: Vec<Arc<Guest>>,
+    /// The places of those that are there.
+    there: Vec<usize>,
+    /// The places of a poll, and whether it looks far there.
+    polled: Vec<(usize, bool)>,
     worker: usize,
     /// Whose turn it is, by lane.
     turn: Vec<usize>,
@@ -114,6 +116,7 @@ impl VerbsResponder {
             qkey,
             version: 0,
             clients: Vec::new(),
+            there: Vec::new(),
             polled: Vec::new(),
             worker,
             turn: vec![0; lanes],
@@ -139,7 +142,25 @@ impl VerbsResponder {
         }
         self.version = version;
         self.clients = self.client_table.clients();
-        self.polled = self.clients.iter().flatten().cloned().collect();
+        let clients = self.clients.iter().enumerate();
+        let there = clients.filter(|(_, guest)| guest.is_some()).map(|(place, _)| place);
+        self.there = there.collect();
+    }
+
+    /// The clients that ask for something, in turn, and behind them those that are looked far at,
+    /// whose request may be missing.
+    fn whom_to_poll(&mut self, queue: usize) -> Vec<(usize, bool)> {
+        let is_far = self.near[queue] == 0;
+        self.near[queue] = self.near[queue].checked_sub(1).unwrap_or(FAR_EVERY);
+        let far = if is_far { self.far[queue].take(self.there.len()) } else { Turn::NOBODY };
+        let mut polled = std::mem::take(&mut self.polled);
+        polled.clear();
+        let active = self.client_table.active(self.worker, queue);
+        polled.extend(active.walk(self.turn[queue]).map(|place| (place, false)));
+        let there = self.there.iter().enumerate();
+        polled
+            .extend(there.filter(|(number, _)| far.has(*number)).map(|(_, place)| (*place, true)));
+        polled
     }
 
     /// Post what was gathered. A pair that broke begins anew: what was under way is lost, as
@@ -210,28 +231,29 @@ impl Responder for VerbsResponder {
         self.follow();
         self.room.clear();
         self.taken.clear();
-        let polled = std::mem::take(&mut self.polled);
-        let count = polled.len();
-        let is_far = self.near[queue] == 0;
-        let far = if is_far { self.far[queue].take(count) } else { Turn::NOBODY };
-        self.near[queue] = self.near[queue].checked_sub(1).unwrap_or(FAR_EVERY);
+        let polled = self.whom_to_poll(queue);
+        let clients = std::mem::take(&mut self.clients);
         // Round by round, so that a client with a full window does not keep the others waiting;
         // no more rounds than a burst, for slots that are thrown away fill no burst.
         for _ in 0..burst.div_ceil(TURN) {
             let before = self.taken.len();
-            for number in 0..count {
+            for (place, far) in &polled {
                 if self.taken.len() >= burst {
                     break;
                 }
-                let client = (self.turn[queue] + number) % count;
-                self.take_of(&polled[client], queue, burst, far.has(client));
+                if let Some(Some(guest)) = clients.get(*place) {
+                    self.take_of(guest, queue, burst, *far);
+                }
             }
             if self.taken.len() == before || self.taken.len() >= burst {
                 break;
             }
         }
-        self.turn[queue] = (self.turn[queue] + 1) % count.max(1);
-        self.polled = polled;
+        // Behind whoever came first, so that each is first in turn.
+        if let Some((first, _)) = polled.first() {
+            self.turn[queue] = (first + 1) % clients.len().max(1);
+        }
+        (self.clients, self.polled) = (clients, polled);
         if self.taken.is_empty() {
             self.near[queue] = 0;
             self.post(); // nobody else may come to say who has room
