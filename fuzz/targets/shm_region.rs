@@ -124,11 +124,12 @@ impl World {
                 self.responder.tidy();
             }
             3 => {
-                self.region.arm(lane);
-                self.region.arm_room(lane);
+                self.region.raise(lane, usize::from(c));
+                self.region.raise_room(lane);
+                slot::raised();
                 self.region.has_request(lane);
                 self.region.has_room_again(lane, usize::from(b));
-                self.region.disarm(lane);
+                self.region.lower(lane, usize::from(c));
             }
             4 => self.claim(peer, at, [a, b, c]),
             _ => _ = self.claimed.pop(),

@@ -4,11 +4,11 @@
 //! `cargo run -p laneway-client --example rdma_check HOST:18515 rxe0 uc 2000` on another, or on the
 //! same. Ends with status 1 at the first value that is wrong. With `long` behind it all values are
 //! long, 16 KiB to 1 MiB. With `outside` in place of `uc 2000` it writes where it may not, with
-//! `neighbour` where another client may, by that one's key, and with `lies` it lends what is not
-//! its own, and sees that it is refused.
+//! `neighbour` where another client may, by that one's keys, over `rc` and over `uc`, and with
+//! `lies` it lends what is not its own, and sees that it is refused.
 use laneway_client::{Client, RdmaPlace, RdmaService, Request, Settings};
 use laneway_rdma::contract::{Lend, LongRequester as _, Requester as _};
-use laneway_rdma::verbs::{self, Lending};
+use laneway_rdma::verbs::{self, Lending, VerbsRequester};
 use laneway_wire::udp::{Header, Kind};
 use std::error::Error;
 use std::net::TcpStream;
@@ -26,15 +26,13 @@ const TOGETHER: usize = 16;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [door, place, word] = &words[..]
-        && let "outside" | "neighbour" = word.as_str()
-    {
-        return outside(door, &place.parse()?, word == "neighbour");
-    }
-    if let [door, place, word] = &words[..]
-        && word == "lies"
-    {
-        return lies(door, &place.parse()?);
+    if let [door, place, word] = &words[..] {
+        match word.as_str() {
+            "outside" => return outside(door, &place.parse()?),
+            "neighbour" => return neighbour(door, &place.parse()?),
+            "lies" => return lies(door, &place.parse()?),
+            _ => {}
+        }
     }
     let (words, value): (_, fn(usize) -> Vec<u8>) = match words.split_last() {
         Some((last, words)) if last == "long" => (words, long_value),
@@ -97,10 +95,9 @@ fn run(
 /// A client that lends what is not its own: the server's card is refused by the client's, which
 /// breaks their connection, and none of the others.
 fn lies(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
-    let mut neighbour = connect(door, place, RdmaService::Unreliable)?;
-    neighbour.set(key(0), value(0))?;
-    let stream = TcpStream::connect(door)?;
-    let mut liar = verbs::enter(stream, place, RdmaService::Reliable, Lending::USUAL)?;
+    let mut other = connect(door, place, RdmaService::Unreliable)?;
+    other.set(key(0), value(0))?;
+    let mut liar = enter(door, place, RdmaService::Reliable, Lending::USUAL)?;
     let message = vec![7; 100_000];
     let Lend::Lent(sealed_descriptor) = liar.lend(1, &message) else {
         return Err("no room".into());
@@ -120,47 +117,105 @@ fn lies(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
         liar.sleep(Duration::from_millis(100))?;
     }
     println!("the device refused it, and the server sent its client away");
-    if neighbour.get(key(0))?.is_none_or(|found| found.data != value(0)) {
-        return Err("and another client lost its value".into());
-    }
-    Ok(())
+    still_served(&mut other)
 }
 
 /// Looks at a broken connection so often, and sleeps a tenth of a second each time.
 const LOOKS: u32 = 300;
 
-/// A write behind the memory that the server gave, or to what it gave a neighbour, by the
-/// neighbour's own key, breaks the connection, and none of the others.
-fn outside(door: &str, place: &RdmaPlace, to_neighbour: bool) -> Result<(), Box<dyn Error>> {
-    let mut neighbour = connect(door, place, RdmaService::Unreliable)?;
-    neighbour.set(key(0), value(0))?;
-    let mut hostile =
-        verbs::enter(TcpStream::connect(door)?, place, RdmaService::Reliable, Lending::NOTHING)?;
-    let enter = |service| verbs::enter(TcpStream::connect(door)?, place, service, Lending::NOTHING);
-    let victim = enter(RdmaService::Unreliable)?;
+fn enter(
+    door: &str,
+    place: &RdmaPlace,
+    service: RdmaService,
+    lending: Lending,
+) -> Result<VerbsRequester, Box<dyn Error>> {
+    Ok(verbs::enter(TcpStream::connect(door)?, place, service, lending)?)
+}
+
+/// A write behind the memory that the server gave breaks the connection, and none of the others.
+fn outside(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
+    let mut other = connect(door, place, RdmaService::Unreliable)?;
+    other.set(key(0), value(0))?;
+    let hostile = enter(door, place, RdmaService::Reliable, Lending::NOTHING)?;
     let (address, bytes, rkey) = hostile.slots();
-    match to_neighbour {
-        true => {
-            let (address, _, rkey) = victim.slots();
-            hostile.write_anywhere(address, rkey);
-        }
-        false => hostile.write_anywhere(address + bytes, rkey),
+    is_cut_off_for(hostile, address + bytes, rkey)?;
+    println!("the device refused it");
+    still_served(&mut other)
+}
+
+/// A write to what the server gave a neighbour, its slots or its grant, by the neighbour's own key
+/// reaches neither. Over RC it breaks the connection. Over UC the device says nothing, so the
+/// neighbour's memory has to tell: what is tried is the word by which a client asks for room, which
+/// the server answers to whose memory it is in.
+fn neighbour(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
+    let mut other = connect(door, place, RdmaService::Unreliable)?;
+    other.set(key(0), value(0))?;
+    let mut victim = enter(door, place, RdmaService::Unreliable, Lending::USUAL)?;
+    let (slots, grant) = (victim.slots(), victim.granted());
+    if grant.1 == 0 {
+        return Err("the server granted its client nothing".into());
     }
+    for (address, _, rkey) in [slots, grant] {
+        let hostile = enter(door, place, RdmaService::Reliable, Lending::NOTHING)?;
+        is_cut_off_for(hostile, address, rkey)?;
+    }
+    println!("the device refused slots and grant of a neighbour over RC");
+    let mut hostile = enter(door, place, RdmaService::Unreliable, Lending::NOTHING)?;
+    // Each has asked once, as it came.
+    told(&mut victim, 1)?;
+    told(&mut hostile, 1)?;
+    hostile.write_anywhere(slots.0, slots.2);
+    // The same word to where it may: a connection keeps its order, so when it is answered the other
+    // had its turn. Twice, for the poll that finds the first may have been at the neighbour before.
+    let own = hostile.slots();
+    for times in 2..=3 {
+        hostile.write_anywhere(own.0, own.2);
+        hostile.pump()?;
+        told(&mut hostile, times)?;
+    }
+    victim.poll_replies(LOOKS as usize, &mut |_, _| ());
+    match victim.verbs().receives {
+        1 => println!("what it wrote there over UC did not arrive"),
+        more => return Err(format!("a neighbour's write arrived: {more} answers").into()),
+    }
+    still_served(&mut other)
+}
+
+/// Write to an address by a key over a reliable connection, and see it broken for it.
+fn is_cut_off_for(
+    mut hostile: VerbsRequester,
+    address: u64,
+    rkey: u32,
+) -> Result<(), Box<dyn Error>> {
+    hostile.write_anywhere(address, rkey);
     hostile.pump()?;
-    let mut looks = 0;
-    while !hostile.is_server_gone() {
-        looks += 1;
-        if looks > LOOKS {
-            return Err("nobody refused a write outside of what was given".into());
+    for _ in 0..LOOKS {
+        if hostile.is_server_gone() {
+            return Ok(());
         }
         hostile.poll_replies(LOOKS as usize, &mut |_, _| ()); // the server says that there is room
         hostile.sleep(Duration::from_millis(100))?;
     }
-    println!("the device refused it");
-    if neighbour.get(key(0))?.is_none_or(|found| found.data != value(0)) {
-        return Err("and another client lost its value".into());
+    Err("nobody refused a write outside of what was given".into())
+}
+
+/// Wait until the server has answered so often.
+fn told(client: &mut VerbsRequester, times: u64) -> Result<(), Box<dyn Error>> {
+    for _ in 0..LOOKS {
+        client.poll_replies(LOOKS as usize, &mut |_, _| ());
+        if client.verbs().receives >= times {
+            return Ok(());
+        }
+        client.sleep(Duration::from_millis(100))?;
     }
-    Ok(())
+    Err("the server does not answer who asks for room".into())
+}
+
+fn still_served(other: &mut Client) -> Result<(), Box<dyn Error>> {
+    match other.get(key(0))? {
+        Some(found) if found.data == value(0) => Ok(()),
+        _ => Err("and another client lost its value".into()),
+    }
 }
 
 /// Keys are used again before their long values fill the memory of a server of tests, which would

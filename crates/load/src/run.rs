@@ -5,6 +5,7 @@ use crate::arrivals::{self, Arrival};
 use crate::beside::{Beside, Commands};
 use crate::connection::{Context, Target};
 use crate::cpu::{self, CpuTime, Machine};
+use crate::datagram::memory::idle_clients;
 use crate::datagram::sender::{Lines, Pace};
 use crate::datagram::{self, endpoint};
 use crate::dialect::Dialect;
@@ -111,6 +112,9 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         Some(wanted) => Some(wanted.resolve(&plan.target, plan.dialect)?),
         None => None,
     };
+    let door = udp.as_ref().and_then(|options| options.door.as_ref());
+    // They are there until the last run is over.
+    let _idle = idle_clients(door, plan.udp.as_ref().map_or(0, |wanted| wanted.shm_idle))?;
     let mut runs = Vec::new();
     for &mode in &plan.modes {
         for _ in 0..plan.runs {

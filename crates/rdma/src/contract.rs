@@ -25,7 +25,7 @@ pub struct Peer {
 pub struct Verbs {
     /// Requests written into the other's memory (WRITE).
     pub writes: u64,
-    /// Replies sent (SEND), each one frame.
+    /// Replies sent (SEND), each one frame, or a part of one where packets are short.
     pub sends: u64,
     /// Replies received (RECV).
     pub receives: u64,

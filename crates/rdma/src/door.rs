@@ -5,9 +5,10 @@
 //!
 //! The server makes the memory, seals its size and lays it out; the client is told the terms in a
 //! line. (HERD's clients are told addresses and keys by a daemon of their own, §4.2.) Nobody waits
-//! for a client that says nothing: of more than [`HELLOS_MAX`] the oldest is sent away, of the
-//! address that has most of them. Who became a member and does not use its place within
-//! [`PROOF_NANOS`] loses it again: what it said may be invented.
+//! for a client that says nothing: who has not said hello within [`HELLO_NANOS`] is sent away, and
+//! of more than [`HELLOS_MAX`] the oldest, of the address that has most of them. Who became a
+//! member and does not use its place within [`PROOF_NANOS`] loses it again: what it said may be
+//! invented.
 //!
 //! It knows no clock and no thread: somebody calls [`Door::turn`] and tells the time.
 
@@ -26,7 +27,7 @@ use rustix::net::{
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -40,12 +41,14 @@ pub const HELLO: &[u8] = b"laneway-shm 1\n";
 const LINE_BYTES_MAX: usize = 256;
 /// Connections that have said nothing yet.
 pub const HELLOS_MAX: usize = 16;
+/// How long a connection may take to say hello.
+pub const HELLO_NANOS: u64 = 10_000_000_000;
 /// How long a member may leave its place unused.
 pub const PROOF_NANOS: u64 = 10_000_000_000;
 /// How long a door that has no descriptors left waits before it opens again, and how often it looks
 /// for regions that nobody has hold of any more.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// How often it looks whether new members use their places.
+/// How often it looks whether hellos are said in time, and new members use their places.
 const PROOF_PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How long a client waits for the server's line.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,6 +60,8 @@ struct Hello {
     stream: OwnedFd,
     said: Vec<u8>,
     from: Option<IpAddr>,
+    /// When it is to have said hello.
+    say_by: u64,
 }
 
 /// One that has.
@@ -98,7 +103,7 @@ pub trait House {
     fn hear(&self, said: &[u8]) -> Heard<Self::Hello>;
     /// Give a client its place, and say so.
     fn admit(&self, hello: Self::Hello, stream: &OwnedFd) -> Admitted;
-    /// Somebody said something else, or nothing for too long.
+    /// Somebody said something else, or nothing for too long, or did not use its place in time.
     fn misheard(&self);
     /// A member is gone.
     fn leave(&self, peer: Peer);
@@ -147,10 +152,11 @@ impl<L: AsFd, H: House> Door<L, H> {
         // What is left is let go of soon, but nobody says when.
         let is_left = self.house.bury();
         let is_proving = self.members.iter().any(|member| member.prove_by.is_some());
+        let is_timed = is_proving || !self.hellos.is_empty();
         let most = match most {
             _ if self.paused => Some(&PAUSE),
             None if is_left => Some(&PAUSE),
-            None if is_proving => Some(&PROOF_PAUSE),
+            None if is_timed => Some(&PROOF_PAUSE),
             most => most,
         };
         let (stops, comes, said, gone) = {
@@ -175,7 +181,7 @@ impl<L: AsFd, H: House> Door<L, H> {
         let mut changed = self.part(&gone, now);
         changed |= self.listen(&said, now);
         if comes {
-            self.accept();
+            self.accept(now);
         }
         Ok(if changed { Turned::Changed } else { Turned::Same })
     }
@@ -202,13 +208,18 @@ impl<L: AsFd, H: House> Door<L, H> {
         self.members.len() < before
     }
 
-    /// Who has said hello becomes a member; who said something else is told, and sent away.
+    /// Who has said hello becomes a member; who said something else is told, and sent away. So is
+    /// who took too long, without a word.
     fn listen(&mut self, said: &[bool], now: u64) -> bool {
         let mut changed = false;
         for has_said in said {
             let Some(mut hello) = self.hellos.pop_front() else { break };
+            let is_late = hello.say_by <= now;
             if !has_said {
-                self.hellos.push_back(hello);
+                match is_late {
+                    true => self.house.misheard(),
+                    false => self.hellos.push_back(hello),
+                }
                 continue;
             }
             if !hello.read() {
@@ -224,6 +235,7 @@ impl<L: AsFd, H: House> Door<L, H> {
                     Admitted::Gone => changed = true,
                     Admitted::Refused => {}
                 },
+                Heard::More if is_late => self.house.misheard(),
                 Heard::More => self.hellos.push_back(hello),
                 Heard::Nonsense => {
                     self.house.misheard();
@@ -243,11 +255,12 @@ impl<L: AsFd, H: House> Door<L, H> {
         oldest.and_then(|oldest| self.hellos.remove(oldest));
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, now: u64) {
         match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(stream) => {
                 let from = address_of(&stream);
-                self.hellos.push_back(Hello { stream, said: Vec::new(), from });
+                let say_by = now.saturating_add(HELLO_NANOS);
+                self.hellos.push_back(Hello { stream, said: Vec::new(), from, say_by });
                 if self.hellos.len() > HELLOS_MAX {
                     self.send_one_away();
                     self.house.misheard();
@@ -260,10 +273,18 @@ impl<L: AsFd, H: House> Door<L, H> {
     }
 }
 
-/// Where a connection comes from, if that is an address of the network.
+/// Where a connection comes from, if that is an address of the network; of IPv6 the first half,
+/// since whoever has one such address has all of its network.
 pub(crate) fn address_of(stream: &OwnedFd) -> Option<IpAddr> {
     let address = SocketAddr::try_from(getpeername(stream).ok()??).ok()?;
-    Some(address.ip().to_canonical())
+    Some(network_of(address.ip().to_canonical()))
+}
+
+fn network_of(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+    }
 }
 
 /// Whose door is closed is no client any more.
@@ -444,6 +465,14 @@ fn read_terms(line: &str) -> Option<Terms> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_one_network_of_ipv6_are_one() {
+        let of = |text: &str| network_of(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2:ffff::1"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
 
     #[test]
     fn terms_are_read_as_they_were_written_and_impossible_ones_are_not() {

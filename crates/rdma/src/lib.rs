@@ -28,6 +28,7 @@ pub mod faults;
 pub mod layout;
 pub mod long;
 pub mod mapped;
+pub mod place_set;
 pub mod region;
 pub mod remote;
 pub mod shmring;

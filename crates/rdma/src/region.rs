@@ -9,6 +9,7 @@
 use crate::contract::{Descriptor, Lenders, Lent, Moved, Peer, Posted};
 use crate::layout::Terms;
 use crate::mapped::Mapped;
+use crate::place_set::PlaceSet;
 use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
 use laneway_sync::slot::{self, Control, Taken};
@@ -116,7 +117,7 @@ impl Region {
             blocked: (0..terms.lanes).map(|_| AtomicBool::new(false)).collect(),
         };
         // No worker knows it yet: until one does, the client rings.
-        (0..terms.lanes).for_each(|lane| region.arm(lane));
+        (0..terms.lanes).for_each(|lane| slot::raise_all(region.bell(lane)));
         region
     }
 
@@ -144,19 +145,21 @@ impl Region {
         &self.map.words()[self.terms.bell(lane)]
     }
 
-    /// Have the client ring when it posts to this lane. Look once more before you sleep.
-    pub fn arm(&self, lane: usize) {
-        slot::arm(self.bell(lane));
+    /// Have the client ring for a worker when it posts to this lane. Behind the last of all that
+    /// are to ring call [`slot::raised`], and look once more.
+    pub fn raise(&self, lane: usize, worker: usize) {
+        slot::raise(self.bell(lane), slot::mark(worker));
     }
 
-    /// Somebody polls the lane again.
-    pub fn disarm(&self, lane: usize) {
-        slot::disarm(self.bell(lane));
+    /// That worker polls the lane again.
+    pub fn lower(&self, lane: usize, worker: usize) {
+        slot::lower(self.bell(lane), slot::mark(worker));
     }
 
-    /// Have the client ring when it takes replies of this worker.
-    pub fn arm_room(&self, worker: usize) {
-        slot::arm(&self.map.words()[self.terms.room_bell(worker)]);
+    /// Have the client ring when it takes replies of this worker, as [`Region::raise`] has it.
+    pub fn raise_room(&self, worker: usize) {
+        let bell = &self.map.words()[self.terms.room_bell(worker)];
+        slot::raise(bell, slot::mark(worker));
     }
 
     /// Whether the next slot of a lane holds something, at a glance, or may soon.
@@ -302,6 +305,7 @@ impl Drop for OnLoan {
 #[derive(Debug)]
 pub struct Registry {
     terms: Terms,
+    places: usize,
     /// Counts up with every client that comes or goes.
     edition: Edition,
     /// Held while a client gets its region, which takes a while: workers wait for `clients`.
@@ -310,6 +314,11 @@ pub struct Registry {
     /// Regions whose clients are gone, as long as a worker has hold of them: to unmap one may take
     /// milliseconds, and is not for a worker to do.
     retired: Mutex<Vec<Arc<Region>>>,
+    /// By worker and lane: the clients that it polls there. Whoever knows how to be rung for takes
+    /// some out; the others poll all.
+    active: Vec<PlaceSet>,
+    /// By worker: the clients of which a reply found no room, and which may have some now.
+    blocked: Vec<PlaceSet>,
     /// By worker.
     pub counts: Vec<Counts>,
     /// Of what is nobody's alone.
@@ -326,8 +335,14 @@ impl Registry {
     /// No client yet, and room for so many.
     pub fn new(terms: Terms, clients_max: usize) -> Registry {
         let clients = Mutex::new(vec![None; clients_max]);
+        let sets = |count| -> Vec<PlaceSet> {
+            std::iter::repeat_with(|| PlaceSet::new(clients_max)).take(count).collect()
+        };
         Registry {
             terms,
+            places: clients_max,
+            active: sets(terms.lanes * terms.lanes),
+            blocked: sets(terms.lanes),
             edition: Edition::new(),
             entering: Mutex::new(()),
             clients,
@@ -340,9 +355,24 @@ impl Registry {
         }
     }
 
+    /// The clients that a worker polls in a lane: it is that worker who takes some out.
+    pub fn active(&self, worker: usize, lane: usize) -> &PlaceSet {
+        &self.active[worker * self.terms.lanes + lane]
+    }
+
+    /// The clients of which a reply of this worker found no room.
+    pub fn blocked(&self, worker: usize) -> &PlaceSet {
+        &self.blocked[worker]
+    }
+
     /// What each client gets.
     pub fn terms(&self) -> Terms {
         self.terms
+    }
+
+    /// How many clients there may be.
+    pub fn places(&self) -> usize {
+        self.places
     }
 
     /// Changes when a client comes or goes: who sees it finds the table as it was then, or newer.
@@ -385,6 +415,8 @@ impl Registry {
         let region = Arc::new(make(Peer { client: place as u16, generation })?);
         let mut clients = self.lock();
         clients[place] = Some(region.clone());
+        // Who takes it out does so for the client before; it sees the edition, and adds it again.
+        self.active.iter().for_each(|active| active.add(place));
         self.edition.publish();
         Ok(Some(region))
     }

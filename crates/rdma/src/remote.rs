@@ -78,7 +78,7 @@ pub struct Bounds {
 pub struct Grants {
     /// One of them, at most.
     pub client_bytes: usize,
-    /// All of them. Who comes when no more is left sends frames.
+    /// All of them, of which one address gets half. Who comes when no more is left sends frames.
     pub all_bytes: usize,
 }
 

@@ -35,6 +35,10 @@ pub struct RingResponder {
     worker: usize,
     /// Whose turn it is, by lane.
     turn: Vec<usize>,
+    /// The places of a poll.
+    places: Vec<usize>,
+    /// Looks into slots.
+    looks: u64,
     room: Vec<u8>,
     taken: Vec<(Peer, Range<usize>)>,
     /// Clients that were replied to since the last pump.
@@ -53,6 +57,8 @@ impl RingResponder {
             clients: Vec::new(),
             worker,
             turn: vec![0; lanes],
+            places: Vec::new(),
+            looks: 0,
             room: Vec::new(),
             taken: Vec::new(),
             replied: Vec::new(),
@@ -68,11 +74,17 @@ impl RingResponder {
         }
     }
 
+    /// How often it has looked into a slot.
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
     /// At most [`TURN`] requests of one client.
     fn take_of(&mut self, region: &Region, queue: usize, burst: usize) {
         let counts = &self.registry.counts[self.worker];
         for _ in 0..TURN.min(burst - self.taken.len()) {
             let start = self.room.len();
+            self.looks += 1;
             match region.take(queue, &mut self.room) {
                 Look::Request => {
                     self.taken.push((region.peer(), start..self.room.len()));
@@ -95,18 +107,19 @@ impl Responder for RingResponder {
         self.follow();
         self.room.clear();
         self.taken.clear();
-        let count = self.clients.len();
-        let clients = std::mem::take(&mut self.clients);
+        let (clients, mut places) =
+            (std::mem::take(&mut self.clients), std::mem::take(&mut self.places));
+        places.clear();
+        places.extend(self.registry.active(self.worker, queue).walk(self.turn[queue]));
         // Round by round, so that a client with a full window does not keep the others waiting;
         // no more rounds than a burst, for slots that are thrown away fill no burst.
         for _ in 0..burst.div_ceil(TURN) {
             let before = self.taken.len();
-            for number in 0..count {
+            for place in &places {
                 if self.taken.len() >= burst {
                     break;
                 }
-                let client = (self.turn[queue] + number) % count;
-                if let Some(region) = &clients[client] {
+                if let Some(Some(region)) = clients.get(*place) {
                     self.take_of(region, queue, burst);
                 }
             }
@@ -114,8 +127,11 @@ impl Responder for RingResponder {
                 break;
             }
         }
-        self.turn[queue] = (self.turn[queue] + 1) % count.max(1);
-        self.clients = clients;
+        // Behind whoever came first, so that each is first in turn.
+        if let Some(first) = places.first() {
+            self.turn[queue] = (first + 1) % clients.len().max(1);
+        }
+        (self.clients, self.places) = (clients, places);
         self.taken.len()
     }
 
@@ -140,7 +156,10 @@ impl Responder for RingResponder {
                     self.replied.push(peer.client);
                 }
             }
-            Posted::Full => add(&counts.replies_without_room, 1),
+            Posted::Full => {
+                self.registry.blocked(self.worker).add(usize::from(peer.client));
+                add(&counts.replies_without_room, 1);
+            }
             Posted::Gone => add(&counts.replies_to_nobody, 1),
         }
         posted

@@ -2,7 +2,7 @@
 //! take of it from each other.
 
 use laneway_rdma::contract::Peer;
-use laneway_rdma::door::{Admitted, Door, HELLOS_MAX, Heard, House, PROOF_NANOS};
+use laneway_rdma::door::{Admitted, Door, HELLO_NANOS, HELLOS_MAX, Heard, House, PROOF_NANOS};
 use rustix::event::Timespec;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::io::{Read, Write};
@@ -17,6 +17,7 @@ struct Inn {
     come: AtomicUsize,
     left: AtomicUsize,
     proven: AtomicUsize,
+    misheard: AtomicUsize,
 }
 
 impl House for Inn {
@@ -35,7 +36,9 @@ impl House for Inn {
         Admitted::Member(Peer { client: self.come.fetch_add(1, Relaxed) as u16, generation: 0 })
     }
 
-    fn misheard(&self) {}
+    fn misheard(&self) {
+        self.misheard.fetch_add(1, Relaxed);
+    }
 
     fn leave(&self, _peer: Peer) {
         self.left.fetch_add(1, Relaxed);
@@ -106,6 +109,27 @@ fn who_says_hello_and_does_not_use_the_place_loses_it() {
     street.inn.proven.store(0, Relaxed);
     street.turn(u64::MAX);
     assert_eq!(street.members(), 1);
+}
+
+#[test]
+fn who_does_not_say_hello_in_time_is_sent_away() {
+    let mut street = Street::new();
+    let mut silent = street.from([127, 0, 0, 1]);
+    let mut slow = street.from([127, 0, 0, 2]);
+    let mut quick = street.from([127, 0, 0, 3]);
+    slow.write_all(b"hel").expect("it is heard");
+    quick.write_all(b"hell").expect("it is heard");
+    street.turn(HELLO_NANOS - 1);
+    assert_eq!(street.inn.misheard.load(Relaxed), 0, "there is time left");
+    // A word a second does not put it off.
+    slow.write_all(b"l").expect("it is heard");
+    // Who is through just then is let in.
+    quick.write_all(b"o").expect("it is heard");
+    street.turn(HELLO_NANOS);
+    assert_eq!((street.inn.misheard.load(Relaxed), street.members()), (2, 1));
+    for stream in [&mut silent, &mut slow] {
+        assert_eq!(stream.read(&mut [0; 8]).expect("it is told"), 0, "the end");
+    }
 }
 
 #[test]

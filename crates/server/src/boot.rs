@@ -20,8 +20,9 @@ use laneway_store::layout::Hasher;
 use laneway_store::{Config, HugePages, Mode, Store};
 use laneway_tls::{EitherStream, EitherTransport};
 use laneway_transport::datagram::{Datagrams, Queue};
-use laneway_transport::rdma::{RdmaDatagrams, Watch, Whence};
+use laneway_transport::rdma::{RdmaDatagrams, Whence};
 use laneway_transport::scheduler::take_short_slices;
+use laneway_transport::shm_watch::Watch;
 use laneway_transport::socket::{Listener, SocketStream, SocketTransport};
 use laneway_transport::udp::{BindError, Ports, Sockets, UdpDatagrams};
 use laneway_transport::verbs::Watch as VerbsWatch;
@@ -448,7 +449,7 @@ fn worker(
     }
     if let Some(client_table) = shared.verbs.get() {
         let first = datagrams.as_ref().map_or(0, |udp| udp.queues());
-        transport = transport.with_verbs(VerbsWatch::new(client_table.clone(), first));
+        transport = transport.with_verbs(VerbsWatch::new(client_table.clone(), id.index(), first));
         datagrams = Some(over_verbs(client_table, id, datagrams)?);
     }
     if let Some(registry) = shared.rdma.get() {

@@ -1,7 +1,8 @@
 //! A slot of memory that two processes share: one writes a message into it, the other takes it out
 //! and frees it (HERD §4.2: the client writes a request, the server polls for it and zeroes the
-//! slot). Beside it the *doorbell*, a word by which a poller that is about to sleep asks to be
-//! woken, and the *grant*, a word by which one side lends the other memory to read from.
+//! slot). Beside it the *doorbell*, a word by which pollers that are about to sleep ask to be
+//! woken, each by a mark of its own, and the *grant*, a word by which one side lends the other
+//! memory to read from.
 //!
 //! A slot is words: the message stands right-aligned before the last word, its *control*, which is
 //! written last and says that the message is whole. So the bytes that a remote write would carry
@@ -151,23 +152,52 @@ pub fn free(slot: &[AtomicU64]) {
     parts(slot).0.store(0, Release);
 }
 
-/// A poller is about to sleep: from now on its peer is to ring. The caller looks once more before
-/// it sleeps.
+/// Pollers that have a mark of their own at a bell.
+pub const MARKS: usize = u64::BITS as usize;
+
+/// The mark of poller number `number`. It shares it with who is [`MARKS`] further on.
+pub const fn mark(number: usize) -> u64 {
+    1 << (number % MARKS)
+}
+
+/// From now on, until it was rung, the peer is to ring: the poller of this mark is about to sleep,
+/// or to look at this slot no more. It may raise its mark at many bells; then it calls [`raised`]
+/// once, looks at all of their slots once more, and only then leaves those be where nothing is.
 #[inline]
-pub fn arm(bell: &AtomicU64) {
-    bell.store(1, Relaxed);
+pub fn raise(bell: &AtomicU64, mark: u64) {
+    // Where the mark still stands nobody has rung since it was raised.
+    if bell.load(Relaxed) & mark == 0 {
+        bell.fetch_or(mark, Relaxed);
+    }
+}
+
+/// The same for whoever there will be.
+#[inline]
+pub fn raise_all(bell: &AtomicU64) {
+    bell.store(u64::MAX, Relaxed);
+}
+
+/// Behind all bells that were raised, and before the last look.
+#[inline]
+pub fn raised() {
     // (E) pairs with (F): either this side sees what was written, or the other sees the bell.
-    doorbell_fence();
+    if !cfg!(feature = "canary-slot-raised") {
+        doorbell_fence();
+    }
 }
 
-/// The poller is awake: nobody needs to ring.
+/// The poller of this mark looks again: for its sake nobody needs to ring. The marks of others
+/// stand: they may sleep.
 #[inline]
-pub fn disarm(bell: &AtomicU64) {
+pub fn lower(bell: &AtomicU64, mark: u64) {
+    let mark = if cfg!(feature = "canary-slot-mark") { u64::MAX } else { mark };
     // Relaxed: whoever sees it late rings for nothing.
-    bell.store(0, Relaxed);
+    if bell.load(Relaxed) & mark != 0 {
+        bell.fetch_and(!mark, Relaxed);
+    }
 }
 
-/// Something was written: whether to ring. True once for each time it was armed, or nearly.
+/// Something was written: whether to ring. True once for each time a mark was raised, or nearly.
 #[inline]
 pub fn must_ring(bell: &AtomicU64) -> bool {
     // (F) pairs with (E).
@@ -175,14 +205,15 @@ pub fn must_ring(bell: &AtomicU64) -> bool {
     bell.load(Relaxed) != 0 && bell.swap(0, AcqRel) != 0
 }
 
-/// [`arm`] for a sleeper whose word is a futex, which has 32 bits: 1 while it sleeps.
+/// [`raise`] and [`raised`] for a sleeper whose word is a futex, which has 32 bits: 1 while it
+/// sleeps.
 #[inline]
 pub fn fall_asleep(word: &AtomicU32) {
     word.store(1, Relaxed);
     doorbell_fence(); // (E)
 }
 
-/// [`disarm`] for it.
+/// [`lower`] for it.
 #[inline]
 pub fn wake_up(word: &AtomicU32) {
     word.store(0, Relaxed);
@@ -314,14 +345,23 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_is_rung_once_for_each_time_it_was_armed() {
+    fn a_bell_is_rung_once_for_each_time_it_was_raised() {
         let bell = AtomicU64::new(0);
+        let (one, other) = (mark(0), mark(MARKS - 1));
         assert!(!must_ring(&bell));
-        arm(&bell);
+        raise(&bell, one);
+        raise(&bell, one);
         assert!(must_ring(&bell) && !must_ring(&bell));
-        arm(&bell);
-        disarm(&bell);
+        raise(&bell, one);
+        lower(&bell, one);
         assert!(!must_ring(&bell));
+        raise(&bell, one);
+        raise(&bell, other);
+        lower(&bell, one);
+        assert!(must_ring(&bell), "the other sleeps");
+        raise_all(&bell);
+        lower(&bell, one);
+        assert!(must_ring(&bell) && !must_ring(&bell));
     }
 
     #[test]

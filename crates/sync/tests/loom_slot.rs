@@ -49,8 +49,8 @@ fn a_message_is_taken_whole_and_its_slot_used_again_only_then() {
     });
 }
 
-/// The poller arms, looks once more and sleeps; the writer writes and looks at the bell. Whatever
-/// the order, the message is seen or the bell is rung.
+/// The poller raises its mark, looks once more and sleeps, twice; the writer writes and looks at
+/// the bell. Whatever the order, the message is seen or the bell is rung.
 #[test]
 fn who_sleeps_over_a_message_is_rung() {
     loom::model(|| {
@@ -64,10 +64,65 @@ fn who_sleeps_over_a_message_is_rung() {
                 slot::must_ring(&bell)
             })
         };
-        slot::arm(&bell);
-        let seen = slot::is_taken(&slot[..]);
+        let mut seen = false;
+        for _ in 0..2 {
+            slot::raise(&bell, slot::mark(0));
+            slot::raised();
+            seen |= slot::is_taken(&slot[..]);
+        }
         let rung = writer.join().unwrap();
         assert!(seen || rung, "asleep over a message");
+    });
+}
+
+fn write_and_ring(slot: &[AtomicU64], bell: &AtomicU64) -> bool {
+    slot::write(slot, Control { sequence: 1, note: 0, bytes: 8 }, &[&[7; 8]]);
+    slot::must_ring(bell)
+}
+
+/// The poller leaves two clients be, with one fence for both; each writes meanwhile.
+#[test]
+fn one_fence_is_enough_for_all_bells() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let clients = [(); 2].map(|()| (words::<2>(), Arc::new(AtomicU64::new(0))));
+        let writers = clients
+            .clone()
+            .map(|(slot, bell)| thread::spawn(move || write_and_ring(&slot[..], &bell)));
+        clients.iter().for_each(|(_, bell)| slot::raise(bell, slot::mark(0)));
+        slot::raised();
+        let seen = clients.each_ref().map(|(slot, _)| slot::is_taken(&slot[..]));
+        for (seen, writer) in seen.into_iter().zip(writers) {
+            assert!(writer.join().unwrap() || seen, "left be over a message");
+        }
+    });
+}
+
+/// One poller leaves the client be; another of the same lane has slept, and wakes. What the client
+/// writes then is not the other's alone to see: it may look at other lanes from now on.
+#[test]
+fn who_wakes_leaves_the_marks_of_others() {
+    loom::model(|| {
+        let slot = words::<2>();
+        let bell = Arc::new(AtomicU64::new(0));
+        let writer = {
+            let (slot, bell) = (slot.clone(), bell.clone());
+            thread::spawn(move || write_and_ring(&slot[..], &bell))
+        };
+        let other = {
+            let bell = bell.clone();
+            thread::spawn(move || {
+                slot::raise(&bell, slot::mark(1));
+                slot::raised();
+                slot::lower(&bell, slot::mark(1));
+            })
+        };
+        slot::raise(&bell, slot::mark(0));
+        slot::raised();
+        let seen = slot::is_taken(&slot[..]);
+        other.join().unwrap();
+        assert!(writer.join().unwrap() || seen, "left be over a message");
     });
 }
 

@@ -21,6 +21,7 @@ pub mod memory_datagram;
 pub mod rdma;
 mod receive_burst;
 pub mod scheduler;
+pub mod shm_watch;
 pub mod socket;
 pub mod udp;
 pub mod verbs;

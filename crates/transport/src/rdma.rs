@@ -6,21 +6,15 @@
 //! queues have addresses that no kernel gives: of the discard prefix 100::/64 (RFC 6666), and with
 //! a flow label of more bits than there are, so that no datagram can come from one.
 //!
-//! [`Watch`] is the part of a worker's transport: it looks into the slots at every poll, and before
-//! a sleep has the clients ring. Nothing here waits.
+//! What of it is a part of a worker's transport looks into the slots ([`crate::shm_watch`],
+//! [`crate::verbs`]). Nothing here waits.
 
 use crate::cut::Cut;
 pub use crate::datagram::Whence;
 use crate::datagram::{Arrival, Datagrams, Departure, Path, Queue, Sent};
-use crate::{Ready, Wait};
 use laneway_rdma::contract::{Lenders, Peer, Posted, Responder};
-use laneway_rdma::region::{Region, Registry};
-use rustix::event::epoll;
-use rustix::fd::OwnedFd;
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::sync::Arc;
 
 /// Marks an address as none of the kernel's: a flow label has 20 bits.
 const FLOW: u32 = u32::MAX;
@@ -72,7 +66,7 @@ fn queue_of(whence: Whence, worker: usize) -> Queue {
 }
 
 /// Of a client's places for replies, how many large ones leave to small ones.
-fn spare(places: usize) -> usize {
+pub(crate) fn spare(places: usize) -> usize {
     places / 2
 }
 
@@ -225,141 +219,6 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
         }
         self.others.as_ref().and_then(|others| others.lenders(whence))
     }
-}
-
-/// What a worker's transport knows of the clients in memory.
-pub struct Watch {
-    registry: Arc<Registry>,
-    worker: usize,
-    /// Number of its first queue.
-    first: usize,
-    version: u64,
-    clients: Vec<Option<Arc<Region>>>,
-    /// Which lanes are watched.
-    lanes: Vec<bool>,
-    /// Queues of which room for large replies is waited for.
-    rooms: BTreeSet<usize>,
-    /// Clients have come or gone since room was looked for.
-    is_new: bool,
-}
-
-impl Watch {
-    /// Worker `worker` of those in `registry`, whose queues are numbered from `first` on.
-    pub fn new(registry: Arc<Registry>, worker: usize, first: usize) -> Watch {
-        let lanes = vec![false; registry.terms().lanes];
-        let (clients, rooms) = (Vec::new(), BTreeSet::new());
-        Watch { registry, worker, first, version: 0, clients, lanes, rooms, is_new: false }
-    }
-
-    /// Whether `queue` is one of these.
-    pub(crate) fn has(&self, queue: usize) -> bool {
-        (self.first..self.first + self.lanes.len()).contains(&queue)
-    }
-
-    /// A doorbell wakes whoever watches its lane; and this worker, whose replies are taken.
-    fn listens(&self, lane: usize) -> bool {
-        self.lanes[lane] || lane == self.worker
-    }
-
-    pub(crate) fn watch(&mut self, queue: usize, watch: bool, epoll: &OwnedFd, word: u64) {
-        let lane = queue - self.first;
-        let before = self.listens(lane);
-        self.lanes[lane] = watch;
-        let after = self.listens(lane);
-        for region in self.clients.iter().flatten().filter(|_| before != after) {
-            listen(epoll, region, lane, after, word);
-        }
-    }
-
-    pub(crate) fn watch_room(&mut self, queue: usize, watch: bool) {
-        if watch {
-            self.rooms.insert(queue);
-        } else {
-            self.rooms.remove(&queue);
-        }
-    }
-
-    /// Take in who has come, and let go of who has gone.
-    pub(crate) fn follow(&mut self, epoll: &OwnedFd, word: u64) {
-        let version = self.registry.version();
-        if version == self.version {
-            return;
-        }
-        self.version = version;
-        self.is_new = true;
-        let before = std::mem::replace(&mut self.clients, self.registry.clients());
-        for place in 0..self.clients.len() {
-            let (old, new) = (before.get(place).and_then(Option::as_ref), &self.clients[place]);
-            if old.map(|region| region.peer()) == new.as_ref().map(|region| region.peer()) {
-                continue;
-            }
-            for lane in (0..self.lanes.len()).filter(|lane| self.listens(*lane)) {
-                if let Some(region) = old {
-                    listen(epoll, region, lane, false, word);
-                }
-                if let Some(region) = new {
-                    listen(epoll, region, lane, true, word);
-                }
-            }
-        }
-    }
-
-    /// Say what is ready.
-    pub(crate) fn look(&mut self, ready: &mut Vec<Ready>) {
-        for lane in (0..self.lanes.len()).filter(|lane| self.lanes[*lane]) {
-            if self.clients.iter().flatten().any(|region| region.has_request(lane)) {
-                ready.push(Ready::Datagrams(self.first + lane));
-            }
-        }
-        let is_new = std::mem::take(&mut self.is_new);
-        if self.rooms.is_empty() {
-            return;
-        }
-        let spare = spare(self.registry.terms().replies);
-        let mut has_room = is_new;
-        for region in self.clients.iter().flatten() {
-            has_room |= region.has_room_again(self.worker, spare);
-        }
-        if has_room {
-            ready.extend(self.rooms.iter().map(|queue| Ready::Room(*queue, Path::Large)));
-        }
-    }
-
-    /// Before a sleep: have the clients ring, and look once more. What is to be waited then.
-    pub(crate) fn arm(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
-        let before = ready.len();
-        for region in self.clients.iter().flatten() {
-            for lane in (0..self.lanes.len()).filter(|lane| self.lanes[*lane]) {
-                region.arm(lane);
-            }
-            if !self.rooms.is_empty() {
-                region.arm_room(self.worker);
-            }
-        }
-        self.look(ready);
-        if ready.len() > before { Wait::No } else { wait }
-    }
-
-    /// Awake again.
-    pub(crate) fn disarm(&mut self) {
-        for region in self.clients.iter().flatten() {
-            for lane in (0..self.lanes.len()).filter(|lane| self.lanes[*lane]) {
-                region.disarm(lane);
-            }
-        }
-    }
-}
-
-/// Edge by edge: nobody reads a doorbell, for its client may change how it is read. A doorbell that
-/// the kernel does not take (for want of memory, say) wakes nobody: its client's requests wait for
-/// the end of a sleep, and that is a second at most.
-fn listen(epoll: &OwnedFd, region: &Region, lane: usize, listen: bool, word: u64) {
-    let doorbell = region.doorbell(lane);
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-    let _ = match listen {
-        true => epoll::add(epoll, doorbell, epoll::EventData::new_u64(word), flags),
-        false => epoll::delete(epoll, doorbell),
-    };
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! would be set and taken away again with every wait.
 
 use crate::datagram::Path;
-use crate::rdma::Watch;
+use crate::shm_watch::Watch;
 use crate::udp::Sockets;
 use crate::verbs;
 use crate::xdp::watch::Watch as BypassWatch;
@@ -46,14 +46,16 @@ const WORD_WAKE: u64 = u64::MAX;
 const WORD_LISTENERS: u64 = u64::MAX - 0xFFFF;
 /// The sockets of queue `i` have the data words `WORD_QUEUES + 2 * i` and the one behind it.
 const WORD_QUEUES: u64 = WORD_LISTENERS - 0x2_0000;
-/// Data word of every doorbell of clients in memory.
-const WORD_DOORBELL: u64 = WORD_QUEUES - 1;
 /// RX queue `i` of the way past the stack has the data word `WORD_PLACES - i`; no slot has these.
-const WORD_PLACES: u64 = WORD_DOORBELL - 1;
+const WORD_PLACES: u64 = WORD_QUEUES - 1;
 /// There are fewer.
 const PLACES_MAX: u64 = 0x1_0000;
 /// Data word of the alarm; no slot has this.
 const WORD_ALARM: u64 = WORD_PLACES - PLACES_MAX;
+/// Doorbell `i` of the clients in memory has the data word `WORD_DOORBELLS + i`; 65 536 clients
+/// have one in each of 128 lanes at most. No slot has these, either.
+const WORD_DOORBELLS: u64 = WORD_ALARM - DOORBELLS_MAX;
+const DOORBELLS_MAX: u64 = 128 << 16;
 
 /// A place where clients connect. Shared by all workers.
 pub struct Listener {
@@ -382,7 +384,7 @@ impl SocketTransport {
 
     fn poll_shared_memory(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
         let Some(watch) = &mut self.rdma else { return wait };
-        watch.follow(&self.epoll, WORD_DOORBELL);
+        watch.follow(&self.epoll, WORD_DOORBELLS);
         let before = ready.len();
         watch.look(ready);
         match wait {
@@ -393,7 +395,13 @@ impl SocketTransport {
 
     /// Tell an event. One of the way past the stack is one of each of its queues, and a queue's
     /// may come by both ways.
-    fn tell(&self, event: &epoll::Event, ready: &mut Vec<Ready>) {
+    fn tell(&mut self, event: &epoll::Event, ready: &mut Vec<Ready>) {
+        let bell = event.data.u64().wrapping_sub(WORD_DOORBELLS);
+        if let Some(rdma) = self.rdma.as_mut().filter(|_| bell < DOORBELLS_MAX) {
+            // Whoever rang has written before: the next poll looks.
+            rdma.told(bell);
+            return ready.push(Ready::Woken);
+        }
         let Some(bypass) = &self.bypass else { return ready.push(self.ready(event)) };
         let place = WORD_PLACES.wrapping_sub(event.data.u64());
         if place < PLACES_MAX {
@@ -407,8 +415,7 @@ impl SocketTransport {
 
     fn ready(&self, event: &epoll::Event) -> Ready {
         match event.data.u64() {
-            // Whoever rang has written before: the next poll looks.
-            WORD_DOORBELL | WORD_ALARM => Ready::Woken,
+            WORD_ALARM => Ready::Woken,
             WORD_WAKE => {
                 let mut count = [0u8; 8];
                 let _ = rustix::io::read(&self.wake.event, &mut count); // empty: woken twice
@@ -549,7 +556,7 @@ impl Transport for SocketTransport {
 
     fn watch_datagrams(&mut self, queue: usize, watch: bool) -> io::Result<()> {
         if let Some(rdma) = self.rdma.as_mut().filter(|rdma| rdma.has(queue)) {
-            rdma.watch(queue, watch, &self.epoll, WORD_DOORBELL);
+            rdma.watch(queue, watch, &self.epoll, WORD_DOORBELLS);
             return Ok(());
         }
         if let Some(verbs) = self.verbs.as_mut().filter(|verbs| verbs.has(queue)) {

@@ -2,10 +2,13 @@
 //! requests become datagrams as those of clients in memory do ([`crate::rdma`]).
 //!
 //! Such a client cannot ring: its card writes to memory, and no kernel is told. So a worker that
-//! sleeps looks up every [`SLEEP`], as long as there is such a client. (HERD's never sleep.)
+//! sleeps looks up every [`SLEEP`], as long as there is such a client. (HERD's never sleep.) One
+//! that is awake looks at those each time that have asked lately, and at some of the others in
+//! turn: a look costs what the former cost, and a request behind a pause waits for some more looks.
 
 use crate::datagram::Path;
 use crate::{Ready, Wait};
+use laneway_rdma::place_set::PlaceSet;
 use laneway_rdma::verbs::ClientTable;
 use laneway_rdma::verbs::client_table::Guest;
 use std::collections::BTreeSet;
@@ -19,16 +22,73 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// finds what comes behind a request that was lost.
 const SLEEPS_FAR: u32 = 8;
 const LOOKS_FAR: u32 = 4096;
+/// Looks in a row at which nothing was found, until a client is one of the others.
+const LOOKS_QUIET: u32 = 1024;
+/// Of these so many are looked at each time.
+const OTHERS: usize = 16;
+
+/// Whom of the clients of a lane a look is at.
+#[derive(Debug)]
+struct Rounds {
+    /// By place: looks in a row at which nothing was found.
+    idle: Vec<u32>,
+    /// The one of the others whose turn is next.
+    next: usize,
+}
+
+impl Rounds {
+    fn new(places: usize) -> Rounds {
+        Rounds { idle: vec![0; places], next: 0 }
+    }
+
+    /// Whether somebody has something, of those in `active` and some others, or of `all`. `has`
+    /// tells it of a place; nothing where nobody is.
+    fn look(
+        &mut self,
+        active: &PlaceSet,
+        all: bool,
+        mut has: impl FnMut(usize) -> Option<bool>,
+    ) -> bool {
+        let mut found = false;
+        for place in active.walk(0) {
+            let idle = &mut self.idle[place];
+            match has(place) {
+                Some(true) => (*idle, found) = (0, true),
+                Some(false) => *idle = idle.saturating_add(1),
+                None => *idle = LOOKS_QUIET,
+            }
+            if *idle >= LOOKS_QUIET {
+                active.remove(place);
+            }
+        }
+        let places = self.idle.len();
+        let others = if all { places } else { OTHERS.min(places) };
+        for _ in 0..others {
+            let place = self.next;
+            self.next = (place + 1) % places;
+            if !active.has(place) && has(place) == Some(true) {
+                self.idle[place] = 0;
+                active.add(place);
+                found = true;
+            }
+        }
+        found
+    }
+}
 
 /// The part of a worker's transport.
 pub struct Watch {
     client_table: Arc<ClientTable>,
+    worker: usize,
     /// Number of its first queue.
     first: usize,
     version: u64,
-    clients: Vec<Arc<Guest>>,
+    clients: Vec<Option<Arc<Guest>>>,
+    is_empty: bool,
     /// Which lanes are watched.
     lanes: Vec<bool>,
+    /// By lane.
+    rounds: Vec<Rounds>,
     /// Queues of which room for large replies is waited for.
     rooms: BTreeSet<usize>,
     sleeps: u32,
@@ -36,11 +96,22 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of the clients of `client_table`, whose queues are numbered from `first` on.
-    pub fn new(client_table: Arc<ClientTable>, first: usize) -> Watch {
-        let lanes = vec![false; client_table.bounds().lanes];
-        let (clients, rooms) = (Vec::new(), BTreeSet::new());
-        Watch { client_table, first, version: 0, clients, lanes, rooms, sleeps: 0, looks: 0 }
+    /// Worker `worker` of those of `client_table`, whose queues are numbered from `first` on.
+    pub fn new(client_table: Arc<ClientTable>, worker: usize, first: usize) -> Watch {
+        let (lanes, places) = (client_table.bounds().lanes, client_table.places());
+        Watch {
+            client_table,
+            worker,
+            first,
+            version: 0,
+            clients: Vec::new(),
+            is_empty: true,
+            lanes: vec![false; lanes],
+            rounds: (0..lanes).map(|_| Rounds::new(places)).collect(),
+            rooms: BTreeSet::new(),
+            sleeps: 0,
+            looks: 0,
+        }
     }
 
     /// Whether `queue` is one of these.
@@ -49,7 +120,10 @@ impl Watch {
     }
 
     pub(crate) fn watch(&mut self, queue: usize, watch: bool) {
-        self.lanes[queue - self.first] = watch;
+        let lane = queue - self.first;
+        self.lanes[lane] = watch;
+        // Nobody has looked at the others meanwhile, or will: whoever polls the lane polls all.
+        self.client_table.active(self.worker, lane).add_all();
     }
 
     pub(crate) fn watch_room(&mut self, queue: usize, watch: bool) {
@@ -66,16 +140,27 @@ impl Watch {
         let version = self.client_table.version();
         if version != self.version {
             self.version = version;
-            self.clients = self.client_table.clients().into_iter().flatten().collect();
+            self.clients = self.client_table.clients();
+            self.is_empty = self.clients.iter().all(Option::is_none);
         }
         self.looks = self.looks.wrapping_add(1);
-        let far = self.looks.is_multiple_of(LOOKS_FAR) && !self.clients.is_empty();
-        for lane in self.watched() {
-            if far || self.clients.iter().any(|guest| guest.has_request(lane)) {
+        if self.looks.is_multiple_of(LOOKS_FAR) && !self.is_empty {
+            ready.extend(self.watched().map(|lane| Ready::Datagrams(self.first + lane)));
+        } else {
+            self.look_at(false, ready);
+        }
+        ready.extend(self.rooms.iter().map(|queue| Ready::Room(*queue, Path::Large)));
+    }
+
+    fn look_at(&mut self, all: bool, ready: &mut Vec<Ready>) {
+        for (lane, rounds) in self.rounds.iter_mut().enumerate() {
+            let clients = &self.clients;
+            let has = |place: usize| Some(clients.get(place)?.as_ref()?.has_request(lane));
+            let active = self.client_table.active(self.worker, lane);
+            if self.lanes[lane] && rounds.look(active, all, has) {
                 ready.push(Ready::Datagrams(self.first + lane));
             }
         }
-        ready.extend(self.rooms.iter().map(|queue| Ready::Room(*queue, Path::Large)));
     }
 
     fn watched(&self) -> impl Iterator<Item = usize> {
@@ -86,7 +171,7 @@ impl Watch {
     /// Before a sleep, with nothing ready: how long it may be.
     pub(crate) fn wait(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
         let Wait::AtMost(time) = wait else { return wait };
-        if self.clients.is_empty() {
+        if self.is_empty {
             return wait;
         }
         self.sleeps = self.sleeps.wrapping_add(1);
@@ -94,6 +179,73 @@ impl Watch {
             ready.extend(self.watched().map(|lane| Ready::Datagrams(self.first + lane)));
             return Wait::No;
         }
+        let before = ready.len();
+        self.look_at(true, ready);
+        if ready.len() > before {
+            return Wait::No;
+        }
         Wait::AtMost(time.min(SLEEP))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACES: usize = 1_000;
+
+    /// A look at all places, of which place 7 always has something and `also` does: whether there
+    /// was something, and how many were looked at.
+    fn look(
+        rounds: &mut Rounds,
+        active: &PlaceSet,
+        all: bool,
+        also: Option<usize>,
+    ) -> (bool, usize) {
+        let mut looks = 0;
+        let found = rounds.look(active, all, |place| {
+            looks += 1;
+            Some(place == 7 || Some(place) == also)
+        });
+        (found, looks)
+    }
+
+    fn quiet() -> (Rounds, PlaceSet) {
+        let (mut rounds, active) = (Rounds::new(PLACES), PlaceSet::new(PLACES));
+        active.add_all();
+        assert_eq!(look(&mut rounds, &active, false, None), (true, PLACES));
+        (0..LOOKS_QUIET).for_each(|_| _ = look(&mut rounds, &active, false, None));
+        (rounds, active)
+    }
+
+    #[test]
+    fn a_look_costs_the_same_beside_a_thousand_quiet_clients() {
+        let (mut rounds, active) = quiet();
+        assert_eq!(active.walk(0).collect::<Vec<_>>(), [7]);
+        for _ in 0..PLACES {
+            let (found, looks) = look(&mut rounds, &active, false, None);
+            assert!(found && looks <= 1 + OTHERS);
+        }
+    }
+
+    #[test]
+    fn who_was_quiet_is_found_in_turn_and_before_a_sleep_at_once() {
+        let (mut rounds, active) = quiet();
+        let turns = (0..PLACES).position(|_| {
+            look(&mut rounds, &active, false, Some(500));
+            active.has(500)
+        });
+        assert!(turns.is_some_and(|turns| turns <= PLACES / OTHERS), "{turns:?}");
+        let (mut rounds, active) = quiet();
+        assert!(look(&mut rounds, &active, true, Some(3)).0 && active.has(3) && active.has(7));
+    }
+
+    #[test]
+    fn places_where_nobody_is_are_not_looked_at_again_and_no_places_are_none() {
+        let (mut rounds, active) = (Rounds::new(10), PlaceSet::new(10));
+        active.add_all();
+        assert!(!rounds.look(&active, false, |_| None));
+        assert_eq!(active.walk(0).count(), 0);
+        assert!(!Rounds::new(0).look(&PlaceSet::new(0), true, |_| Some(true)));
     }
 }

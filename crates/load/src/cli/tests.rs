@@ -43,6 +43,7 @@ fn a_wrong_flag_says_which_and_why() {
         ("--rdma-service rc", "with --transport rdma only"),
         ("--transport rdma --rdma-device rxe0 --rdma-service ud", "must be uc or rc"),
         ("--transport shm --udp-port 4", "has no ports"),
+        ("--udp --shm-idle 3", "--shm-idle 3: means something with --transport shm only"),
         ("--udp-queues 4", "--udp-queues 4: needs --udp-base"),
         ("--udp --timeout-ms 0", "--timeout-ms 0: must be"),
         ("--timeout-ms 5", "--timeout-ms: means something with --udp only"),
@@ -129,7 +130,7 @@ fn the_help_names_every_flag() {
         p-large-steps late-max timeline distribution count-idle workload trace speed delete-share \
         keys-per-get key-bytes first-key no-prefill floor server-pid cpu json quiet udp \
         service-times tls-ca tls-cert tls-key tls-name handshakes \
-        transport udp-port udp-base udp-queues large-sets timeout-ms help";
+        transport shm-idle udp-port udp-base udp-queues large-sets timeout-ms help";
     for name in NAMES_OF_FLAGS.split_whitespace() {
         assert!(HELP.contains(&format!("--{name}")), "--{name}");
     }

@@ -18,6 +18,7 @@ pub(super) struct UdpTyped {
     udp: bool,
     in_memory: bool,
     over_rdma: bool,
+    shm_idle: Option<usize>,
     rdma_device: Option<Place>,
     rdma_service: Option<Service>,
     port: Option<u16>,
@@ -41,6 +42,7 @@ impl UdpTyped {
                     return Err(format!("--transport {other}: must be tcp, udp, shm or rdma"));
                 }
             },
+            "shm-idle" => self.shm_idle = Some(number(name, parser)?),
             "rdma-device" => {
                 let place = text(name, parser)?;
                 let parsed = place.parse().map_err(|why| format!("--{name} {place}: {why}"))?;
@@ -104,6 +106,9 @@ impl UdpTyped {
             (None, None) => None,
         };
         let rdma = self.rdma()?;
+        if let (Some(idle), false) = (self.shm_idle, self.in_memory) {
+            return Err(format!("--shm-idle {idle}: means something with --transport shm only"));
+        }
         if self.in_memory || self.over_rdma {
             let ports = [("udp-port", self.port.is_some()), ("udp-base", base.is_some())];
             if let Some((name, _)) = ports.iter().find(|(_, given)| *given) {
@@ -134,6 +139,7 @@ impl UdpTyped {
             port: self.port,
             base,
             in_memory: self.in_memory,
+            shm_idle: self.shm_idle.unwrap_or(0),
             rdma,
             large_sets: self.large_sets,
             timeout: Duration::from_secs_f64(timeout_ms / 1e3),

@@ -25,6 +25,8 @@ pub struct Wanted {
     pub base: Option<(u16, u16)>,
     /// By memory shared with the server, not by its ports.
     pub in_memory: bool,
+    /// Clients beside, of the same memory, that ask for nothing.
+    pub shm_idle: usize,
     /// Or by memory of its own, over RDMA, with this device.
     pub rdma: Option<(Place, Service)>,
     /// Which way large SETs go; where it is not given, by UDP to whom it is known to understand it.
@@ -166,9 +168,9 @@ mod tests {
     fn what_cannot_be_asked_by_udp_is_refused() {
         let timeout = Duration::from_millis(250);
         let (port, base, large_sets) = (None, None, None);
-        let in_memory = false;
+        let (in_memory, shm_idle) = (false, 0);
         let rdma = None;
-        let wanted = Wanted { port, base, in_memory, rdma, large_sets, timeout };
+        let wanted = Wanted { port, base, in_memory, shm_idle, rdma, large_sets, timeout };
         let tcp = |address: &str| Target::Tcp(address.into());
         for (target, dialect, words) in [
             (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),

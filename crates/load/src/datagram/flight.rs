@@ -15,6 +15,8 @@ use std::net::SocketAddr;
 /// reply back.
 const REST_NS: u64 = 5_000_000_000;
 
+// Nearly all are waiting, and none is made anew for each request: a box would only cost.
+#[expect(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Slot {
     Waiting { request: Request, peer: SocketAddr, reply: Reply, serial: u64 },

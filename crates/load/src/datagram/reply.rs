@@ -1,9 +1,9 @@
 //! One reply that arrives in datagrams, checked byte by byte as they come.
 //!
-//! Datagrams in order are checked where they lie and never kept; one that comes before its turn
+//! Datagrams in order are checked where they lie and never kept. One that comes before its turn
 //! waits as a copy, and so does what answers a GET of several keys, whose lines may end in another
-//! datagram. Nothing is asked for again: what a network or a server loses is for the report
-//! to show, so a reply with a hole stays unfinished until its request is given up. It knows no socket
+//! datagram. Nothing is asked for again: what a network or a server loses is for the report to
+//! show, so a reply with a hole stays unfinished until its request is given up. It knows no socket
 //! and no clock.
 
 use super::several;

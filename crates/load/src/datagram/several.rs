@@ -1,4 +1,4 @@
-//! The reply to a GET of several keys, read when all of it has come. Knows no datagram.
+//! The reply to a GET of several keys, read when all of it has come. It knows no datagram.
 
 use super::reply::{NO_REPLY, WRONG_END};
 use crate::connection::{

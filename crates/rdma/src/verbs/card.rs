@@ -2,6 +2,7 @@
 //! address, and memory that the device may write and read.
 
 use super::ffi::{self, Gid, Library};
+use super::parts::PACKET_BYTES_MIN;
 use crate::mapped::{self, Mapped};
 use laneway_sync::prim::AtomicU64;
 use std::ffi::CStr;
@@ -136,10 +137,17 @@ pub fn names() -> Result<Vec<String>, Trouble> {
     Ok(Devices::list()?.each().map(|(_, name)| name).collect())
 }
 
-/// MTUs as verbs number them: 2048 holds a reply, 4096 is the longest.
-pub const MTU_MIN: u8 = 4;
+/// MTUs as verbs number them: 1024 holds half of a reply, 4096 is the longest.
+pub const MTU_MIN: u8 = 3;
 /// See above.
 pub const MTU_MAX: u8 = 5;
+
+/// Bytes of the longest packet with such a number.
+pub const fn packet_bytes(mtu: u8) -> usize {
+    128 << mtu
+}
+
+const _: () = assert!(packet_bytes(MTU_MIN) == PACKET_BYTES_MIN && packet_bytes(MTU_MAX) == 4096);
 
 /// Where a port is, as another port reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,8 +224,8 @@ impl Card {
         }
         if !(MTU_MIN..=MTU_MAX).contains(&(port.mtu_active as u8)) {
             return Err(wrong(
-                "has packets of less than 2048 bytes, and a reply is one of up to 1400; give its \
-                 interface an MTU of 2200 or more (ip link set IFACE mtu 4200)",
+                "has packets of less than 1024 bytes; give its interface an MTU of 1500, or of \
+                 2200 or more, where every reply is one packet (ip link set IFACE mtu 4200)",
             ));
         }
         self.is_ethernet = port.link_layer == ffi::LINK_ETHERNET;
@@ -458,6 +466,11 @@ mod tests {
         {
             assert!(bad.parse::<Place>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn packets_have_the_lengths_that_verbs_number() {
+        assert_eq!([1, 2, 3, 4, 5].map(packet_bytes), [256, 512, 1024, 2048, 4096]);
     }
 
     #[test]

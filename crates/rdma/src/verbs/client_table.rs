@@ -4,15 +4,17 @@
 //! Each worker has one queue pair for all replies (HERD §4.3: a connection for each client would
 //! not fit the card's memory).
 
-use super::card::{Card, Domain, Registered, Trouble, Writers};
+use super::card::{Card, Domain, Registered, Trouble, Writers, packet_bytes};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
 use super::greeting::{self, Hello, Span, Welcome};
 use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
+use super::parts;
 use super::post::{Handle, Mailbox};
 use super::request_ring::{Bounds, Look, RequestRing};
 use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, address_of, refuse};
 use crate::long::rendezvous::{self, RendezvousBuffer};
+use crate::place_set::PlaceSet;
 use crate::region::counts;
 use crate::remote::{Grants, Place};
 use laneway_sync::edition::Edition;
@@ -65,11 +67,15 @@ pub struct Guest {
     memory: Arc<Registered>,
     request_ring: RequestRing,
     mailbox: Arc<Mailbox>,
+    /// Longest packet that gets there.
+    packet_bytes: usize,
     /// What its place hangs on, once more.
     door: Arc<OwnedFd>,
     gone: AtomicBool,
     /// From where it said hello.
     from: Option<IpAddr>,
+    /// How much it was granted.
+    granted_bytes: usize,
 }
 
 impl fmt::Debug for Guest {
@@ -103,6 +109,11 @@ impl Guest {
         &self.mailbox
     }
 
+    /// How many SENDs a reply to it takes.
+    pub(super) fn sends(&self, reply_bytes: usize) -> usize {
+        parts::count(reply_bytes, self.packet_bytes)
+    }
+
     pub(super) fn take(&self, lane: usize, far: bool, out: &mut Vec<u8>) -> (Look, u32) {
         self.request_ring.take(self.memory.words(), lane, far, out)
     }
@@ -133,6 +144,9 @@ pub struct ClientTable {
     clients: Mutex<Vec<Option<Arc<Guest>>>>,
     /// Those that are gone, as long as a worker has hold of them.
     retired: Mutex<Vec<Arc<Guest>>>,
+    /// By worker and lane: the clients that it polls there. Whoever looks at the others in turn
+    /// takes some out; who does not polls all.
+    active: Vec<PlaceSet>,
     /// By worker.
     pub counts: Vec<Counts>,
     /// Of long messages, which are no worker's alone.
@@ -172,6 +186,9 @@ impl ClientTable {
             entering: Mutex::new(()),
             clients: Mutex::new(vec![None; clients_max]),
             retired: Mutex::new(Vec::new()),
+            active: std::iter::repeat_with(|| PlaceSet::new(clients_max))
+                .take(bounds.lanes * bounds.lanes)
+                .collect(),
             counts: (0..bounds.lanes).map(|_| Counts::default()).collect(),
             long: Arc::default(),
             clients_come: AtomicU64::new(0),
@@ -188,6 +205,16 @@ impl ClientTable {
     /// By which device they come.
     pub fn place(&self) -> &Place {
         self.card.place()
+    }
+
+    /// The clients that a worker polls in a lane.
+    pub fn active(&self, worker: usize, lane: usize) -> &PlaceSet {
+        &self.active[worker * self.bounds.lanes + lane]
+    }
+
+    /// How many clients there may be.
+    pub fn places(&self) -> usize {
+        self.lock().len()
     }
 
     /// Where the workers' queue pairs are.
@@ -248,7 +275,7 @@ impl ClientTable {
             slots_rkey: memory.rkey(),
             grant: Span::default(),
         };
-        let (source, grant) = self.source(hello, &domain);
+        let (source, grant) = self.source(hello, &domain, from);
         let welcome = Welcome { grant, ..welcome };
         let (replies_bytes, requests_bytes) = (hello.replies.bytes as usize, source.bytes());
         let spans = (hello.replies, source);
@@ -258,12 +285,23 @@ impl ClientTable {
             RendezvousBuffer::new(carry, replies_bytes, requests_bytes, self.long.clone());
         let (number, qkey) = (hello.replies_number, hello.replies_qkey);
         let mailbox = Arc::new(Mailbox { handle, number, qkey });
-        let (request_ring, gone) = (RequestRing::new(self.bounds), AtomicBool::new(false));
-        Ok((Guest { peer, rendezvous, memory, request_ring, mailbox, door, gone, from }, welcome))
+        let guest = Guest {
+            peer,
+            rendezvous,
+            memory,
+            request_ring: RequestRing::new(self.bounds),
+            mailbox,
+            packet_bytes: packet_bytes(hello.far.mtu.min(self.card.mtu())),
+            door,
+            gone: AtomicBool::new(false),
+            from,
+            granted_bytes: grant.bytes as usize,
+        };
+        Ok((guest, welcome))
     }
 
     /// Where a client's long requests will lie, and what it is told of it.
-    fn source(&self, hello: &Hello, domain: &Arc<Domain>) -> (Source, Span) {
+    fn source(&self, hello: &Hello, domain: &Arc<Domain>, from: Option<IpAddr>) -> (Source, Span) {
         let bytes = hello.requests.bytes as usize;
         if bytes == 0 {
             return (Source::Nowhere, Span::default());
@@ -272,8 +310,9 @@ impl ClientTable {
             return (Source::Theirs(hello.requests), Span::default());
         }
         let bytes = bytes.min(self.grants.client_bytes);
-        let granted =
-            (bytes > 0).then(|| Granted::new(domain, bytes, &self.granted, self.grants.all_bytes));
+        let most = self.grants.all_bytes;
+        let may = bytes > 0 && bytes <= share_left(most, from.map(|from| self.granted_at(from)));
+        let granted = may.then(|| Granted::new(domain, bytes, &self.granted, most));
         match granted.flatten() {
             Some(granted) => {
                 self.long.grants.fetch_add(1, Relaxed);
@@ -285,6 +324,13 @@ impl ClientTable {
                 (Source::Nowhere, Span::default())
             }
         }
+    }
+
+    /// What the clients of an address have been granted.
+    fn granted_at(&self, from: IpAddr) -> usize {
+        let clients = self.lock();
+        let there = clients.iter().flatten().filter(|guest| guest.from == Some(from));
+        there.map(|guest| guest.granted_bytes).sum()
     }
 
     /// Memory locked for each client, beside what it is granted.
@@ -360,6 +406,7 @@ impl House for ClientTable {
         keep_asking(stream);
         // Before the client hears of it: it may write at once.
         self.lock()[place] = Some(Arc::new(guest));
+        self.active.iter().for_each(|active| active.add(place));
         self.edition.publish();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let line = welcome.to_string();
@@ -421,6 +468,12 @@ fn place_among(taken: &[Option<Option<IpAddr>>], from: Option<IpAddr>) -> Result
     place.ok_or_else(|| format!("there are {most} clients already"))
 }
 
+/// How much of `most` may still be granted to one address that has so much, as [`place_among`] has
+/// it; nothing is known of who has none.
+fn share_left(most: usize, there: Option<usize>) -> usize {
+    there.map_or(most, |there| most.div_ceil(2).saturating_sub(there))
+}
+
 /// A host that vanished closes no connection. A wish: without it such a client keeps its place.
 fn keep_asking(stream: &OwnedFd) {
     let _ = sockopt::set_tcp_keepidle(stream, SILENCE);
@@ -450,5 +503,12 @@ mod tests {
         taken[0] = None;
         assert_eq!(place_among(&taken, one), Ok(0));
         assert_eq!(place_among(&[None], one), Ok(0));
+    }
+
+    #[test]
+    fn one_address_is_granted_half_of_the_memory() {
+        assert_eq!((share_left(100, Some(0)), share_left(100, Some(30))), (50, 20));
+        assert_eq!((share_left(100, Some(50)), share_left(100, Some(60))), (0, 0));
+        assert_eq!(share_left(100, None), 100);
     }
 }

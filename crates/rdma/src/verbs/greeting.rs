@@ -327,7 +327,7 @@ mod tests {
             (Far { number: 0, ..FAR }, 1),
             (Far { number: 1 << NUMBER_BITS, ..FAR }, 1),
             (Far { psn: 1 << NUMBER_BITS, ..FAR }, 1),
-            (Far { mtu: 3, ..FAR }, 1),
+            (Far { mtu: 2, ..FAR }, 1),
             (Far { mtu: 6, ..FAR }, 1),
             (Far { address: nobody, ..FAR }, 1),
             (FAR, QKEY_MAX + 1),

@@ -6,7 +6,8 @@
 //!   through them. With [`ffi`] these are the only ones with `unsafe`.
 //! - [`greeting`]: what both sides tell each other over TCP; [`client_table`]: the server's
 //!   clients, behind a [`Door`](crate::door::Door); [`request_ring`]: a client's slots.
-//! - `carry`: the server's way to one client's long messages.
+//! - `carry`: the server's way to one client's long messages; `parts`: replies that are longer than
+//!   a packet.
 //! - [`VerbsResponder`]: one worker's handle. [`VerbsRequester`]: a client's, by [`enter`].
 //! - [`look`]: what of all this a machine has; [`trial`]: whether its device does what is asked.
 //!
@@ -24,6 +25,7 @@ mod ffi;
 pub mod greeting;
 pub mod look;
 mod pair;
+mod parts;
 mod post;
 mod request_ring;
 mod requester;

@@ -218,7 +218,10 @@ const TOLD_BITS: u32 = 24;
 /// Of how many times that there is no room a client asks once.
 const ASK_EVERY: u32 = 16;
 
-const _: () = assert!(WINDOW_MAX < 1 << (TOLD_BITS - 1) && LANES_MAX <= 1 << (32 - TOLD_BITS));
+/// Beside what is told: the message is a part of one ([`super::parts`]).
+pub const PART: u32 = 1 << 31;
+
+const _: () = assert!(WINDOW_MAX < 1 << (TOLD_BITS - 1) && LANES_MAX <= 1 << (31 - TOLD_BITS));
 
 /// What a reply of a lane says beside: the lane, and how many of its requests were taken.
 pub fn told(lane: usize, taken: u32) -> u32 {
@@ -227,7 +230,7 @@ pub fn told(lane: usize, taken: u32) -> u32 {
 
 /// Of what lane that is.
 pub fn told_of(word: u32) -> usize {
-    (word >> TOLD_BITS) as usize
+    ((word & !PART) >> TOLD_BITS) as usize
 }
 
 impl Credit {
@@ -366,7 +369,7 @@ mod tests {
         assert!(!credit.has_room(&BOUNDS));
         assert_eq!((0..ASK_EVERY).filter(|_| credit.was_full()).count(), 1);
         let later = near_end.wrapping_add(3);
-        assert_eq!(told_of(told(1, later)), 1);
+        assert_eq!((told_of(told(1, later)), told_of(told(127, later) | PART)), (1, 127));
         credit.hear(told(1, later));
         assert_eq!(credit.taken, later);
         credit.hear(told(1, near_end.wrapping_add(1)));

@@ -3,8 +3,9 @@
 use super::card::{Card, Domain, Place, Registered, Trouble, Writers};
 use super::greeting::{Heard, Hello, LINE_BYTES_MAX, QKEY_MAX, Span, Welcome};
 use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
+use super::parts::Joiner;
 use super::post::{Came, Post, ROUTE_BYTES, Receiver, Sender};
-use super::request_ring::{Bounds, Credit, control, told_of};
+use super::request_ring::{Bounds, Credit, PART, control, told_of};
 use crate::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted, Requester, Verbs};
 use crate::layout::{BULK_BYTES_MAX, HEAD_BYTES, LINE_BYTES, SLOT_BYTES, SLOT_WORDS};
 use crate::long::ledger::Ledger;
@@ -64,6 +65,8 @@ pub struct VerbsRequester {
     came: VecDeque<Came>,
     new: Vec<Came>,
     room: Vec<u8>,
+    /// Replies that come in parts.
+    joiner: Joiner,
     is_broken: bool,
     verbs: Verbs,
     /// What keeps the server knowing us.
@@ -134,8 +137,7 @@ fn greet(
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     stream.write_all(hello.to_string().as_bytes())?;
     let Welcome { bounds, far: theirs, slots_address, slots_rkey, grant } = answer(&mut stream)?;
-    // No more than was wished for: as much is locked here.
-    let grant = Span { bytes: grant.bytes.min(wished_bytes as u32), ..grant };
+    let grant = Span { bytes: grant.bytes.min(wished_bytes as u32), ..grant }; // so much is locked
     let requests = match ours {
         Some(ours) => Requests::Ours(ours),
         None if grant.bytes > 0 => Requests::Theirs(grant),
@@ -160,6 +162,7 @@ fn greet(
         came: VecDeque::new(),
         new: Vec::new(),
         room: Vec::new(),
+        joiner: Joiner::default(),
         is_broken: false,
         verbs: Verbs::default(),
         door: stream,
@@ -314,6 +317,12 @@ impl VerbsRequester {
         (self.slots_address, bytes, self.slots_rkey)
     }
 
+    /// The same of what the server granted for our long requests; no bytes where it granted none.
+    pub fn granted(&self) -> (u64, u64, u32) {
+        let Requests::Theirs(span) = self.requests else { return (0, 0, 0) };
+        (span.address, span.bytes.into(), span.rkey)
+    }
+
     /// Write a word to any address by any key, as who is hostile would: whoever tests a device sees
     /// it refused where it is not ours. Over RC the connection is broken then.
     pub fn write_anywhere(&mut self, address: u64, rkey: u32) {
@@ -388,9 +397,13 @@ impl Requester for VerbsRequester {
             }
             self.verbs.receives += 1;
             self.credits[lane].hear(came.immediate);
-            if !self.room.is_empty() {
+            let message = match came.immediate & PART {
+                0 => Some(&self.room[..]).filter(|message| !message.is_empty()),
+                _ => self.joiner.take(&self.room),
+            };
+            if let Some(message) = message {
                 count += 1;
-                take(lane, &self.room);
+                take(lane, message);
             }
         }
         self.is_broken |= self.receiver.give_back().is_err();

@@ -9,8 +9,9 @@ use super::card::{Registered, Trouble, Writers};
 use super::client_table::{ClientTable, Counts, Guest};
 use super::greeting::QKEY_MAX;
 use super::pair::{Depths, Pair, Queue, draw};
-use super::post::{Post, SIGNAL_EVERY, Sender};
-use super::request_ring::{self, Look};
+use super::parts;
+use super::post::{Mailbox, Post, SIGNAL_EVERY, Sender};
+use super::request_ring::{self, Look, PART};
 use crate::contract::{
     Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder, Verbs,
 };
@@ -28,8 +29,47 @@ const TURN: usize = 4;
 /// Of how many polls of a lane one looks for what was lost, and for clients that ask; so does one
 /// that follows a poll that found nothing.
 const FAR_EVERY: u32 = 64;
+/// Clients that such a poll looks far at, for each may cost a look into every slot of its window;
+/// where they are very many, as many as have all of them seen after [`FAR_POLLS`].
+const FAR_CLIENTS: usize = 8;
+const FAR_POLLS: usize = 64;
 
 const _: () = assert!((DEPTH as u64).is_multiple_of(SIGNAL_EVERY));
+
+/// Some of so many, from one on and around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    first: usize,
+    some: usize,
+    count: usize,
+}
+
+impl Turn {
+    const NOBODY: Turn = Turn { first: 0, some: 0, count: 1 };
+
+    fn has(self, number: usize) -> bool {
+        (number + self.count - self.first) % self.count < self.some
+    }
+}
+
+/// Whose turn it is to be looked far at.
+#[derive(Debug, Clone, Copy, Default)]
+struct FarTurn {
+    next: usize,
+}
+
+impl FarTurn {
+    /// Those of `count` clients whose turn it is now. The others follow.
+    fn take(&mut self, count: usize) -> Turn {
+        if count == 0 {
+            return Turn::NOBODY;
+        }
+        let some = count.div_ceil(FAR_POLLS).max(FAR_CLIENTS).min(count);
+        let first = self.next % count; // some may have gone
+        self.next = (first + some) % count;
+        Turn { first, some, count }
+    }
+}
 
 /// See the module's page.
 pub struct VerbsResponder {
@@ -39,13 +79,22 @@ pub struct VerbsResponder {
     /// Of the table that `clients` is a copy of.
     version: u64,
     clients: Vec<Option<Arc<Guest>>>,
+    /// The places of those that are there.
+    there: Vec<usize>,
+    /// The places of a poll, and whether it looks far there.
+    polled: Vec<(usize, bool)>,
     worker: usize,
     /// Whose turn it is, by lane.
     turn: Vec<usize>,
     /// By lane: polls until one looks far.
     near: Vec<u32>,
+    /// By lane: whom one looks far at next.
+    far: Vec<FarTurn>,
     room: Vec<u8>,
     taken: Vec<(Peer, Range<usize>)>,
+    /// A reply that leaves in parts, and how many have.
+    long: Vec<u8>,
+    serial: u32,
     verbs: Verbs,
 }
 
@@ -66,11 +115,16 @@ impl VerbsResponder {
             qkey,
             version: 0,
             clients: Vec::new(),
+            there: Vec::new(),
+            polled: Vec::new(),
             worker,
             turn: vec![0; lanes],
             near: vec![0; lanes],
+            far: vec![FarTurn::default(); lanes],
             room: Vec::new(),
             taken: Vec::new(),
+            long: Vec::new(),
+            serial: 0,
             verbs: Verbs::default(),
             client_table,
         })
@@ -87,6 +141,25 @@ impl VerbsResponder {
         }
         self.version = version;
         self.clients = self.client_table.clients();
+        let clients = self.clients.iter().enumerate();
+        let there = clients.filter(|(_, guest)| guest.is_some()).map(|(place, _)| place);
+        self.there = there.collect();
+    }
+
+    /// The clients that ask for something, in turn, and behind them those that are looked far at,
+    /// whose request may be missing.
+    fn whom_to_poll(&mut self, queue: usize) -> Vec<(usize, bool)> {
+        let is_far = self.near[queue] == 0;
+        self.near[queue] = self.near[queue].checked_sub(1).unwrap_or(FAR_EVERY);
+        let far = if is_far { self.far[queue].take(self.there.len()) } else { Turn::NOBODY };
+        let mut polled = std::mem::take(&mut self.polled);
+        polled.clear();
+        let active = self.client_table.active(self.worker, queue);
+        polled.extend(active.walk(self.turn[queue]).map(|place| (place, false)));
+        let there = self.there.iter().enumerate();
+        polled
+            .extend(there.filter(|(number, _)| far.has(*number)).map(|(_, place)| (*place, true)));
+        polled
     }
 
     /// Post what was gathered. A pair that broke begins anew: what was under way is lost, as
@@ -131,6 +204,23 @@ impl VerbsResponder {
     }
 }
 
+/// Gather one SEND, of these bytes behind each other, of which there are no more than a message's.
+fn send_one<'a>(
+    sender: &mut Sender,
+    mailbox: &Arc<Mailbox>,
+    word: u32,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) {
+    // Its place was last used by a send that has completed.
+    let start = (sender.gathered() % DEPTH as u64) as usize * SLOT_BYTES;
+    let mut end = start;
+    for piece in pieces {
+        words::write(sender.memory().words(), end, piece);
+        end += piece.len();
+    }
+    sender.send(start..end, mailbox, word);
+}
+
 impl Responder for VerbsResponder {
     fn queues(&self) -> usize {
         self.client_table.bounds().lanes
@@ -140,29 +230,29 @@ impl Responder for VerbsResponder {
         self.follow();
         self.room.clear();
         self.taken.clear();
-        let far = self.near[queue] == 0;
-        self.near[queue] = self.near[queue].checked_sub(1).unwrap_or(FAR_EVERY);
-        let count = self.clients.len();
+        let polled = self.whom_to_poll(queue);
         let clients = std::mem::take(&mut self.clients);
         // Round by round, so that a client with a full window does not keep the others waiting;
         // no more rounds than a burst, for slots that are thrown away fill no burst.
         for _ in 0..burst.div_ceil(TURN) {
             let before = self.taken.len();
-            for number in 0..count {
+            for (place, far) in &polled {
                 if self.taken.len() >= burst {
                     break;
                 }
-                let client = (self.turn[queue] + number) % count;
-                if let Some(guest) = &clients[client] {
-                    self.take_of(guest, queue, burst, far);
+                if let Some(Some(guest)) = clients.get(*place) {
+                    self.take_of(guest, queue, burst, *far);
                 }
             }
             if self.taken.len() == before || self.taken.len() >= burst {
                 break;
             }
         }
-        self.turn[queue] = (self.turn[queue] + 1) % count.max(1);
-        self.clients = clients;
+        // Behind whoever came first, so that each is first in turn.
+        if let Some((first, _)) = polled.first() {
+            self.turn[queue] = (first + 1) % clients.len().max(1);
+        }
+        (self.clients, self.polled) = (clients, polled);
         if self.taken.is_empty() {
             self.near[queue] = 0;
             self.post(); // nobody else may come to say who has room
@@ -182,22 +272,26 @@ impl Responder for VerbsResponder {
             add(&self.counts().replies_to_nobody, 1);
             return Posted::Gone;
         };
-        if !self.sender.has_room(spare) {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        assert!(bytes <= MESSAGE_BYTES_MAX, "a reply is one message");
+        let sends = guest.sends(bytes);
+        if !self.sender.has_room(spare + sends - 1) {
             add(&self.client_table.counts[self.worker].replies_without_room, 1);
             return Posted::Full;
         }
-        // Its place was last used by a send that has completed.
-        let start = (self.sender.gathered() % DEPTH as u64) as usize * SLOT_BYTES;
-        let mut end = start;
-        for piece in pieces {
-            assert!(end - start + piece.len() <= MESSAGE_BYTES_MAX, "a reply is one message");
-            words::write(self.sender.memory().words(), end, piece);
-            end += piece.len();
+        let (word, mailbox) = (request_ring::told(queue, guest.tell(queue)), guest.mailbox());
+        if sends == 1 {
+            send_one(&mut self.sender, mailbox, word, pieces.iter().map(|piece| &**piece));
+        } else {
+            self.long.clear();
+            pieces.iter().for_each(|piece| self.long.extend_from_slice(piece));
+            self.serial = self.serial.wrapping_add(1);
+            for (head, bytes) in parts::cut(self.serial, self.worker, &self.long) {
+                send_one(&mut self.sender, mailbox, word | PART, [&head[..], bytes].into_iter());
+            }
         }
-        let word = request_ring::told(queue, guest.tell(queue));
-        self.sender.send(start..end, guest.mailbox(), word);
-        self.verbs.sends += 1;
-        add(&self.client_table.counts[self.worker].verbs_send, 1);
+        self.verbs.sends += sends as u64;
+        add(&self.client_table.counts[self.worker].verbs_send, sends as u64);
         Posted::Done
     }
 
@@ -246,5 +340,35 @@ impl Lenders for VerbsLenders {
         if let Some(guest) = self.client_table.guest(peer) {
             guest.rendezvous().taken(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_is_looked_far_at_in_turn_and_few_at_a_time() {
+        for count in [1, 7, 8, 9, 64, 500, 4096] {
+            let mut far = FarTurn::default();
+            let mut seen = vec![0; count];
+            for _ in 0..FAR_POLLS {
+                let turn = far.take(count);
+                let there: Vec<usize> = (0..count).filter(|client| turn.has(*client)).collect();
+                assert_eq!(there.len(), turn.some);
+                assert!(turn.some <= FAR_CLIENTS.max(count / FAR_POLLS + 1), "{count}");
+                there.iter().for_each(|client| seen[*client] += 1);
+            }
+            assert!(seen.iter().all(|times| *times > 0), "{count}");
+        }
+    }
+
+    #[test]
+    fn nobody_and_those_that_have_gone_have_no_turn() {
+        let mut far = FarTurn::default();
+        assert!(!far.take(0).has(0) && !Turn::NOBODY.has(0));
+        far.take(100);
+        let turn = far.take(3);
+        assert!((0..3).all(|client| turn.has(client)));
     }
 }

@@ -6,7 +6,7 @@
 //! one port. So it shows that a device carries a kind out, and how fast it does both halves of it.
 //! Knows no clock: whoever waits is asked whether to go on.
 
-use super::card::{Card, Domain, Place, Registered, Trouble, Writers};
+use super::card::{Card, Domain, Place, Registered, Trouble, Writers, packet_bytes};
 use super::greeting::QKEY_MAX;
 use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Came, Handle, Mailbox, Post, ROUTE_BYTES, Receiver, SIGNAL_EVERY, Sender};
@@ -162,6 +162,10 @@ impl Trial {
     pub fn new(place: &Place, kind: Kind, bytes: usize) -> Result<Trial, Trouble> {
         assert!((1..=BYTES_MAX).contains(&bytes), "messages of {bytes} bytes");
         let card = Card::open(place)?;
+        if kind.verb == Verb::Send && bytes > packet_bytes(card.mtu()) {
+            let why = io::Error::from(io::ErrorKind::InvalidInput);
+            return Err(Trouble::Refused("a datagram longer than the port's packets", why));
+        }
         let domain = Domain::new(&card)?;
         let sends = Queue::new(&card, 2 * DEPTH, None)?;
         let memory = |writers| Registered::new(&domain, BATCH * SLOT_BYTES, writers).map(Arc::new);
