@@ -414,7 +414,7 @@ impl<T: Transport> Worker<T> {
         // While it stops, too: it waits for every reply, be its client one that takes none.
         if let Some(udp) = udp {
             udp.watch_again(core);
-            udp.expire(core.id, now);
+            udp.expire(core, now);
         }
         core.hand.empty();
         Ok(())

@@ -20,6 +20,7 @@ use laneway_wire::udp::frames::frames;
 use laneway_wire::udp::reassembly::Whole;
 use laneway_wire::udp::resend::put_resend;
 use laneway_wire::udp::{DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Gap};
+use std::mem;
 
 const _: () = assert!(DATAGRAM_BYTES_MAX <= MESSAGE_BYTES_MAX, "a slot holds a datagram");
 
@@ -83,8 +84,13 @@ impl UdpWorker {
     /// Copy one slice. Behind the last one the memory is given back and the message served.
     pub(super) fn fetch_slice<T: Transport>(&mut self, core: &mut Core<T>, at: At<'_>) {
         let Some(mut fetching) = self.fetching.pop_front() else { return };
-        let Fetching { lent, bytes, digest, is_late, .. } = &mut fetching;
+        let Fetching { lent, bytes, digest, is_late, counted, .. } = &mut fetching;
         core.shared.store.give_buffers(); // of messages before: who takes memory gives some back
+        if bytes.capacity() == 0 {
+            *bytes = self.spare.take(lent.bytes());
+            self.storing_bytes += bytes.capacity() - *counted;
+            *counted = bytes.capacity();
+        }
         let (began, most) = (core.clock.nanos(), core.slice_budget(Way::Copy));
         let mut budget = most;
         while bytes.len() < lent.bytes() {
@@ -102,7 +108,8 @@ impl UdpWorker {
                 }
                 // The client is gone: there is nobody to ask.
                 Moved::Gone => {
-                    self.storing_bytes -= lent.bytes();
+                    self.storing_bytes -= *counted;
+                    self.spare.keep(&core.shared.store, mem::take(bytes));
                     return at.counts.messages_lent_lost.add_owner(1);
                 }
             }
@@ -114,13 +121,13 @@ impl UdpWorker {
             }
             budget = budget.saturating_sub(bytes.len() - start);
         }
-        let Fetching { from, lent, bytes, digest, .. } = fetching;
+        let Fetching { from, lent, bytes, digest, counted, .. } = fetching;
         let is_right = lent.is_right();
         drop(lent);
-        self.storing_bytes -= bytes.len();
+        self.storing_bytes -= counted;
         if !is_right {
             ask_for_all(self, at, &from, bytes.len());
-            return core.shared.store.give_buffer(bytes);
+            return self.spare.keep(&core.shared.store, bytes);
         }
         at.counts.messages_lent.add_owner(1);
         self.is_whole(core, at, from, Whole::of(bytes, digest));
@@ -133,12 +140,13 @@ fn front_of(mut lent: Box<dyn Lent>) -> Option<Vec<u8>> {
     (lent.read(0, bytes, &mut front) == Moved::Done).then_some(front)
 }
 
-/// Begin to copy what is claimed.
+/// Have what is claimed copied in its turn. Its room is counted from now on.
 fn fetch(desk: &mut UdpWorker, from: From, lent: Box<dyn Lent>) {
-    desk.storing_bytes += lent.bytes();
-    let bytes = Vec::with_capacity(lent.bytes());
-    let seen = (0, from.arrived_nanos);
-    desk.fetching.push_back(Fetching { from, lent, bytes, digest: 0, is_late: false, seen });
+    let (counted, seen) = (lent.bytes(), (0, from.arrived_nanos));
+    desk.storing_bytes += counted;
+    let fetching =
+        Fetching { from, lent, bytes: Vec::new(), counted, digest: 0, is_late: false, seen };
+    desk.fetching.push_back(fetching);
 }
 
 /// A client whose memory gives nothing for a while holds room that all share: what it lent is let
@@ -151,9 +159,9 @@ pub(super) fn expire_lent(desk: &mut UdpWorker, at: At<'_>, now: u64) {
             // It moves, or waits for its turn.
             fetching.seen = (fetching.bytes.len(), now);
         } else if now.saturating_sub(since) > STILL_NANOS {
-            let Fetching { from, lent, .. } = fetching;
+            let Fetching { from, lent, counted, .. } = fetching;
             let bytes = lent.bytes();
-            desk.storing_bytes -= bytes;
+            desk.storing_bytes -= counted;
             drop(lent);
             ask_for_all(desk, at, &from, bytes);
             continue;

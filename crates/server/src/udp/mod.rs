@@ -6,10 +6,10 @@
 //! [`request`]: parse in place, dispatch by size, execute into the burst's [`batch`] of replies,
 //! which one call sends. [`assemble`]: frames of longer messages go unparsed to the one worker that
 //! puts them together, which serves what is [`whole`]. [`deliver`] sends replies. [`lent`]:
-//! messages that a client lends, by whom [`lending`] says. [`send`]: large values go in and out
-//! slice by slice, by a send buffer of their own, or are [`placed`] in memory that their client
-//! lends. [`guard`] bounds what strangers may cause, [`answers`] what was carried out once,
-//! [`shared`] is what the workers share, [`counts`] what `stats udp` tells.
+//! messages that a client lends, by whom [`lending`] says, into memory that is [`spare`]. [`send`]:
+//! large values go in and out slice by slice, by a send buffer of their own, or are [`placed`] in
+//! memory that their client lends. [`guard`] bounds what strangers may cause, [`answers`] what was
+//! carried out once, [`shared`] is what the workers share, [`counts`] what `stats udp` tells.
 //!
 //! Departs from the paper: large transfers go in slices, also where a worker serves both lanes;
 //! frames that are missing are asked for, both ways; and where the datagrams of a request lie in
@@ -36,5 +36,6 @@ pub mod reply;
 pub mod request;
 pub mod send;
 pub mod shared;
+mod spare;
 pub mod state;
 pub mod whole;

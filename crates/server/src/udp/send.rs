@@ -5,12 +5,11 @@
 use super::lent::expire_lent;
 use super::reply::{Slice, Transfer};
 use super::state::{At, JoiningFrom, Slicing, Storing, Udp, UdpWorker};
-use super::whole::let_go;
 use crate::core::Core;
 use crate::handoff::{DatagramOrigin, Job, Origin, Work};
 use crate::latency::Operation;
+use laneway_policy::ItemBytes;
 use laneway_policy::pace::Way;
-use laneway_policy::{ItemBytes, WorkerId};
 use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_transport::datagram::Path;
@@ -129,11 +128,13 @@ impl Udp {
     }
 
     /// Once a second: let go of what is too old.
-    pub(crate) fn expire(&mut self, worker: WorkerId, now: u64) {
+    pub(crate) fn expire<T: Transport>(&mut self, core: &Core<T>, now: u64) {
         let Udp { datagrams, desk, shared } = self;
+        let worker = core.id;
         let at = At::of(shared, worker);
         datagrams.tidy();
         expire_lent(desk, at, now);
+        desk.spare.expire(&core.shared.store);
         let UdpWorker { parked, transfers, .. } = desk;
         for transfer in parked.iter_mut().chain(transfers) {
             let waits = transfer.is_placed() && transfer.parked_nanos > 0;
@@ -198,9 +199,9 @@ impl UdpWorker {
         fits: bool,
     ) {
         let Storing { mut from, message, at: end, incoming } = storing;
-        self.storing_bytes -= message.message_bytes();
+        self.storing_bytes -= message.memory_bytes();
         let is_whole = fits && ends(&message, end);
-        let_go(core, message);
+        self.let_go(core, message);
         let size = ItemBytes(incoming.item_bytes());
         if let Some(to) =
             core.queue_for_store(incoming.key(), || incoming.joins(), size.0).filter(|_| is_whole)

@@ -8,6 +8,7 @@ use super::counts::UdpCounts;
 use super::lending::Lending;
 use super::reply::Transfer;
 use super::shared::{Key, UdpShared, message_bytes_max};
+use super::spare::Spare;
 use crate::execute::{Incoming, Joining};
 use crate::handoff::{DatagramOrigin, Served};
 use crate::latency::PendingLatencies;
@@ -81,7 +82,10 @@ impl From {
 pub struct Fetching {
     pub(super) from: From,
     pub(super) lent: Box<dyn Lent>,
+    /// What was copied; no memory is taken before the first slice.
     pub(super) bytes: Vec<u8>,
+    /// What it takes of [`UdpWorker::storing_bytes`].
+    pub(super) counted: usize,
     pub(super) digest: u64,
     /// A card was asked for more, and has not given it.
     pub(super) is_late: bool,
@@ -175,8 +179,10 @@ pub struct UdpWorker {
     pub transfers: VecDeque<Transfer>,
     /// Large replies whose queue's send buffer is full.
     pub parked: VecDeque<Transfer>,
-    /// Bytes of the messages in `fetching` and `storing`.
+    /// Memory of the messages in `fetching` and `storing`.
     pub storing_bytes: usize,
+    /// Memory of the next message that is lent.
+    pub(super) spare: Spare,
     /// Counts these, and those of `assembly`.
     pub held: Held,
     /// Messages that clients lend.
@@ -236,6 +242,7 @@ impl UdpWorker {
             transfers: VecDeque::new(),
             parked: VecDeque::new(),
             storing_bytes: 0,
+            spare: Spare::default(),
             fetching: VecDeque::new(),
             lending: Lending::default(),
             storing: VecDeque::new(),
@@ -328,7 +335,8 @@ impl UdpWorker {
             || self.storing_bytes + message_bytes <= self.bounds.bytes_max
     }
 
-    /// Bring the account up to what messages take that are not whole, or not stored.
+    /// Bring the account up to what messages take that are not whole, or not stored. (What is spare
+    /// is not in it: were all workers' in there, others' messages would find no room.)
     pub fn account(&mut self) {
         self.held.set(self.assembly.bytes() + self.storing_bytes);
     }

@@ -108,12 +108,12 @@ impl UdpWorker {
     ) {
         let (queue, now) = (from.to.queue, from.arrived_nanos);
         if !self.is_first(at, &mut from, message.digest()) {
-            return let_go(core, message);
+            return self.let_go(core, message);
         }
         if !self.may_store(message.message_bytes()) {
             at.counts.requests_queue_full.add_owner(1);
             at.shared.given_up(queue, &from.key(), now);
-            return let_go(core, message);
+            return self.let_go(core, message);
         }
         let incoming = {
             let Ok(Some(frame)) = parse(message.piece(0), &core.limits) else { return };
@@ -127,19 +127,21 @@ impl UdpWorker {
             Some(incoming) => {
                 self.batches[from.queue()].abandon();
                 let incoming = Box::new(incoming);
-                self.storing_bytes += message.message_bytes();
+                self.storing_bytes += message.memory_bytes();
                 self.storing.push_back(Storing { from, message, at: head_bytes, incoming });
             }
             None => {
                 at.counts.requests.add_owner(1);
                 self.end_reply(at, &mut from); // refused, and says so
-                let_go(core, message);
+                self.let_go(core, message);
             }
         }
     }
-}
 
-/// Give a message back. One that was lent lies in one piece, however long it is.
-pub(super) fn let_go<T: Transport>(core: &Core<T>, message: Whole) {
-    message.into_pieces().into_iter().for_each(|piece| core.shared.store.give_buffer(piece));
+    /// Give a message back. One that was lent lies in one piece, however long it is, into which the
+    /// next one may be copied.
+    pub(super) fn let_go<T: Transport>(&mut self, core: &Core<T>, message: Whole) {
+        let store = &core.shared.store;
+        message.into_pieces().into_iter().for_each(|piece| self.spare.keep(store, piece));
+    }
 }

@@ -172,17 +172,37 @@ fn a_large_value_is_read_where_it_lies_and_its_memory_is_free_again() {
     assert_eq!(world.verbs().writes as usize, 10 + 10 + 9, "set, get and `I have it whole`");
 }
 
-/// The kernel takes each page of it back by itself.
 #[test]
-fn the_copy_of_a_large_value_is_given_back_a_stretch_at_a_time() {
+fn large_values_one_behind_the_other_are_copied_into_one_buffer_which_is_given_back() {
     let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
     let mut world = World::new(&plan, seed());
-    assert_eq!(world.ask(Request::set("large", vec![1; 1 << 20])).ok(), Some(Answer::Done));
+    for round in 0..10_u8 {
+        let bytes = (1 << 20) - 1000 * usize::from(round);
+        assert_eq!(world.ask(Request::set("large", vec![round; bytes])).ok(), Some(Answer::Done));
+        // Of two buffers one would be kept, and the other given to the store.
+        assert_eq!(world.rig.shared.store.buffer_bytes(), 0, "round {round}");
+    }
+    assert_eq!(world.count("loans_claimed"), 10);
+    let mut given = 0;
+    for _ in 0..3 {
+        world.rig.clock.advance(1000 * MILLISECOND);
+        world.rig.turn();
+        given = given.max(world.rig.shared.store.buffer_bytes());
+    }
+    assert!(given > 0, "nobody needs it");
+}
+
+/// The kernel takes each page of it back by itself.
+#[test]
+fn the_copy_of_a_value_too_long_to_be_kept_is_given_back_a_stretch_at_a_time() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    assert_eq!(world.ask(Request::set("large", vec![1; 3 << 20])).ok(), Some(Answer::Done));
     let store = &world.rig.shared.store;
     let copied = store.buffer_bytes();
     assert!(copied > 512 << 10, "{copied} bytes were not given back in one step");
     // Who sends the next gives it back.
-    assert_eq!(world.ask(Request::set("large", vec![2; 1 << 20])).ok(), Some(Answer::Done));
+    assert_eq!(world.ask(Request::set("large", vec![2; 3 << 20])).ok(), Some(Answer::Done));
     assert!(world.rig.shared.store.buffer_bytes() < 2 * copied);
 }
 
@@ -307,4 +327,56 @@ fn descriptors_that_say_what_is_not_so_harm_nobody() {
     assert_eq!(world.count("loans_claimed"), 4);
     assert_eq!(say(&mut bad, &mut world, &lent.to_bytes()), 1, "END");
     assert_eq!(world.ask(Request::set("k", "v")).ok(), Some(Answer::Done));
+}
+
+#[test]
+fn a_line_that_its_client_changes_behind_the_first_slice_is_what_it_was() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    let (mut bad, _, _server) = world.rig.enter();
+    let message = |line: &[u8], byte: u8| [line, &vec![byte; 1 << 20][..], &b"\r\n"[..]].concat();
+    let answer = |bad: &mut RingRequester, world: &mut World| {
+        let mut replies = Vec::new();
+        for _ in 0..1_000 {
+            world.turn();
+            bad.poll_replies(8, &mut |_, bytes| {
+                let (header, payload) = Header::parse(bytes).expect("it has a header");
+                replies.push((header.request_id, payload.to_vec()));
+            });
+        }
+        replies
+    };
+    let lent = bad.lend(&message(b"set else 0 0 1048576\r\n", b'e')).expect("there is room");
+    let said = datagram(Kind::Lent, 1, &lent.to_bytes());
+    assert_eq!(bad.post_request(0, &said), Posted::Done);
+    assert_eq!(answer(&mut bad, &mut world), [(1, b"STORED\r\n".to_vec())]);
+    bad.take_back(lent);
+    // A loan of a few bytes, of which the client says that it is all the memory behind them: it
+    // may write that at any time.
+    let short = bad.lend(b"get k\r\n").expect("there is room");
+    let first = bad.lend(&message(b"set torn 0 0 1048576\r\n", b'a')).expect("there is room");
+    bad.take_back(first);
+    let lent = Descriptor { loan: short.loan, number: short.number, ..first };
+    let before = world.count("verbs_read");
+    let said = datagram(Kind::Lent, 2, &lent.to_bytes());
+    assert_eq!(bad.post_request(0, &said), Posted::Done);
+    for _ in 0..1_000 {
+        if world.count("verbs_read") > before {
+            break;
+        }
+        world.turn();
+    }
+    let pieces = world.count("verbs_read") - before;
+    assert!((1..30).contains(&pieces), "{pieces} of 33 were read");
+    // Another key, and another length.
+    let second = bad.lend(&message(b"set mine 0 0 9999999\r\n", b'b')).expect("there is room");
+    assert_eq!((second.offset, second.bytes), (first.offset, first.bytes), "the same memory");
+    assert_eq!(answer(&mut bad, &mut world), [(2, b"STORED\r\n".to_vec())]);
+    assert_eq!(world.ask(Request::get("mine")).ok(), Some(Answer::Missing));
+    let Ok(Answer::Value(torn)) = world.ask(Request::get("torn")) else { panic!("it is there") };
+    let split = torn.data.iter().position(|&byte| byte == b'b').expect("what was lent then");
+    assert!(split > 0 && torn.data.len() == 1 << 20);
+    // And nothing of what was copied into the same buffer before.
+    assert!(torn.data[..split].iter().all(|&byte| byte == b'a'));
+    assert!(torn.data[split..].iter().all(|&byte| byte == b'b'));
 }

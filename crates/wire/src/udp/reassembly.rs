@@ -126,6 +126,14 @@ impl Whole {
         self.digest
     }
 
+    /// Memory that it takes; of one that came whole, all that its buffer has.
+    pub fn memory_bytes(&self) -> usize {
+        match &self.pieces[..] {
+            [buffer] => buffer.capacity(),
+            _ => self.bytes,
+        }
+    }
+
     /// All bytes in one piece: no copy if they are.
     pub fn into_vec(mut self) -> Vec<u8> {
         match self.pieces.len() {
