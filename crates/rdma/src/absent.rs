@@ -7,6 +7,7 @@ use crate::contract::{
 };
 use crate::door::{Admitted, Heard, House};
 use crate::long::sealed_descriptor::SealedDescriptor;
+use crate::place_set::PlaceSet;
 pub use crate::remote::{Bounds, DEPTH, DOOR_PORT, Grants, Lending, Place, Service, WINDOW};
 use card::Card;
 use client_table::Guest;
@@ -105,6 +106,16 @@ impl ClientTable {
 
     /// By which device they come.
     pub fn place(&self) -> &Place {
+        match self.none {}
+    }
+
+    /// The clients that a worker polls in a lane.
+    pub fn active(&self, _worker: usize, _lane: usize) -> &PlaceSet {
+        match self.none {}
+    }
+
+    /// How many clients there may be.
+    pub fn places(&self) -> usize {
         match self.none {}
     }
 
