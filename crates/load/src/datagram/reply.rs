@@ -6,7 +6,7 @@
 //! show, so a reply with a hole stays unfinished until its request is given up. It knows no socket
 //! and no clock.
 
-use super::several;
+use super::several::{self, NO_REPLY, WRONG_END};
 use crate::connection::{Context, Outcome, Request, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH};
 use crate::dialect::Line;
 use crate::values::Checker;
@@ -14,10 +14,6 @@ use crate::workload::Operation;
 use laneway_wire::udp::Header;
 use std::collections::BTreeMap;
 
-/// What a reply whose datagrams do not add up is said to have.
-pub(super) const WRONG_END: &str = "an end where none belongs";
-/// What a reply of no protocol is said to have.
-pub(super) const NO_REPLY: &str = "a line that answers no such request";
 
 /// What became of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]

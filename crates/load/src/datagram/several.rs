@@ -1,12 +1,16 @@
 //! The reply to a GET of several keys, read when all of it has come. It knows no datagram.
 
-use super::reply::{NO_REPLY, WRONG_END};
 use crate::connection::{
     Context, Many, Outcome, Request, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH, keys_of,
 };
 use crate::dialect::Line;
 use crate::values::Checker;
 use crate::workload::Key;
+
+/// What a reply whose datagrams do not add up is said to have.
+pub(super) const WRONG_END: &str = "an end where none belongs";
+/// What a reply of no protocol is said to have.
+pub(super) const NO_REPLY: &str = "a line that answers no such request";
 
 /// What `message` says to `request`.
 pub fn read(context: Context<'_>, request: &Request, message: &[u8]) -> Outcome {
