@@ -12,107 +12,58 @@
 //!
 //! It knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
-//! opened, and none besides. The parts, bottom up: `disk`, `pm` (media); `record`, `segment`,
-//! `log`, `pointer`, `compress`, `space`, `tables` (how bytes lie); `value`, `key`, `entry`,
-//! `ledger`, `tally`, `flushes`, `pace`, `compaction`, `bell`, `boundary` with `split` (what is
-//! counted); `index`, in memory (`btree` of `leaf`s) or in persistent memory (`fair` on
-//! `fastfair`); `offer`, `group`, `append`, `follow`, `large`, `fetch`, `read`, `scan`, `reads`,
-//! `migrate` of what is `moving`, `compact`, `condense`, `evict` with `clock`, `backup`, `scrub`,
-//! `checkpoint` and `outline` with `ahead`, `recover` with `filling`, `survey`, `tree`, `census`,
-//! `make` and `grow` (what is done); `tier`, `attempt`, `directory`, `fsck`, `dump` (how it is
-//! used).
+//! opened, and none besides. The rooms, bottom up:
+//!
+//! - `types`, `stats`, `report`: what the whole tier speaks of;
+//! - `media`: the two media (`disk`, `pm`), how bytes are read from them, and the folder;
+//! - `log` and `ssd`: how records, large values and sort tables lie, and which path a value takes;
+//! - `index`: from keys to places, in memory or in persistent memory, and what is counted of them;
+//! - `checkpoint`: the index as it is, on the SSD, and the root that names it;
+//! - `store`: the parts of an open store, and which lock guards what;
+//! - `reading`: one item, several, ranges, at once or later;
+//! - `background`: migration, compaction, eviction, scrubbing, and the thread that does them;
+//! - `recovery`: a start;
+//! - `tier`: the store as it is used; `whole`: backups, dumps and repairs.
+//!
 //! docs/disk-format.md has every byte.
 
 #![deny(unsafe_code)]
 
-mod ahead;
-mod append;
-mod attempt;
 mod background;
-pub mod backup;
-mod bell;
-mod boundary;
-mod btree;
-mod bytes;
-mod census;
 mod checkpoint;
-mod choose;
-mod clock;
-mod compact;
-mod compaction;
-mod compress;
-mod condense;
-mod directory;
-pub mod disk;
-pub mod dump;
-mod entry;
-mod evict;
-mod fair;
-mod fastfair;
-mod fetch;
-mod filling;
-mod flushes;
-mod follow;
-pub mod fsck;
-mod gather;
-mod group;
-mod grow;
-mod head;
 mod index;
-mod key;
-mod large;
-mod leaf;
-mod ledger;
 mod log;
-mod lost;
-mod make;
-mod migrate;
-mod moving;
-mod offer;
-mod outline;
-mod pace;
-pub mod pm;
-mod pointer;
-mod priority;
-mod read;
-mod reads;
-mod record;
-mod recover;
+mod media;
+mod reading;
+mod recovery;
 mod report;
-mod scan;
-pub mod scrub;
-mod segment;
-mod space;
-mod split;
+mod ssd;
 mod stats;
 mod store;
-mod superblock;
-mod survey;
-mod tables;
-mod tally;
 mod tier;
-mod tree;
 mod types;
-mod value;
-mod walked;
+mod whole;
 
-pub use append::Ticket;
-pub use attempt::{LargeDraft, LargeWhole, Tried};
-pub use clock::{Asks, Hears, Wanted};
-pub use compaction::{Compaction, Standing};
-pub use directory::{Backend, Directory, DirectorySettings, FolderLock};
-pub use flushes::{FLUSH_BUCKETS, FlushTimes, Nanos};
+pub use background::clock::{Asks, Hears, Wanted};
+pub use background::compaction::{Compaction, Standing};
+pub use background::scrub;
 pub use index::Counts;
-pub use pointer::PIECE_BYTES;
-pub use priority::drop_priority;
-pub use read::{Expired, LargeReader, Look};
-pub use reads::{Answer, Reads, Request, Wake};
-pub use recover::{Media, Progress};
+pub use log::append::Ticket;
+pub use log::attempt::{LargeDraft, LargeWhole, Tried};
+pub use media::directory::{Backend, Directory, DirectorySettings, FolderLock};
+pub use media::flushes::{FLUSH_BUCKETS, FlushTimes, Nanos};
+pub use media::priority::drop_priority;
+pub use media::{disk, pm};
+pub use reading::read::{Expired, LargeReader, Look};
+pub use reading::reads::{Answer, Reads, Request, Wake};
+pub use reading::scan::{Found, Shown};
+pub use recovery::recover::{Media, Progress};
 pub use report::{Report, Sizes};
-pub use scan::{Found, Shown};
+pub use ssd::pointer::PIECE_BYTES;
 pub use stats::{Dropped, Evicted, Stats, Usage};
 pub use tier::Tier;
 pub use types::{
     BLOCK_BYTES, Durability, Error, FORMAT_VERSION, IndexKind, Item, ItemMeta, KEY_BYTES_MAX,
     MigrateBy, Position, Result, Settings, VALUE_BYTES_MAX, WhenFull,
 };
+pub use whole::{backup, dump, fsck};

@@ -2,12 +2,12 @@
 //!
 //! Statistics only: nothing hangs on the order of these atomics, which are all relaxed.
 
-use crate::bell::Bell;
-use crate::compaction::{Asked, Compaction};
-use crate::flushes::{FlushTimes, Flushes};
+use crate::background::bell::Bell;
+use crate::background::compaction::{Asked, Compaction};
+use crate::background::pace::Pace;
 use crate::index::Counts;
-use crate::pace::Pace;
-use crate::tally::Tally;
+use crate::index::tally::Tally;
+use crate::media::flushes::{FlushTimes, Flushes};
 use crate::types::IndexKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -3,26 +3,26 @@
 //! Locks are taken in this order: `maintenance`, `writer`, the cut of a backup, a leaf of the
 //! index, `accounts`, space.
 //! Only `maintenance` is held while a medium works (by whoever makes room), so that a write that
-//! finds room ([`crate::attempt`]) never waits for one.
+//! finds room ([`crate::log::attempt`]) never waits for one.
 
-use crate::backup::cut::Cut;
-use crate::boundary::Mix;
-use crate::clock::Eviction;
-use crate::compress::may_gain;
-use crate::disk::Disk;
-use crate::flushes::Medium;
+use crate::background::clock::Eviction;
 use crate::index::{Entry, Home, Index, What};
+use crate::log::record::{Kind, Record, bytes_of};
+use crate::log::segment::Shape;
 use crate::log::{Log, Refused};
-use crate::pm::Region;
-use crate::pointer::{Extent, Pointer};
-use crate::record::{Kind, Record, bytes_of};
-use crate::segment::Shape;
-use crate::space::Space;
-use crate::split::Split;
+use crate::media::disk::Disk;
+use crate::media::flushes::Medium;
+use crate::media::pm::Region;
+use crate::ssd::boundary::Mix;
+use crate::ssd::compress::may_gain;
+use crate::ssd::pointer::{Extent, Pointer};
+use crate::ssd::space::Space;
+use crate::ssd::split::Split;
+use crate::ssd::tables::{Table, Tables};
+use crate::ssd::value::{Large, Waiting};
 use crate::stats::{Counters, Stats, Usage};
-use crate::tables::{Table, Tables};
 use crate::types::{BLOCK_BYTES, Durability, Error, ItemMeta, Position, Result, Settings};
-use crate::value::{Large, Waiting};
+use crate::whole::backup::cut::Cut;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

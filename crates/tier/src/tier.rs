@@ -1,24 +1,24 @@
 //! The store as it is used: open, get, put, delete, scan.
 
-use crate::append::{Draft, Ticket, check, deletion, small};
-use crate::attempt::{LargeDraft, LargeWhole, Tried};
 use crate::background::Background;
-use crate::backup::{Backup, Bounds};
-use crate::clock::{Asks, Hears};
-use crate::disk::Barrier;
-use crate::flushes::Nanos;
-use crate::grow;
-use crate::large::waiting;
-use crate::read::{Expired, LargeReader, Look};
-use crate::reads::{Answer, Reads, Request, Wake};
-use crate::record::{Kind, bytes_of};
-use crate::recover::{Media, Progress};
+use crate::background::clock::{Asks, Hears};
+use crate::background::scrub::{self, Scrub};
+use crate::log::append::{Draft, Ticket, check, deletion, small};
+use crate::log::attempt::{LargeDraft, LargeWhole, Tried};
+use crate::log::record::{Kind, bytes_of};
+use crate::media::disk::Barrier;
+use crate::media::flushes::Nanos;
+use crate::reading::read::{Expired, LargeReader, Look};
+use crate::reading::reads::{Answer, Reads, Request, Wake};
+use crate::reading::scan::{Found, Shown};
+use crate::recovery::grow;
+use crate::recovery::recover::{Media, Progress};
 use crate::report::Report;
-use crate::scan::{Found, Shown};
-use crate::scrub::{self, Scrub};
+use crate::ssd::large::waiting;
 use crate::stats::{Evicted, Stats, Usage};
 use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, SEQUENCE_MAX, Settings};
+use crate::whole::backup::{Backup, Bounds};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -13,9 +13,9 @@ const UNSAFE_PLACES: &[&str] = &["bench/tier/src/engine/rocksdb/", "bench/io-pro
 const THREAD_PLACES: &[&str] = &[
     "crates/admin/src/lib.rs",
     "crates/server/src/boot",
-    "crates/tier/src/ahead.rs",
-    "crates/tier/src/background.rs",
-    "crates/tier/src/reads.rs",
+    "crates/tier/src/reading/ahead.rs",
+    "crates/tier/src/background/mod.rs",
+    "crates/tier/src/reading/reads.rs",
     "crates/kernel/examples/",
     "crates/tier/examples/",
     "crates/load/",

@@ -14,7 +14,6 @@ use crate::workload::Operation;
 use laneway_wire::udp::Header;
 use std::collections::BTreeMap;
 
-
 /// What became of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken {

@@ -1,0 +1,184 @@
+//! Reading a long body ahead of who parses it: a thread reads and verifies the next pieces while
+//! the last ones are taken apart, so that a start waits for the slower of the two and not for both.
+//!
+//! One thread, and pieces in their order, so that a simulated disk sees the same reads each time.
+
+use crate::media::bytes::Blocks;
+use crate::media::disk::Disk;
+use crate::ssd::pointer::{PIECE_BYTES, Pointer};
+use crate::types::{BLOCK_BYTES, Error, Result, doing};
+use crc32c::crc32c;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::{self, Builder};
+
+/// Pieces that are read and not yet wanted.
+const AHEAD: usize = 4;
+/// Room in front of a piece for what of the last one was cut off.
+const FRONT_BYTES: usize = 16 * BLOCK_BYTES;
+
+/// Bytes of the body, one piece and what was left of the one before.
+pub struct Piece {
+    memory: Blocks,
+    start: usize,
+    end: usize,
+}
+
+impl Piece {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory.as_slice()[self.start..self.end]
+    }
+}
+
+/// The pieces, one after the other.
+pub struct Pieces {
+    read: Receiver<Result<Option<Piece>>>,
+    spent: Sender<Blocks>,
+}
+
+impl Pieces {
+    /// The next piece behind `left`; `None` at the end, and `Some(None)` where a crc is wrong.
+    pub fn next(&mut self, left: &[u8]) -> Result<Option<Option<Piece>>> {
+        let Ok(read) = self.read.recv() else { return Ok(None) };
+        Ok(Some(read?.map(|piece| piece.behind(left))))
+    }
+
+    /// A piece that nobody needs any more.
+    pub fn give_back(&self, piece: Piece) {
+        // The reader may have ended.
+        let _ = self.spent.send(piece.memory);
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        // All is read in any case: what a simulated disk meets does not hang on who is faster.
+        while self.read.recv().is_ok() {}
+    }
+}
+
+impl Piece {
+    fn behind(mut self, left: &[u8]) -> Piece {
+        if left.len() <= self.start {
+            let start = self.start - left.len();
+            self.memory.as_mut()[start..self.start].copy_from_slice(left);
+            return Piece { start, ..self };
+        }
+        let bytes = self.bytes();
+        let end = left.len() + bytes.len();
+        let mut memory = Blocks::zeroed(end);
+        memory.as_mut()[..left.len()].copy_from_slice(left);
+        memory.as_mut()[left.len()..end].copy_from_slice(bytes);
+        Piece { memory, start: 0, end }
+    }
+}
+
+/// Reads `body` from the front and lets `parse` have it.
+pub fn read_ahead<R>(
+    ssd: &dyn Disk,
+    body: &Pointer,
+    parse: impl FnOnce(&mut Pieces) -> Result<R>,
+) -> Result<R> {
+    let (found, read) = sync_channel(AHEAD);
+    let (spent, again) = channel();
+    thread::scope(|scope| {
+        let reader = move || {
+            for index in 0..body.pieces() {
+                let piece = read_piece(ssd, body, index, &again);
+                let over = !matches!(piece, Ok(Some(_)));
+                if found.send(piece).is_err() || over {
+                    return;
+                }
+            }
+        };
+        let started = Builder::new().name("tier-ahead".into()).spawn_scoped(scope, reader);
+        started.map_err(|source| Error::Io { what: "start a thread that reads ahead", source })?;
+        parse(&mut Pieces { read, spent })
+    })
+}
+
+fn read_piece(
+    ssd: &dyn Disk,
+    body: &Pointer,
+    index: usize,
+    again: &Receiver<Blocks>,
+) -> Result<Option<Piece>> {
+    let whole = |memory: &Blocks| memory.as_slice().len() == FRONT_BYTES + PIECE_BYTES;
+    let memory = again.try_iter().find(whole);
+    let mut memory = memory.unwrap_or_else(|| Blocks::zeroed(FRONT_BYTES + PIECE_BYTES));
+    let mut at = FRONT_BYTES;
+    for part in body.parts(index) {
+        let into = &mut memory.as_mut()[at..at + part.bytes];
+        doing("read a checkpoint", ssd.read_all(part.at, into))?;
+        at += part.bytes;
+    }
+    let (start, end) = (FRONT_BYTES, FRONT_BYTES + body.piece_bytes(index));
+    let piece = Piece { memory, start, end };
+    Ok((body.crcs.get(index) == Some(&crc32c(piece.bytes()))).then_some(piece))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::disk::sim::{Faults, Power, SimDisk};
+    use crate::ssd::pointer::Extent;
+    use smallvec::smallvec;
+
+    const BYTES: usize = 3 * PIECE_BYTES + 100;
+
+    fn stored() -> (SimDisk, Pointer, Vec<u8>) {
+        let blocks = BYTES.div_ceil(BLOCK_BYTES) as u32;
+        let value: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+        let mut image = vec![0; (blocks as usize + 2) * BLOCK_BYTES];
+        image[BLOCK_BYTES..][..BYTES].copy_from_slice(&value);
+        let crcs = value.chunks(PIECE_BYTES).map(crc32c).collect();
+        let extents = smallvec![Extent { start: 1, blocks }];
+        let disk = SimDisk::from_image(image, Power::new(u64::MAX), 1, Faults::default());
+        (disk, Pointer { bytes: BYTES as u64, extents, crcs, original_bytes: 0 }, value)
+    }
+
+    /// All of it, of which `keep` bytes at the end of each piece are left for the next.
+    fn read(disk: &SimDisk, body: &Pointer, keep: usize) -> Result<Option<Vec<u8>>> {
+        read_ahead(disk, body, |pieces| {
+            let (mut all, mut left) = (Vec::new(), Vec::new());
+            while let Some(piece) = pieces.next(&left)? {
+                let Some(piece) = piece else { return Ok(None) };
+                let taken = piece.bytes().len().saturating_sub(keep);
+                all.extend_from_slice(&piece.bytes()[..taken]);
+                left = piece.bytes()[taken..].to_vec();
+                pieces.give_back(piece);
+            }
+            all.extend_from_slice(&left);
+            Ok(Some(all))
+        })
+    }
+
+    #[test]
+    fn what_is_left_of_a_piece_comes_before_the_next() {
+        let (disk, body, value) = stored();
+        for keep in [0, 1, 100, FRONT_BYTES, FRONT_BYTES + 1, 2 * PIECE_BYTES, BYTES] {
+            assert!(read(&disk, &body, keep).unwrap() == Some(value.clone()), "{keep} kept");
+        }
+        assert_eq!(read(&disk, &Pointer::default(), 0).unwrap(), Some(Vec::new()));
+    }
+
+    #[test]
+    fn damage_and_refusals_are_told() {
+        let (disk, mut body, _) = stored();
+        body.crcs[2] ^= 1;
+        assert_eq!(read(&disk, &body, 10).unwrap(), None);
+        disk.set_faults(Faults { read_error_one_in: 1, ..Faults::default() });
+        assert!(matches!(read(&disk, &body, 10), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn who_stops_early_keeps_nobody_waiting() {
+        let (disk, body, _) = stored();
+        let stopped = read_ahead(&disk, &body, |pieces| {
+            let first = pieces.next(&[])?;
+            assert!(first.flatten().is_some());
+            Err::<(), _>(Error::PmFull)
+        });
+        assert!(matches!(stopped, Err(Error::PmFull)));
+    }
+}

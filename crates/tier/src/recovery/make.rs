@@ -1,0 +1,107 @@
+//! A new store on media that hold none.
+//!
+//! The log's first segment is begun with it, so that a log says from the first moment whose it is:
+//! one without a header of the store is not the store's (see `recover`).
+
+use crate::checkpoint::outline::{log_bytes, part_of, share_of};
+use crate::checkpoint::superblock::Superblock;
+use crate::log::segment::{Front, Header, Shape};
+use crate::media::disk::{Barrier, Disk};
+use crate::media::pm::Region;
+use crate::recovery::tree::Tree;
+use crate::types::{BLOCK_BYTES, Error, IndexKind, Result, Settings, doing};
+use std::sync::Arc;
+
+/// How the log of a new store is cut, and how many segments' worth of index are behind it.
+pub fn new_shape(region_bytes: u64, settings: &Settings) -> Result<(Shape, u32)> {
+    let segment_bytes = settings.segment_bytes;
+    let tree_segments = match settings.index {
+        None | Some(IndexKind::BTree) => 0,
+        Some(IndexKind::Fair) => share_of(region_bytes, segment_bytes)?,
+    };
+    let bytes = log_bytes(region_bytes, segment_bytes, tree_segments);
+    Ok((Shape::of(bytes, segment_bytes)?, tree_segments))
+}
+
+/// Makes an empty store of this id whose log has this shape, in front of so many segments' worth of
+/// index, whose values may be compressed or not. `begun` is the id of one that was being made here
+/// when the power failed.
+pub fn make(
+    region: &Arc<dyn Region>,
+    ssd: &dyn Disk,
+    shape: &Shape,
+    tree_segments: u32,
+    has_compressed: bool,
+    (store_id, begun): (u64, Option<u64>),
+) -> Result<Superblock> {
+    must_be_blank(&**region, shape, begun)?;
+    let blocks = ssd.bytes() / BLOCK_BYTES as u64;
+    let mut superblock = Superblock {
+        store_id,
+        generation: 0,
+        segment_bytes: shape.segment_bytes,
+        segments: shape.segments,
+        tree_segments,
+        blocks,
+        header_bytes: shape.header_bytes,
+        has_compressed,
+        checkpoints: Default::default(),
+        is_alone: false,
+        is_half_grown: false,
+    };
+    if begun.is_some() {
+        // Who finds no whole superblock, as the next one may leave it, must find a blank log.
+        write(&**region, &vec![0; shape.header_bytes as usize])?;
+    }
+    if let Some(part) = part_of(region, shape, tree_segments) {
+        Tree::make(&part, store_id)?;
+    }
+    superblock.make(ssd, || {
+        let (flush_sequence, superblock, listed) = (0, 0, Vec::new());
+        let header = Header { store_id, generation: 1, flush_sequence, superblock, listed };
+        write(&**region, &header.encode(shape))
+    })?;
+    Ok(superblock)
+}
+
+/// Writes the front of the first slot, durable when this returns.
+fn write(region: &dyn Region, bytes: &[u8]) -> Result<()> {
+    doing("make the log", region.write(0, bytes))?;
+    doing("make the log", region.flush(0, bytes.len() as u64))?;
+    doing("make the log", region.fence(Barrier::Recovery))
+}
+
+/// Refuses a log that holds anything where a start looks first: in the header of a slot, or in the
+/// block behind it. The header of a store that was `begun` counts as nothing, if no record is
+/// behind it: the first one is written when both superblocks are durable, so with one it is the
+/// second superblock that was damaged.
+pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> Result<()> {
+    let header_bytes = shape.header_bytes as usize;
+    let mut front = vec![0; header_bytes + BLOCK_BYTES];
+    for slot in 0..shape.segments {
+        doing("read the log", region.read(shape.start(slot), &mut front))?;
+        let (header, behind) = front.split_at(header_bytes);
+        let is_ours = match begun {
+            // Its header, whole or torn.
+            Some(id) if slot == 0 => !matches!(Header::decode(header, shape, id)?, Front::Foreign),
+            _ => false,
+        };
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        if is_ours && !is_blank(behind) {
+            return Err(Error::Mismatch(
+                "the log holds records, and the superblock at the front of the SSD is damaged; \
+                 nothing was written. Give --ssd the right one, or copy both before you try \
+                 anything else; to begin anew, remove both"
+                    .into(),
+            ));
+        }
+        if !is_ours && !is_blank(&front) {
+            return Err(Error::Mismatch(
+                "the log holds records and the SSD no store: is --ssd the right one? To begin \
+                 anew, remove both, or write zeros over a device"
+                    .into(),
+            ));
+        }
+    }
+    Ok(())
+}
