@@ -245,7 +245,7 @@ mod tests {
                     15,000 ( 1.0%)  *  turn.rs:laneway_server::W<T,C>::count_access [laneway]\n\
                     99 ( 0.1%)  >   turn.rs:laneway_server::W<T,C>::found_hot (8x) [laneway]\n\n\
                     300 ( 0.1%)  *  slice.rs:laneway_server::W<T,C>::count_access\n\n\
-                    70,000 ( 1.0%)  *  jobs.rs:laneway_server::perform [laneway]\n\
+                    70,000 ( 1.0%)  *  jobs.rs:laneway_server::request::perform [laneway]\n\
                     12,000 ( 1.0%)  >   turn.rs:laneway_server::W<T,C>::count_access (70x) [a]\n\
                     1,000 ( 0.1%)  >   turn.rs:laneway_server::W<U,C>::count_access'2 (1x)\n\
                     5 ( 0.1%)  >   turn.rs:laneway_server::W<U,C>::count_access_other (1x)\n";

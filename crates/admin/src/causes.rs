@@ -1,7 +1,7 @@
 //! Counts of refused and abandoned requests and connections by cause. `/metrics` and `/api/state`
 //! use the same names.
 
-use laneway_server::watch::WatchSnapshot;
+use laneway_server::counts::watch::WatchSnapshot;
 
 /// Each cause, and how often.
 pub fn causes(snapshot: &WatchSnapshot) -> [(&'static str, u64); 12] {

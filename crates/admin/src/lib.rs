@@ -18,7 +18,7 @@ mod metrics;
 mod routes;
 mod state;
 
-use laneway_server::watch::WatchSnapshot;
+use laneway_server::counts::watch::WatchSnapshot;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};

@@ -8,7 +8,7 @@ mod server;
 mod store;
 mod traffic;
 
-use laneway_server::watch::WatchSnapshot;
+use laneway_server::counts::watch::WatchSnapshot;
 use page::Page;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};

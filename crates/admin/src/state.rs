@@ -4,11 +4,11 @@
 
 use crate::causes::causes;
 use laneway_policy::Role;
-use laneway_server::clients::ClientWatch;
+use laneway_server::counts::clients::ClientWatch;
+use laneway_server::counts::watch::{WatchSnapshot, WorkerWatch};
 use laneway_server::latency::Part;
 use laneway_server::latency::buckets;
 use laneway_server::latency::histogram::Reading;
-use laneway_server::watch::{WatchSnapshot, WorkerWatch};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -222,7 +222,7 @@ fn worker(worker: &WorkerWatch) -> Worker {
 
 fn latencies(snapshot: &WatchSnapshot) -> Vec<Latency> {
     let micros = |reading: &Reading| reading.sum_nanos() / 1000;
-    let one = |kind: &laneway_server::watch::LatencyWatch| {
+    let one = |kind: &laneway_server::counts::watch::LatencyWatch| {
         let latencies = &kind.latencies;
         let part = |part: Part| micros(&latencies.parts[part as usize]);
         Latency {

@@ -1,16 +1,16 @@
 //! From settings to running threads, and back: listen, make the store, start the workers; on a stop
 //! let what is under way finish, then join them.
 
+use crate::access::listener_rules::ListenerRules;
 use crate::clock::{Clock, SystemClock, nanos_of};
-use crate::connection::ConnectionKind;
 use crate::control::Control;
+use crate::counts::watch::WatchSnapshot;
 use crate::durable::capture::Capture;
+use crate::jobs::remote;
 use crate::kernel::Kernel;
-use crate::listener_rules::ListenerRules;
-use crate::remote;
 use crate::settings::{LaneSettings, Rules, Settings};
 use crate::shared::{Connections, Phase, ServerShared, Shared};
-use crate::watch::WatchSnapshot;
+use crate::stream::connection::ConnectionKind;
 use crate::worker::{Progress, Worker};
 use laneway_policy as policy;
 use laneway_rdma::region::Registry;
@@ -36,14 +36,14 @@ use std::time::Duration;
 
 mod client_table;
 mod door;
+mod executor;
 mod handshakes;
-mod keeper;
 mod listeners;
 mod numa;
 mod told;
 
 pub use client_table::ClientTableError;
-pub use keeper::{Opened, open};
+pub use executor::{Opened, open};
 pub use listeners::Handed;
 
 /// What a server's workers read from and write to.
@@ -83,7 +83,7 @@ pub enum StartError {
     /// A thread or its epoll set could not be made.
     Worker(io::Error),
     /// The threads behind the data folder could not be made.
-    Keeper(String),
+    DurableExecutor(String),
 }
 
 impl fmt::Display for StartError {
@@ -117,7 +117,7 @@ impl fmt::Display for StartError {
             StartError::Worker(error) => {
                 write!(f, "cannot start a worker: {error}; choose fewer with --workers")
             }
-            StartError::Keeper(error) => {
+            StartError::DurableExecutor(error) => {
                 write!(f, "cannot start the threads of --data-dir: {error}")
             }
         }
@@ -137,7 +137,7 @@ pub struct Server {
     doors: Vec<door::Running>,
     handshakes: Option<handshakes::Running>,
     rdma_addresses: Vec<SocketAddr>,
-    keeper: Option<keeper::Running>,
+    executor: Option<executor::Running>,
     gate: Gate,
     clock: SystemClock,
 }
@@ -243,15 +243,15 @@ impl Server {
             let sockets = sockets.get(number);
             workers.extend(workers_of(shared, &listeners, sockets, clock, control)?);
         }
-        let running = opened.map(|opened| keeper::Running::start(opened, &domains[0], clock));
-        let keeper = running.transpose().map_err(StartError::Keeper)?;
+        let running = opened.map(|opened| executor::Running::start(opened, &domains[0], clock));
+        let executor = running.transpose().map_err(StartError::DurableExecutor)?;
         let rdma_addresses = client_table
             .as_ref()
             .map_or_else(Vec::new, |client_table| client_table.addresses.clone());
         let gate = Gate::default();
         let doors =
             open_doors((door, client_table), &domains[0], &gate).map_err(StartError::Worker)?;
-        let threads = spawn(workers, keeper.is_some(), &gate).map_err(StartError::Worker)?;
+        let threads = spawn(workers, executor.is_some(), &gate).map_err(StartError::Worker)?;
         let handshakes = encrypted.map(|closed| closed.open(&domains, &gate, clock)).transpose();
         let handshakes = handshakes.map_err(StartError::Worker)?;
         Ok(Server {
@@ -262,7 +262,7 @@ impl Server {
             doors,
             handshakes,
             rdma_addresses,
-            keeper,
+            executor,
             gate,
             clock,
         })
@@ -294,11 +294,11 @@ impl Server {
             let _ = thread.join();
         }
         self.doors.into_iter().for_each(door::Running::close);
-        self.keeper.map_or(Ok(()), keeper::Running::stop)
+        self.executor.map_or(Ok(()), executor::Running::stop)
     }
 }
 
-/// The workers' threads; beside them a keeper's, if there `is_kept`.
+/// The workers' threads; beside them an executor's, if there `is_kept`.
 fn spawn(
     workers: Vec<Worker<ServerTransport>>,
     is_kept: bool,
@@ -494,7 +494,7 @@ fn over_verbs(
     })
 }
 
-/// The thread of a worker. Where workers, or they and the keeper, share CPUs (`crowded`) each lets
+/// The thread of a worker. Where workers, or they and the executor, share CPUs (`crowded`) each lets
 /// the others run after every slice of a large transfer: a scheduler that does not take the CPU
 /// away by itself, SCHED_FIFO most of all, would have their small requests wait for all of it.
 fn run(mut worker: Worker<ServerTransport>, crowded: bool) {

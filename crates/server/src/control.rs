@@ -2,9 +2,9 @@
 //! workers counted, asks the policy for a plan, and publishes it. Also keeps the store's background
 //! sweep going, a bounded piece per turn.
 
-use crate::backlog::notable_nanos;
 use crate::kernel::Kernel;
 use crate::shared::{Shared, WorkerShared};
+use crate::stream::backlog::notable_nanos;
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{CorePolicy, EpochLoad, ItemBytes, Nanos, SizeClass, SizeHistogram};
 use laneway_store::Moment;

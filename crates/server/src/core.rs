@@ -2,12 +2,11 @@
 //! follows, its time and its transport, and the context in which it executes requests. A part gets
 //! it for a call and keeps nothing of it, so no part knows another ([`crate::worker`] wires them).
 
+use crate::access::client_limits::LimitOf;
 use crate::auth::gate::Door;
-use crate::client_limits::LimitOf;
-use crate::clients::{ClientCounts, ClientSums};
 use crate::clock::Clock;
-use crate::connection::{Connection, ConnectionStats};
-use crate::counters::Counters;
+use crate::counts::clients::{ClientCounts, ClientSums};
+use crate::counts::counters::Counters;
 use crate::durable::pending_writes::DurableReader;
 use crate::event_log::EventLog;
 use crate::execute::{Context, ExecuteSettings};
@@ -18,7 +17,8 @@ use crate::resp::scratch::Scratch;
 use crate::resp::state::Dialect;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
-use crate::step::Step;
+use crate::stream::connection::{Connection, ConnectionStats};
+use crate::stream::step::Step;
 use laneway_policy::pace::{Pace, Way};
 use laneway_policy::route::lane;
 use laneway_policy::{CorePlan, ItemBytes, Lane, LargeLane, Role, Route, WorkerId};

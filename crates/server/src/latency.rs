@@ -3,6 +3,9 @@
 //! ([`Part`]). A [`PendingLatencies`] goes with the requests, a [`RecordedLatencies`] is what a
 //! worker counts them in; those that were large or slow are [`noted`], too.
 
+pub(crate) mod note;
+pub mod slow_log;
+
 pub mod book;
 pub mod buckets;
 pub mod histogram;

@@ -1,7 +1,7 @@
 //! The checked settings with which a server is started. Flags are parsed elsewhere.
 
-use crate::client_limits::Rates;
-use crate::recognise::Beside;
+use crate::access::client_limits::Rates;
+use crate::access::recognise::Beside;
 use laneway_policy as policy;
 use laneway_tls::Told;
 use std::fmt;

@@ -2,23 +2,23 @@
 //! connections move, and every number that somebody else reads. A worker writes its own numbers
 //! only.
 
-use crate::clients::{ClientCounts, ClientSums, Clients, PLACES};
-use crate::connection::{Connection, ConnectionKind, ConnectionStats};
-use crate::counters::StatsRegistry;
-use crate::domains::Domains;
+use crate::access::listener_rules::ListenerRules;
+use crate::access::per_address::{Counted, PerAddress};
+use crate::access::recognise::Beside;
+use crate::counts::clients::{ClientCounts, ClientSums, Clients, PLACES};
+use crate::counts::counters::StatsRegistry;
 use crate::durable::shared::Durable;
 use crate::event_log::{Event, EventLog, Parting, Subject};
-use crate::handoff::{Finished, JOB_PLACES, Job};
 use crate::hot::board::HotKeyTable;
 use crate::hot::sample::Samples;
+use crate::jobs::domains::Domains;
+use crate::jobs::handoff::{Finished, JOB_PLACES, Job};
 use crate::kernel::Kernel;
 use crate::latency::RecordedLatencies;
 use crate::latency::noted::{Noted, Slow};
-use crate::listener_rules::ListenerRules;
-use crate::per_address::{Counted, PerAddress};
-use crate::recognise::Beside;
 use crate::resp::state::{Dialect, Spoken, Unproven};
 use crate::settings::{Binding, Settings, log_level};
+use crate::stream::connection::{Connection, ConnectionKind, ConnectionStats};
 use crate::udp::shared::UdpShared;
 use laneway_policy::pace::Way;
 use laneway_policy::{CorePlan, ItemBytes, Placement, Role, SizeClass, WorkerId, histogram, owner};
@@ -385,13 +385,13 @@ pub struct Shared<S> {
     pub durable: OnceLock<Arc<Durable>>,
     /// What is loaded into the kernel.
     pub kernel: OnceLock<Kernel>,
-    /// Command counters of all workers, and behind them of the keeper.
+    /// Command counters of all workers, and behind them of the executor.
     pub board: StatsRegistry,
     /// `stats detail on` was said.
     pub detail: AtomicBool,
     /// Items that the background sweep found expired.
     pub swept: AtomicU64,
-    /// The most small hits and items stored that anybody was told of ([`crate::watch`]).
+    /// The most small hits and items stored that anybody was told of ([`crate::counts::watch`]).
     pub(crate) small_hits_told: AtomicU64,
     pub(crate) items_told: AtomicU64,
     /// Connections, of all NUMA domains.

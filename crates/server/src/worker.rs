@@ -8,7 +8,7 @@
 //! group of connections that are served before its own (`policy::share`). The order is
 //! `policy::turn`'s, which the simulator runs: a test in `sim` compares what both do.
 //!
-//! The work is done by its parts: [`crate::streams`] has the connections, [`crate::udp`] the
+//! The work is done by its parts: [`crate::stream::streams`] has the connections, [`crate::udp`] the
 //! datagrams, [`crate::jobs`] what passes between workers. None knows another; here they are wired.
 
 use crate::clock::Clock;
@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::idle::Sleeper;
 use crate::jobs::{Jobs, Parts};
 use crate::shared::{Phase, Shared};
-use crate::streams::Streams;
+use crate::stream::streams::Streams;
 use crate::udp::state::Udp;
 use laneway_policy::share::{Round, Step};
 use laneway_policy::{Role, WorkerId};

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Lines of orders: commits, large values, what needs room in the log, counts and checkpoints.
 const LINES: usize = 4;
 
-/// Whose line an order is in: one thread of a server's (`laneway_server::boot::keeper`).
+/// Whose line an order is in: one thread of a server's (`laneway_server::boot::executor`).
 fn line_of(order: &Order) -> usize {
     match order {
         Order::Commit => 0,

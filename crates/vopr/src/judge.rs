@@ -6,8 +6,8 @@ use crate::life::Life;
 use crate::rig::Rig;
 use crate::swarm::{Kept, Swarm};
 use laneway_policy::rate::BURST_NANOS;
-use laneway_server::clients::{ClientSums, PLACES};
 use laneway_server::clock::Clock;
+use laneway_server::counts::clients::{ClientSums, PLACES};
 use laneway_server::latency::histogram::Reading;
 use laneway_server::latency::noted::{PLACES as PLACES_NOTED, Ring};
 use laneway_server::latency::{Latencies, ROWS, is_row_of_large};
@@ -169,7 +169,7 @@ fn clients_add_up<S>(shared: &Shared<S>) -> Result<(), String> {
     }
     watch.clients.iter().for_each(|client| connections += client.connections);
     let served = watch.workers.iter().map(|worker| worker.requests_small + worker.requests_large);
-    // What a keeper executed is in no worker's count, and what came by datagrams in no client's.
+    // What an executor executed is in no worker's count, and what came by datagrams in no client's.
     let most = if shared.durable.get().is_some() { u64::MAX } else { served.sum() };
     let told = (of_clients.bytes_in, of_clients.bytes_out, connections);
     let all = (watch.totals.bytes_read, watch.totals.bytes_written, watch.connections.open);
@@ -216,7 +216,7 @@ pub fn over_budget(
 }
 
 /// The same of a step of the durable executor, which never waits for a device.
-pub fn keeper_over_budget(work: &Work) -> Result<(), String> {
+pub fn executor_over_budget(work: &Work) -> Result<(), String> {
     within("a step of the durable executor waited for devices:", work.waits, 0)
 }
 

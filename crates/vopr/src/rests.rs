@@ -67,7 +67,7 @@ impl World {
         for worker in 0..life.rig.workers.len() {
             busy |= self.step_worker(life, worker)?;
         }
-        busy |= self.step_keeper(life)? | self.step_devices(life);
+        busy |= self.step_executor(life)? | self.step_devices(life);
         if let Some(pool) = &mut life.rig.pool {
             busy |= pool.shake(&self.clock) | pool.bring(&self.clock);
         }

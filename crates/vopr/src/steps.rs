@@ -45,7 +45,7 @@ impl World {
                 let worker = self.random.below(life.rig.workers.len() as u64) as usize;
                 self.step_worker(life, worker)?;
             }
-            50..64 => drop(self.step_keeper(life)?),
+            50..64 => drop(self.step_executor(life)?),
             64..72 if !self.swarm.slow_devices || self.random.one_in(10) => {
                 self.step_devices(life);
             }
@@ -117,19 +117,19 @@ impl World {
         let in_slices = self.swarm.design == Design::Lanes;
         judge::over_budget(&work, connections as u64, in_slices, self.swarm.helps)
             .map_err(|what| format!("a step of worker {number} {what}"))?;
-        if life.rig.keeper.is_some() {
-            judge::keeper_over_budget(&work)?;
+        if life.rig.executor.is_some() {
+            judge::executor_over_budget(&work)?;
             self.note_commit(life);
         }
         Ok(progress != Progress::Idle)
     }
 
-    pub(crate) fn step_keeper(&mut self, life: &mut Life) -> Outcome<bool> {
-        let Some(keeper) = &life.rig.keeper else { return Ok(false) };
+    pub(crate) fn step_executor(&mut self, life: &mut Life) -> Outcome<bool> {
+        let Some(executor) = &life.rig.executor else { return Ok(false) };
         let now = self.clock.nanos();
         meter::take();
-        let busy = keeper.lock().step(now, self.clock.moment(now));
-        judge::keeper_over_budget(&meter::take())?;
+        let busy = executor.lock().step(now, self.clock.moment(now));
+        judge::executor_over_budget(&meter::take())?;
         self.note_commit(life);
         Ok(busy)
     }

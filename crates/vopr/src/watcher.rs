@@ -7,7 +7,7 @@
 
 use crate::rig::Rig;
 use crate::swarm::Swarm;
-use laneway_server::counters::Totals;
+use laneway_server::counts::counters::Totals;
 use laneway_tier::disk::sim::Random;
 use laneway_transport::memory::Client;
 use std::collections::BTreeMap;

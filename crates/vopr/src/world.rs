@@ -24,7 +24,7 @@ use crate::streams::StreamClient;
 use crate::swarm::{Kept, Swarm};
 use crate::users::USERS;
 use crate::watcher::Watcher;
-use laneway_server::client_limits::Rates;
+use laneway_server::access::client_limits::Rates;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Phase;
 use laneway_tier::disk::sim::Random;
@@ -543,7 +543,7 @@ impl World {
             durable.stop();
         }
         for _ in 0..ROUNDS_MAX {
-            let busy = self.step_keeper(life)? | self.step_devices(life);
+            let busy = self.step_executor(life)? | self.step_devices(life);
             if !busy && life.rig.keeps_nothing() {
                 let (Some(tier), Some(machine)) = (&life.tier, &self.machine) else {
                     return Ok(false);

@@ -9,8 +9,8 @@
 //! seconds. Does not measure speed: nothing here fails for being slow, only for not answering.
 
 mod datagrams;
+mod durable;
 mod judge;
-mod keeper;
 mod mischief;
 mod mix;
 mod report;
@@ -23,8 +23,8 @@ mod well;
 use crate::outcome::{Failure, Outcome, passed};
 use crate::random;
 use crate::server::{Executable, Server};
+use durable::DurableServer;
 use judge::WRITERS_MAX;
-use keeper::Keeper;
 use report::Report;
 use stage::{Scene, Space, Stage};
 use std::path::PathBuf;
@@ -161,10 +161,10 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let scene = Scene::default();
     let evicting =
         Stage::new(&scene, "the evicting server", server.address(), EVICTING_SPACE, true);
-    let mut keeper =
-        options.is_durable.then(|| Keeper::start(&executable, &options)).transpose()?;
-    let durable = keeper.as_ref().map(|keeper| {
-        Stage::new(&scene, "the durable server", keeper.address(), DURABLE_SPACE, false)
+    let mut durable_server =
+        options.is_durable.then(|| DurableServer::start(&executable, &options)).transpose()?;
+    let durable = durable_server.as_ref().map(|durable_server| {
+        Stage::new(&scene, "the durable server", durable_server.address(), DURABLE_SPACE, false)
     });
     let stages: Vec<&Stage> = [&evicting].into_iter().chain(&durable).collect();
     if options.is_laneway {
@@ -180,9 +180,9 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
                 scope.spawn(move || play(stage, options, client));
             }
         }
-        if let (Some(keeper), Some(stage)) = (&mut keeper, &durable) {
+        if let (Some(durable_server), Some(stage)) = (&mut durable_server, &durable) {
             scope.spawn(move || {
-                let kept = keeper.keep(stage);
+                let kept = durable_server.keep(stage);
                 kept.unwrap_or_else(|why| stage.error(why));
             });
         }
@@ -194,11 +194,11 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     // An error is told before whatever it led to.
     report.errors(&scene)?;
     conducted?;
-    let keeper = match (keeper, &durable) {
-        (Some(keeper), Some(stage)) => Some(keeper.finish(stage)?),
+    let durable_server = match (durable_server, &durable) {
+        (Some(durable_server), Some(stage)) => Some(durable_server.finish(stage)?),
         _ => None,
     };
-    let told = report.judge(&options, &stages, keeper.as_ref())?;
+    let told = report.judge(&options, &stages, durable_server.as_ref())?;
     server.stop()?;
     passed(told)
 }

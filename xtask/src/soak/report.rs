@@ -1,6 +1,6 @@
 //! What a soak tells while it runs and at its end, and the bounds that it is held to.
 
-use super::keeper::Keeper;
+use super::durable::DurableServer;
 use super::mischief::KINDS;
 use super::stage::{Counts, MISDEEDS, Scene, Stage};
 use super::watch::{Memory, growth_over_lives};
@@ -87,9 +87,9 @@ impl Report {
         &self,
         options: &Options,
         stages: &[&Stage],
-        keeper: Option<&Keeper>,
+        durable_server: Option<&DurableServer>,
     ) -> Result<String, Failure> {
-        let told = self.told(options, stages, keeper);
+        let told = self.told(options, stages, durable_server);
         let fails = |why: String| Err(Failure::Failed(format!("{why} ({told})")));
         for stage in stages {
             if !options.is_laneway {
@@ -129,7 +129,12 @@ impl Report {
         }
     }
 
-    fn told(&self, options: &Options, stages: &[&Stage], keeper: Option<&Keeper>) -> String {
+    fn told(
+        &self,
+        options: &Options,
+        stages: &[&Stage],
+        durable_server: Option<&DurableServer>,
+    ) -> String {
         let slope = |(growth, hours): (f64, f64)| match HOURS_TOLD_MIN <= hours {
             true => format!("{:+.2} %/h", 100.0 * growth / hours),
             false => "too short for a slope".into(),
@@ -137,13 +142,13 @@ impl Report {
         let misdeeds: u64 =
             (0..MISDEEDS).map(|kind| sum(stages, |seen| &seen.misdeeds[kind])).sum();
         let (mut restarts, mut lives) = (String::new(), String::new());
-        if let Some(keeper) = keeper {
-            let [terms, kills] = keeper.ends;
+        if let Some(durable_server) = durable_server {
+            let [terms, kills] = durable_server.ends;
             restarts = format!(
                 ", {terms} restarts by SIGTERM and {kills} by SIGKILL with {} keys swept",
-                keeper.swept
+                durable_server.swept
             );
-            let lived = slope(growth_over_lives(&keeper.memory));
+            let lived = slope(growth_over_lives(&durable_server.memory));
             lives = format!(", of the durable one {lived} from life to life");
         }
         let growth = self.memory.growth();

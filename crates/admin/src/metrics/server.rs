@@ -3,7 +3,7 @@
 use super::page::{Labels, Page};
 use laneway_policy::Role;
 use laneway_server::built;
-use laneway_server::watch::{WatchSnapshot, WorkerWatch};
+use laneway_server::counts::watch::{WatchSnapshot, WorkerWatch};
 use prometheus_client::registry::Unit;
 use std::fmt;
 

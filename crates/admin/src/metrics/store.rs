@@ -1,7 +1,7 @@
 //! Items and memory, and the durable tier where there is one.
 
 use super::page::{Buckets, Page};
-use laneway_server::watch::{
+use laneway_server::counts::watch::{
     Dropped, Ended, FLUSH_BUCKETS, FlushTimes, Scrubbed, TierWatch, Usage, WatchSnapshot,
 };
 use prometheus_client::registry::Unit;

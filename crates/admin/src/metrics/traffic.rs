@@ -2,10 +2,10 @@
 
 use super::page::{Buckets, Labels, Page};
 use crate::causes::causes;
-use laneway_server::clients::ClientWatch;
+use laneway_server::counts::clients::ClientWatch;
+use laneway_server::counts::watch::{LatencyWatch, TlsCause, TlsWatch, WatchSnapshot};
 use laneway_server::latency::Part;
 use laneway_server::latency::histogram::Reading;
-use laneway_server::watch::{LatencyWatch, TlsCause, TlsWatch, WatchSnapshot};
 use prometheus_client::registry::Unit;
 use std::cmp::Reverse;
 use std::fmt;

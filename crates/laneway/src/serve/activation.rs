@@ -223,7 +223,7 @@ fn passed_over(flags: &Flags, taken: &Taken) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use laneway_server::client_limits::Rates;
+    use laneway_server::access::client_limits::Rates;
 
     #[test]
     fn a_name_says_what_comes_by_a_socket() {

@@ -2,7 +2,7 @@
 //! an address.
 
 use crate::flags::{Flags, bytes};
-use laneway_server::client_limits::Rates;
+use laneway_server::access::client_limits::Rates;
 use laneway_server::settings::{Port, Rules};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};

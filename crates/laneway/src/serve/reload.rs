@@ -6,8 +6,8 @@
 
 use super::{MEBIBYTE, MEMORY_BYTES, auth, checked, manager, places, slow, tls};
 use crate::flags::{self, Asked, Flags};
+use laneway_server::access::client_limits::Limited;
 use laneway_server::boot::Server;
-use laneway_server::client_limits::Limited;
 use laneway_server::settings::Sandbox;
 use std::ffi::OsString;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};

@@ -5,8 +5,8 @@
 use crate::flags::Flags;
 use crate::logging;
 use laneway_server::latency::noted::NotedRequest;
+use laneway_server::latency::slow_log::SlowLog;
 use laneway_server::shared::Shared;
-use laneway_server::slow_log::SlowLog;
 use laneway_server::stats::operation_of;
 use log::kv::Value;
 use log::{Level, Record};

@@ -28,7 +28,7 @@ pub struct Place {
     pub offset: usize,
 }
 
-/// The memory, as its one keeper knows it.
+/// The memory, as its one executor knows it.
 #[derive(Debug)]
 pub struct Ledger {
     bytes: usize,

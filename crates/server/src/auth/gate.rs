@@ -6,7 +6,7 @@
 
 use super::limit::Limit;
 use super::users::Users;
-use crate::counters::Counters;
+use crate::counts::counters::Counters;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;

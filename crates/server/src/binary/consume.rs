@@ -1,11 +1,11 @@
 //! Consumes one turn's input of a connection that speaks memcached's binary protocol.
 
-use crate::connection::{Connection, Mode};
 use crate::core::Core;
-use crate::dispatch::swallow;
-use crate::protocol::{Protocol, Quota};
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::request::dispatch::swallow;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::protocol::{Protocol, Quota};
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 
 /// memcached's binary protocol.

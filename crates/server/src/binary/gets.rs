@@ -1,14 +1,14 @@
 //! Values that are asked for: requests that follow each other as a pipeline sends them, the quiet
 //! ones of a multiget above all, are read together (`laneway_store::Group`), as those of the text
-//! protocol are ([`crate::gets`]).
+//! protocol are ([`crate::request::gets`]).
 
-use crate::connection::Connection;
 use crate::core::Core;
 use crate::execute::{Outcome, binary};
 use crate::latency::Operation;
-use crate::sought::{Head, Simple};
-use crate::step::{OUT_BYTES_PER_TURN, Step, Stop};
-use crate::streams::Streams;
+use crate::request::sought::{Head, Simple};
+use crate::stream::connection::Connection;
+use crate::stream::step::{OUT_BYTES_PER_TURN, Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_store::{GROUP, Sought};
 use laneway_transport::Transport;
 use laneway_wire::binary::reply::{VALUE_HEAD_BYTES_MAX, put_value_head};

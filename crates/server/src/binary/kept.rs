@@ -1,16 +1,16 @@
 //! Durable items by the binary protocol: decides which requests the durable executor executes, and
 //! how they are handed to it. Whole short requests go in batches, as those of the text protocol do
-//! ([`crate::batches`]). Any other request goes by itself, and the next waits for its reply.
+//! ([`crate::request::batches`]). Any other request goes by itself, and the next waits for its reply.
 
-use crate::batches::{End, READS_BYTES_MAX, REQUESTS_MAX, Row};
 use crate::binary::value::key_and_flags;
-use crate::connection::Connection;
 use crate::core::Core;
-use crate::durable::shared::KEEPER;
+use crate::durable::shared::EXECUTOR;
 use crate::execute::binary;
-use crate::sized::Sized;
-use crate::step::{READ_BYTES, Step, Stop};
-use crate::streams::Streams;
+use crate::request::batches::{End, READS_BYTES_MAX, REQUESTS_MAX, Row};
+use crate::request::sized::Sized;
+use crate::stream::connection::Connection;
+use crate::stream::step::{READ_BYTES, Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::binary::{Frame, Request, parse};
 use std::cell::Cell;
@@ -66,7 +66,7 @@ impl<T: Transport> Core<T> {
 }
 
 impl<T: Transport> Streams<T> {
-    /// Gives the requests at the front of `rest` to the keeper, as many as go together. `None`: not
+    /// Gives the requests at the front of `rest` to the executor, as many as go together. `None`: not
     /// even the first of them goes along with others.
     pub(crate) fn binary_batch(
         &mut self,
@@ -80,7 +80,7 @@ impl<T: Transport> Streams<T> {
         self.give_row(core, connection, row, (rest, None), arrived)
     }
 
-    /// A request that the keeper executes stands at the front of `rest`, whole.
+    /// A request that the executor executes stands at the front of `rest`, whole.
     pub(crate) fn binary_keep(
         &mut self,
         core: &mut Core<T>,
@@ -100,11 +100,11 @@ impl<T: Transport> Streams<T> {
             return Step::Took(frame.bytes());
         }
         let request = &rest[..frame.bytes()];
-        self.hand_request(core, connection, KEEPER, request, request.len() as u64, arrived)
+        self.hand_request(core, connection, EXECUTOR, request, request.len() as u64, arrived)
     }
 
     /// Memory does not hold the item that the request at the front of `rest` reads, or it is being
-    /// changed: the keeper answers, and what is asked behind it goes along. It has to bring `size`
+    /// changed: the executor answers, and what is asked behind it goes along. It has to bring `size`
     /// bytes into memory.
     pub(crate) fn binary_ask(
         &mut self,
@@ -118,7 +118,7 @@ impl<T: Transport> Streams<T> {
             Some(step) => step,
             None => {
                 let request = &rest[..frame.bytes()];
-                self.hand_request(core, connection, KEEPER, request, size, arrived)
+                self.hand_request(core, connection, EXECUTOR, request, size, arrived)
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Requests without a value, except those that read one.
 
 use crate::binary::value::pass_over;
-use crate::connection::Connection;
 use crate::core::Core;
 use crate::execute::{Outcome, VERSION, binary};
 use crate::latency::Operation;
 use crate::resp::state::{Dialect, Unproven};
 use crate::stats::{self, Question};
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::Connection;
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::binary::reply::{Status, put, put_done, put_error};
 use laneway_wire::binary::{Frame, Request};
@@ -84,7 +84,7 @@ impl<T: Transport> Streams<T> {
             }
             _ => binary::delete(&context, frame, key, &mut self.out),
         };
-        assert!(matches!(outcome, Outcome::Done), "the keeper alone is asked again");
+        assert!(matches!(outcome, Outcome::Done), "the executor alone is asked again");
         core.sample_uncounted(key, true);
         core.account(connection, operation, touched.get(), arrived);
         Step::Took(frame.bytes())

@@ -1,10 +1,10 @@
 //! One request: who executes it?
 
-use crate::connection::Connection;
 use crate::core::Core;
-use crate::protocol::Quota;
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::Connection;
+use crate::stream::protocol::Quota;
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::binary::{Broken, Request, parse};
 

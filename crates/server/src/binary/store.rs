@@ -2,14 +2,14 @@
 //! and is long, streams into its item.
 
 use crate::binary::value::{key_and_flags, pass_over};
-use crate::connection::{Connection, Mode};
 use crate::core::Core;
-use crate::dispatch::join;
 use crate::execute;
 use crate::latency::Operation;
-use crate::sized::Sized;
-use crate::step::{READ_BYTES, Step, Stop};
-use crate::streams::Streams;
+use crate::request::dispatch::join;
+use crate::request::sized::Sized;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::step::{READ_BYTES, Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_policy::Route;
 use laneway_policy::pace::Way;
 use laneway_transport::Transport;

@@ -1,7 +1,7 @@
 //! What the header of a request tells of its value before the value has arrived.
 
-use crate::connection::{Connection, Mode};
-use crate::step::Step;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::step::Step;
 use laneway_wire::binary::{Frame, Request};
 
 /// The key of a request that takes a value, and the flags that count for the size of its item.

@@ -4,11 +4,11 @@
 
 use super::listeners::Listeners;
 use super::{Gate, ServerStream, once_open};
+use crate::access::listener_rules::ListenerRules;
+use crate::access::usher::{ByAddress, Usher};
 use crate::clock::{Clock, SystemClock};
-use crate::listener_rules::ListenerRules;
 use crate::settings::{GUESTS_MAX, Rules, Settings};
 use crate::shared::{Connections, Shared};
-use crate::usher::{ByAddress, Usher};
 use laneway_tier::drop_priority;
 use laneway_tls::{Acceptor, Bounds, Finished, Handshakes};
 use laneway_transport::scheduler::give_way;

@@ -1,11 +1,11 @@
 //! Goes on with a task, request by request, until it is done or waits for something.
 
 use super::ready::step_of;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Gets, KEYS_PER_STEP, NO_MEMORY, Step, Task};
 use crate::execute::{self, Incoming};
-use crate::handoff::{Origin, Work};
-use crate::requests::key_of;
+use crate::jobs::handoff::{Origin, Work};
+use crate::request::requests::key_of;
 use crate::udp::buffers::Held;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::limits::BINARY_REQUEST;
@@ -14,7 +14,7 @@ use laneway_wire::udp::MESSAGE_BYTES_MAX;
 use laneway_wire::{Get, KEY_BYTES_MAX, Keys, Request, parse};
 use std::ops::Range;
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// Goes on with a task as far as it can.
     pub(super) fn admit(&mut self, mut task: Task) {
         loop {
@@ -157,7 +157,7 @@ impl<S> Keeper<S> {
                 self.perform_cold_delete(task, key);
                 return Step::Done;
             }
-            let fetch = if deletes { Keeper::fetch_end } else { Keeper::fetch };
+            let fetch = if deletes { DurableExecutor::fetch_end } else { DurableExecutor::fetch };
             let ready = self.ready_by(task, key, looks, fetch);
             if let Some(step) = step_of(ready, task) {
                 return step;

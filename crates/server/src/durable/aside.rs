@@ -4,11 +4,11 @@
 
 use super::hands::{Aside, Order};
 use super::shared::bump;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Leaving, Task};
-use crate::handoff::Work;
+use crate::jobs::handoff::Work;
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// Has a change of a task appended by who may wait; the key waits for it.
     pub(super) fn put_aside(&mut self, task: &mut Task, key: &[u8], sequence: u64, aside: Aside) {
         let meta = match &aside {

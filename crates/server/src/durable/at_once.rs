@@ -9,11 +9,11 @@
 
 use super::capture;
 use super::ready::step_of;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Step, Task};
 use crate::execute::Context;
 use crate::execute::redis::{Asking, Watched};
-use crate::handoff::{Spoken, WatchedRequests};
+use crate::jobs::handoff::{Spoken, WatchedRequests};
 use crate::latency;
 use crate::resp::multi::put_nothing;
 use crate::resp::options::Refusal;
@@ -35,7 +35,7 @@ enum Tried {
     Waits(Step),
 }
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// Executes a transaction behind `WATCH`.
     pub(super) fn watched(&mut self, task: &mut Task, requests: &WatchedRequests) -> Step {
         let WatchedRequests { count, spoken, .. } = requests;
@@ -116,7 +116,7 @@ impl<S> Keeper<S> {
         Ok(Tried::Done(out))
     }
 
-    /// Counts what was executed so, as [`Keeper::execute`] counts a request alone.
+    /// Counts what was executed so, as [`DurableExecutor::execute`] counts a request alone.
     fn account_asked(&mut self, task: &mut Task, asked: &Asked<'_>) {
         let Asked { key, operation, size } = *asked;
         if self.dice.falls() && self.shared.hot.is_none() {

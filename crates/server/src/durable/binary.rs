@@ -2,7 +2,7 @@
 //! `crate::execute::binary`; when they may be executed is [`super::ready`].)
 
 use super::ready::step_of;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Step, Task, Voice};
 use crate::execute::{self, binary};
 use crate::latency::Operation;
@@ -33,7 +33,7 @@ fn say_done(task: &mut Task, frame: &Frame<'_>) {
     }
 }
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// The request that is next.
     pub(super) fn binary(&mut self, task: &mut Task, bytes: &[u8]) -> Step {
         let start = task.range.start;
@@ -93,7 +93,7 @@ impl<S> Keeper<S> {
         step
     }
 
-    /// False as for [`Keeper::execute`].
+    /// False as for [`DurableExecutor::execute`].
     fn perform_binary(
         &mut self,
         task: &mut Task,

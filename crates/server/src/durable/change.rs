@@ -5,7 +5,7 @@ use super::capture::Change;
 use super::ends;
 use super::hands::{Aside, Order, Spilled};
 use super::shared::bump;
-use super::state::{Keeper, Pending};
+use super::state::{DurableExecutor, Pending};
 use super::task::{Leaving, NO_MEMORY_STORING, Task};
 use laneway_store::{Got, ItemMeta as Seen, Pinned};
 use laneway_sync::planted::{Bug, is_planted};
@@ -45,7 +45,7 @@ pub(super) fn marks_of(meta: &ItemMeta) -> (bool, bool) {
     (meta.marks & STALE != 0, meta.marks & TOKEN_SENT != 0)
 }
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// Keeps the last that happened to a key; if that is an item whose value is at hand, it is
     /// `stored`.
     pub(super) fn keep(

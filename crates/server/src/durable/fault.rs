@@ -8,7 +8,7 @@ use super::change::marks_of;
 use super::ends::end_of;
 use super::fetch::STRETCH_BYTES;
 use super::shared::{add, bump};
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Fault, Filling, Line, NO_MEMORY, Pieces, Share, Shortage};
 use laneway_store::{Draft, Moment, Refused};
 use laneway_sync::planted::{Bug, is_planted};
@@ -39,7 +39,7 @@ enum Next {
     Fill(Filling),
 }
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// Something was read.
     pub(super) fn was_read(&mut self, number: u64, answer: Answer) {
         let Some(fault) = self.faults.remove(&number) else { return };
@@ -96,7 +96,7 @@ impl<S> Keeper<S> {
     }
 
     /// When its own thread steps it again at the latest, whatever else happens. It sleeps until
-    /// then, and [`Keeper::is_due_sooner`] tells when it is to be woken.
+    /// then, and [`DurableExecutor::is_due_sooner`] tells when it is to be woken.
     pub fn due_nanos(&mut self) -> u64 {
         self.wakes_nanos = self.next_nanos();
         self.wakes_nanos

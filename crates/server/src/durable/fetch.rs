@@ -3,7 +3,7 @@
 //! would take too much of it waits for its turn, by lines of values of like length.
 
 use super::shared::bump;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Fault, SHORT, Share};
 use laneway_tier::{Look, PIECE_BYTES, Request};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ const ON_THE_WAY_BYTES_MAX: u64 = 8 << 20;
 /// The most that is copied in one step: about 10 us.
 pub(super) const STRETCH_BYTES: usize = 64 << 10;
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// Begins to bring an item into memory.
     pub(super) fn fetch(&mut self, key: &[u8], look: &Look) {
         bump(&self.durable.counts.faults);

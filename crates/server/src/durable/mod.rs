@@ -1,6 +1,6 @@
 //! The durable store behind the server (`--data-dir`): memory is a cache over it.
 //!
-//! One *durable executor* ([`keeper`]) executes every request that changes an item, and every read
+//! One *durable executor* ([`executor`]) executes every request that changes an item, and every read
 //! of an item that is not in memory. So all changes of the server have one order, and the executor
 //! writes to the tier what it finds in memory after a change. A worker serves hits by itself. It
 //! first asks [`pending_writes`] whether the key is being changed, and on a miss whether the tier
@@ -9,7 +9,7 @@
 //! the two write paths; the order of publishing and acknowledging is ours.)
 //!
 //! In the order of use: [`pending_writes`], [`shared`], [`walks`] (what workers see); [`executor`]
-//! (its lock, and which thread steps it); [`keeper`] (its step: it takes results of devices and new
+//! (its lock, and which thread steps it); [`executor`] (its step: it takes results of devices and new
 //! jobs), `turns` (whose request is next), [`admit`] (going on with it, request by request;
 //! [`resp`] where it is RESP, [`at_once`] where several keys change in one moment, [`mod@binary`]
 //! where it is the binary protocol), [`ready`] (may it be executed?),
@@ -41,7 +41,6 @@ pub mod executor;
 pub mod fault;
 pub mod fetch;
 pub mod hands;
-pub mod keeper;
 pub mod pending_writes;
 pub mod perform;
 pub mod ready;
@@ -52,6 +51,7 @@ pub mod scrub;
 pub mod scrubber;
 pub mod settle;
 pub mod shared;
+pub mod shared_executor;
 pub mod state;
 pub mod task;
 mod trouble;

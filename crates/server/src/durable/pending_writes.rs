@@ -19,8 +19,8 @@ const SLOTS: usize = 1 << 14;
 pub enum DurableReader<'a> {
     /// A worker, which asks the pending-write filter.
     Worker(&'a PendingWrites),
-    /// The keeper, which asks the tier and what is under way before it executes.
-    Keeper {
+    /// The executor, which asks the tier and what is under way before it executes.
+    DurableExecutor {
         /// It found the item in memory then. Other threads may have it evicted since, and so may
         /// the command itself for the memory that it takes: who misses the item must ask again.
         seen: bool,

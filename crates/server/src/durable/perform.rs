@@ -2,13 +2,13 @@
 
 use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Step, Task, Voice};
 use crate::event_log::{Class, DeletedBy};
 use crate::execute::{self, Body, Context, Incoming, Outcome};
-use crate::handoff::Work;
+use crate::jobs::handoff::Work;
 use crate::latency::{self, Operation};
-use crate::requests::{operation, writes};
+use crate::request::requests::{operation, writes};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_sync::planted::{Bug, is_planted};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How often a flush that is due and was refused is tried again.
 const FLUSH_AGAIN_NANOS: u64 = 1_000_000_000;
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// Executes `command`, which concerns `key`, and keeps what it changes; where that is a value
     /// which is at hand, it is `stored`. False: nothing was
     /// done, since memory has forgotten the item that was there a moment ago.
@@ -99,7 +99,7 @@ impl<S> Keeper<S> {
         again
     }
 
-    /// False as for [`Keeper::execute`].
+    /// False as for [`DurableExecutor::execute`].
     pub(super) fn perform_request(
         &mut self,
         task: &mut Task,
@@ -132,7 +132,7 @@ impl<S> Keeper<S> {
         task.tally.add(latency::row(Operation::Other, false), task.arrived_nanos);
     }
 
-    /// False as for [`Keeper::execute`].
+    /// False as for [`DurableExecutor::execute`].
     pub(super) fn perform_key(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) -> bool {
         let expires = execute::expires_at(get.exptime, self.now);
         let operation = if writes(get.verb) { Operation::Touch } else { Operation::Get };
@@ -182,7 +182,7 @@ impl<S> Keeper<S> {
         delay: Option<i64>,
     ) -> Step {
         let is_ours = task.origin.is_none(); // it was allowed when it was asked for
-        let due = self.shared.flush_at.load(Ordering::Relaxed); // the keeper alone sets it
+        let due = self.shared.flush_at.load(Ordering::Relaxed); // the executor alone sets it
         let is_due = due != 0 && due <= self.now.seconds();
         if is_ours && task.flushed_at.is_none() && !is_due {
             return Step::Done; // another flush has taken its place
@@ -241,7 +241,7 @@ impl<S> Keeper<S> {
 
     /// Lets a flush in whose time has come.
     pub(super) fn flush_if_due(&mut self) {
-        let at = self.shared.flush_at.load(Ordering::Relaxed); // the keeper alone sets it
+        let at = self.shared.flush_at.load(Ordering::Relaxed); // the executor alone sets it
         if at == 0 || self.now.seconds() < at || self.now_nanos < self.flush_nanos {
             return;
         }

@@ -2,7 +2,7 @@
 //! before the item that it looks at is in memory.
 
 use super::pending_writes::is_over;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{NO_MEMORY, Step, Task};
 use laneway_store::Moment;
 use laneway_sync::planted::{Bug, is_planted};
@@ -23,7 +23,7 @@ pub(super) enum Ready {
     Never(String),
 }
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// Brings the items of some of these keys into memory, as many as go together.
     pub(super) fn fetch_ahead<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
         for key in keys.take(AHEAD) {
@@ -37,7 +37,7 @@ impl<S> Keeper<S> {
 
     /// Whether a key's item is in the tier and nowhere else, and nothing of it is under way. Not
     /// where it may be over, for all that is known of its end: then that is to be read
-    /// ([`Keeper::ready_to_count`]). One whose record cannot be read is taken for there, since it
+    /// ([`DurableExecutor::ready_to_count`]). One whose record cannot be read is taken for there, since it
     /// can be deleted without.
     pub(super) fn is_cold(&self, key: &[u8]) -> bool {
         let is_unreadable = || self.unreadable.as_ref().is_some_and(|(lost, _)| **lost == *key);
@@ -86,13 +86,13 @@ impl<S> Keeper<S> {
     /// has to be asked again where execution finds that memory has forgotten the item since: then
     /// the item is in the tier, or on its way there, and this leads to it.
     pub(super) fn ready(&mut self, task: &mut Task, key: &[u8], looks: bool) -> Ready {
-        self.ready_by(task, key, looks, Keeper::fetch)
+        self.ready_by(task, key, looks, DurableExecutor::fetch)
     }
 
     /// The same of a request that asks for no more than whether there is an item, and has found
     /// that it is not cold: its end is read, and its value is not.
     pub(super) fn ready_to_count(&mut self, task: &mut Task, key: &[u8]) -> Ready {
-        self.ready_by(task, key, true, Keeper::fetch_end)
+        self.ready_by(task, key, true, DurableExecutor::fetch_end)
     }
 
     /// The same where an item that is not in memory is read by `fetch`.
@@ -101,12 +101,12 @@ impl<S> Keeper<S> {
         task: &mut Task,
         key: &[u8],
         looks: bool,
-        fetch: fn(&mut Keeper<S>, &[u8], &Look),
+        fetch: fn(&mut DurableExecutor<S>, &[u8], &Look),
     ) -> Ready {
         if self.busy.contains_key(key) && !is_planted(Bug::BusyIgnored) {
             return Ready::Behind(key.into());
         }
-        // Asked once: what is there may be evicted at any time, and what is not comes by the keeper
+        // Asked once: what is there may be evicted at any time, and what is not comes by the executor
         // alone.
         task.seen = looks && self.has_in_memory(key);
         if !looks || task.seen {

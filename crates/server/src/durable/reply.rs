@@ -1,13 +1,13 @@
 //! Holds replies back until the changes that they report are durable.
 
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::Task;
-use crate::handoff::{Finished, Origin};
+use crate::jobs::handoff::{Finished, Origin};
 use laneway_policy::WorkerId;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::sleep::Posted;
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// A task is done but for its reply.
     pub(super) fn conclude(&mut self, task: Task) {
         if let Some(connection) = task.connection {
@@ -24,7 +24,7 @@ impl<S> Keeper<S> {
             self.durable.pending_writes.uncover(*hash);
         }
         if task.origin.is_some() {
-            self.durable.answered(task.bytes); // the keeper's own were not counted
+            self.durable.answered(task.bytes); // the executor's own were not counted
         }
         if let Some(finished) = task.finish() {
             self.deliver(finished);

@@ -2,11 +2,11 @@
 //! the other. (What they do is `crate::resp::one`; when they may be executed is [`super::ready`].)
 
 use super::ready::step_of;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Each, KEYS_PER_STEP, NO_MEMORY_STORING, Several, Step, Task};
 use crate::execute::redis::{self, Asking, Count, Known, Telling};
 use crate::execute::{Context, Outcome};
-use crate::handoff::Spoken;
+use crate::jobs::handoff::Spoken;
 use crate::latency::Operation;
 use crate::resp::options;
 use crate::resp::table::{Command, Spec, find};
@@ -45,7 +45,7 @@ fn begin_several(task: &mut Task, each: Each, args: Args<'_>) -> Option<Several>
     Some(Several { each, at, left: args.left(), count: 0 })
 }
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// The request that is next.
     pub(super) fn resp(&mut self, task: &mut Task, bytes: &[u8], spoken: Spoken) -> Step {
         if let Some(several) = task.several {
@@ -124,7 +124,7 @@ impl<S> Keeper<S> {
                         task.reply.push_bytes(&out);
                         return Step::Done;
                     }
-                    self.ready_by(task, key, looks, Keeper::fetch_end)
+                    self.ready_by(task, key, looks, DurableExecutor::fetch_end)
                 }
                 _ => self.ready(task, key, looks),
             };
@@ -153,7 +153,7 @@ impl<S> Keeper<S> {
         }
     }
 
-    /// False as for [`Keeper::execute`].
+    /// False as for [`DurableExecutor::execute`].
     fn perform_store(&mut self, task: &mut Task, stored: &Value<'_>, spoken: Spoken) -> bool {
         let Value { key, value, how } = stored;
         let size = (key.len() + value.len()) as u64;

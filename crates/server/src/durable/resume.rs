@@ -3,12 +3,12 @@
 
 use super::hands::Aside;
 use super::shared::bump;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use super::task::{Leaving, Task};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{LargeWhole, Result, Ticket, Tried};
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// What was put aside was appended, or could not be.
     pub(super) fn written(&mut self, number: u64, key: &[u8], result: Result<Option<Ticket>>) {
         let Some((mut task, leaving)) = self.task_of(number, key) else { return };

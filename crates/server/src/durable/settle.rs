@@ -2,10 +2,10 @@
 
 use super::hands::Order;
 use super::shared::bump;
-use super::state::Keeper;
+use super::state::DurableExecutor;
 use laneway_tier::{Position, Result};
 
-impl<S> Keeper<S> {
+impl<S> DurableExecutor<S> {
     /// A commit has ended.
     pub(super) fn committed(&mut self, result: Result<()>) {
         self.committing = false;

@@ -4,7 +4,7 @@ use super::backup::Backups;
 use super::pending_writes::PendingWrites;
 use super::scrub::Scrubs;
 use super::walks::Walks;
-use crate::handoff::Job;
+use crate::jobs::handoff::Job;
 use laneway_policy::{WorkerId, WorkerTarget};
 use laneway_store::Moment;
 use laneway_sync::ring::Ring;
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The keeper takes jobs as a worker does, under a number that no worker has.
-pub const KEEPER: WorkerTarget = WorkerTarget::Worker(WorkerId(u16::MAX));
+/// The executor takes jobs as a worker does, under a number that no worker has.
+pub const EXECUTOR: WorkerTarget = WorkerTarget::Worker(WorkerId(u16::MAX));
 
-/// Jobs that wait for the keeper at most; connections of more than that wait with their requests
+/// Jobs that wait for the executor at most; connections of more than that wait with their requests
 /// unread.
 const JOB_PLACES: usize = 1 << 14;
 
@@ -43,7 +43,7 @@ pub struct Recovery {
     pub took_ms: u64,
 }
 
-/// What the keeper counts.
+/// What the executor counts.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Requests it executed.
@@ -119,13 +119,13 @@ pub struct Durable {
     pub tier: Arc<Tier>,
     /// Walks over its keys.
     pub walks: Walks,
-    /// Requests for the keeper.
+    /// Requests for the executor.
     pub jobs: Ring<Job>,
     /// Replies wait for a group.
     pub waits: bool,
     /// Else what was written is made durable this often.
     pub interval_nanos: u64,
-    /// Bytes of requests that the keeper has, queued or not: see [`HELD_BYTES_MAX`].
+    /// Bytes of requests that the executor has, queued or not: see [`HELD_BYTES_MAX`].
     held_bytes: AtomicU64,
     /// How the store was found.
     pub recovery: Recovery,
@@ -141,7 +141,7 @@ pub struct Durable {
     helper: OnceLock<Box<Helper>>,
 }
 
-/// A step of the keeper by whoever asks, at this time; false if another steps it.
+/// A step of the executor by whoever asks, at this time; false if another steps it.
 type Helper = dyn Fn(u64, Moment) -> bool + Send + Sync;
 
 impl Durable {
@@ -166,17 +166,17 @@ impl Durable {
         }
     }
 
-    /// How the keeper is woken; once, before it runs.
+    /// How the executor is woken; once, before it runs.
     pub fn set_bell(&self, bell: Box<dyn Fn() + Send + Sync>) {
-        assert!(self.bell.set(bell).is_ok(), "there is one keeper");
+        assert!(self.bell.set(bell).is_ok(), "there is one executor");
     }
 
-    /// How others step the keeper; once, before there are any.
+    /// How others step the executor; once, before there are any.
     pub(super) fn set_helper(&self, helper: Box<Helper>) {
-        assert!(self.helper.set(helper).is_ok(), "there is one keeper");
+        assert!(self.helper.set(helper).is_ok(), "there is one executor");
     }
 
-    /// What was given to the keeper is executed: by this thread, or by the keeper's, which is then
+    /// What was given to the executor is executed: by this thread, or by the executor's, which is then
     /// woken. True: by this thread, and there may be replies for it.
     pub fn help(&self, now_nanos: u64, now: Moment) -> bool {
         let helped = self.helper.get().is_some_and(|helper| helper(now_nanos, now));
@@ -187,14 +187,14 @@ impl Durable {
         helped
     }
 
-    /// Wake the keeper, or make its next sleep none.
+    /// Wake the executor, or make its next sleep none.
     pub fn ring(&self) {
         if let Some(bell) = self.bell.get() {
             bell();
         }
     }
 
-    /// Give the keeper a job; gives it back if it has enough. [`Durable::help`] sees to it that the
+    /// Give the executor a job; gives it back if it has enough. [`Durable::help`] sees to it that the
     /// job is executed.
     pub fn push(&self, job: Job) -> Result<(), Job> {
         let bytes = counted(&job);
@@ -236,9 +236,9 @@ impl Durable {
     }
 }
 
-/// What a job counts among the bytes that the keeper may have. Its item's bytes are bounded where
+/// What a job counts among the bytes that the executor may have. Its item's bytes are bounded where
 /// memory gives them, so that a long one is not counted whole: it would shut out all others, and
-/// be shut out where there are any. What the keeper itself needs for it counts, up to half of what
+/// be shut out where there are any. What the executor itself needs for it counts, up to half of what
 /// there may be in all.
 pub fn counted(job: &Job) -> u64 {
     job.size.0.min(COUNTED_BYTES_MAX) + job.keeps().min(HELD_BYTES_MAX / 2)

@@ -1,5 +1,5 @@
 //! The state of the durable executor: which keys wait for what, and the tasks that wait for them.
-//! The files beside this one use it, in layers: [`super::keeper`] takes results and new jobs;
+//! The files beside this one use it, in layers: [`super::executor`] takes results and new jobs;
 //! [`super::resume`], [`super::fault`] and [`super::settle`] go on with tasks that waited;
 //! [`super::admit`] decides which request may begin, [`super::perform`] executes it,
 //! [`super::change`] writes what changed, and [`super::reply`] answers.
@@ -11,10 +11,10 @@ use super::shared::Durable;
 use super::task::{Fault, Filling, Line, Task};
 use super::trouble::Trouble;
 use super::turns::Turns;
-use crate::counters::Counters;
+use crate::counts::counters::Counters;
 use crate::execute::{Context, ExecuteSettings};
-use crate::handoff::Finished;
 use crate::hot::sample::Dice;
+use crate::jobs::handoff::Finished;
 use crate::resp::scratch::Scratch;
 use crate::shared::Shared;
 use laneway_policy::CorePlan;
@@ -40,8 +40,8 @@ pub(super) struct Pending {
     pub expired: bool,
 }
 
-/// The keeper of one server.
-pub struct Keeper<S> {
+/// The executor of one server.
+pub struct DurableExecutor<S> {
     pub(super) shared: Arc<Shared<S>>,
     pub(super) durable: Arc<Durable>,
     pub(super) hands: Box<dyn DeviceExecutor>,
@@ -114,10 +114,13 @@ pub struct Keeper<S> {
     pub(super) done: Vec<Done>,
 }
 
-impl<S> Keeper<S> {
-    /// The keeper of this server, whose `durable` is set.
-    pub(super) fn begin(shared: Arc<Shared<S>>, hands: Box<dyn DeviceExecutor>) -> Keeper<S> {
-        let durable = shared.durable.get().expect("a keeper keeps something").clone();
+impl<S> DurableExecutor<S> {
+    /// The executor of this server, whose `durable` is set.
+    pub(super) fn begin(
+        shared: Arc<Shared<S>>,
+        hands: Box<dyn DeviceExecutor>,
+    ) -> DurableExecutor<S> {
+        let durable = shared.durable.get().expect("an executor keeps something").clone();
         let settings = &shared.settings;
         let limits =
             Limits { item_bytes_max: settings.item_bytes_max, line_bytes_max: LINE_BYTES_MAX };
@@ -127,7 +130,7 @@ impl<S> Keeper<S> {
             shutdown_enabled: false,
             tls_enabled: settings.tls.is_some(),
         };
-        Keeper {
+        DurableExecutor {
             plan: shared.plan.get(),
             durable,
             hands,
@@ -181,7 +184,7 @@ impl<S> Keeper<S> {
 
     /// Whether nothing is under way, and nothing waits for its time but expired items.
     pub(super) fn is_at_rest(&self) -> bool {
-        let flushes = self.shared.flush_at.load(Relaxed) != 0; // the keeper alone sets it
+        let flushes = self.shared.flush_at.load(Relaxed) != 0; // the executor alone sets it
         let commits = self.committing || self.appended;
         self.is_idle() && self.undelivered.is_empty() && !commits && !flushes
     }
@@ -214,7 +217,7 @@ impl<S> Keeper<S> {
         self.shared.board.worker(self.shared.workers.len()) // the one behind the workers'
     }
 
-    /// `seen`: see [`DurableReader::Keeper`].
+    /// `seen`: see [`DurableReader::DurableExecutor`].
     pub(super) fn context<'a>(&'a self, touched: &'a Cell<u64>, seen: bool) -> Context<'a> {
         Context {
             store: &self.shared.store,
@@ -225,7 +228,7 @@ impl<S> Keeper<S> {
             settings: &self.execute_settings,
             touched,
             large_from: u64::MAX,
-            pending_writes: Some(DurableReader::Keeper { seen }),
+            pending_writes: Some(DurableReader::DurableExecutor { seen }),
             read_only: false,
             log: Some(&self.shared.connections.events),
             by: 0,

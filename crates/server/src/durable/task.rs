@@ -3,9 +3,9 @@
 
 use super::shared::counted;
 use crate::execute::redis::{Count, OUT_OF_MEMORY};
-use crate::handoff::{Finished, Job, Origin, Work};
+use crate::jobs::handoff::{Finished, Job, Origin, Work};
 use crate::latency::PendingLatencies;
-use crate::output::{End, Output};
+use crate::stream::output::{End, Output};
 use crate::udp::buffers::Held;
 use laneway_policy::WorkerId;
 use laneway_store::{Draft, KeyHash, Moment};
@@ -185,11 +185,11 @@ pub enum Voice {
 pub struct Task {
     /// What is to be done; taken out while it is being done.
     pub work: Option<Work>,
-    /// What it counts among the bytes that the keeper has.
+    /// What it counts among the bytes that the executor has.
     pub bytes: u64,
     /// When its last byte came.
     pub arrived_nanos: u64,
-    /// Where the reply goes; nowhere for the keeper's own.
+    /// Where the reply goes; nowhere for the executor's own.
     pub origin: Option<Origin>,
     /// Whose requests these are, where others of the same connection may come before they are
     /// answered: those are executed behind them.

@@ -121,7 +121,7 @@ impl Turns {
 mod tests {
     use super::Turns;
     use crate::durable::task::Task;
-    use crate::handoff::Work;
+    use crate::jobs::handoff::Work;
     use laneway_policy::WorkerId;
     use laneway_transport::Token;
 

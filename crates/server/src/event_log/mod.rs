@@ -16,6 +16,9 @@
 //! It knows no connection and no clock: time comes with the events, and is that of the last one
 //! where an event has none of its own. Times are to the millisecond, sizes bytes.
 
+pub(crate) mod watchers;
+pub(crate) mod watching;
+
 pub mod asked;
 pub mod event;
 mod line;

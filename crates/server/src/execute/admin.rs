@@ -3,7 +3,7 @@
 //! asked, the refusal of a switched-off feature where the client would wait for something.
 
 use super::{Context, reply};
-use crate::client_limits::Limited;
+use crate::access::client_limits::Limited;
 use crate::durable::backup::{self, Asked, NOT_KEPT};
 use crate::stats::BAD_CLASS;
 use laneway_wire::reply::{
@@ -69,7 +69,7 @@ pub(super) fn backup(line: &[u8]) -> Option<Result<Asked, &'static [u8]>> {
     (command == b"backup").then(|| backup::asked(words))
 }
 
-/// Whether a line asks for a checkpoint. Where there is a data folder its keeper makes it.
+/// Whether a line asks for a checkpoint. Where there is a data folder its executor makes it.
 pub(crate) fn is_checkpoint(line: &[u8]) -> bool {
     Tokens::new(line.trim_ascii_end()).eq([&b"checkpoint"[..]])
 }

@@ -33,8 +33,8 @@ pub use store::{
     store_binary_slice, store_binary_whole, store_slice, store_whole, stores_blindly, value_behind,
 };
 
-use crate::client_limits::Limited;
-use crate::counters::Counters;
+use crate::access::client_limits::Limited;
+use crate::counts::counters::Counters;
 use crate::durable::backup;
 use crate::durable::pending_writes::{DurableReader, Sight};
 use crate::event_log::{EventLog, asked};
@@ -139,7 +139,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether the keeper must answer for an item that was found in memory since.
+    /// Whether the executor must answer for an item that was found in memory since.
     pub(crate) fn is_hidden(&self, hash: KeyHash, sight: Sight) -> bool {
         match self.pending_writes {
             Some(DurableReader::Worker(pending)) => pending.hides_since(hash, sight),
@@ -147,20 +147,20 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether what changes an item is the keeper's, for only it changes the tier too.
+    /// Whether what changes an item is the executor's, for only it changes the tier too.
     fn leaves_changes(&self) -> bool {
         matches!(self.pending_writes, Some(DurableReader::Worker(_)))
             && !is_planted(Bug::TokenUnwritten)
     }
 
-    /// Whether memory has forgotten an item that the keeper found there a moment ago. Whoever
+    /// Whether memory has forgotten an item that the executor found there a moment ago. Whoever
     /// misses it must change nothing, and end with [`Outcome::Kept`]: the item is in the tier.
     fn has_forgotten(&self) -> bool {
-        matches!(self.pending_writes, Some(DurableReader::Keeper { seen: true }))
+        matches!(self.pending_writes, Some(DurableReader::DurableExecutor { seen: true }))
             && !is_planted(Bug::EvictedIsAbsent)
     }
 
-    /// Who answers for a key that was not found in memory, if anybody must: the keeper, or before
+    /// Who answers for a key that was not found in memory, if anybody must: the executor, or before
     /// it whoever reads values of this size.
     fn beyond_memory(&self, hash: KeyHash, key: &[u8]) -> Option<Outcome> {
         if self.has_forgotten() {
@@ -182,9 +182,9 @@ impl<'a> Context<'a> {
         self.pending_writes.is_some()
     }
 
-    /// Whether the keeper executes.
-    fn is_keepers(&self) -> bool {
-        matches!(self.pending_writes, Some(DurableReader::Keeper { .. }))
+    /// Whether the executor executes.
+    fn is_executors(&self) -> bool {
+        matches!(self.pending_writes, Some(DurableReader::DurableExecutor { .. }))
     }
 
     /// The CAS id of an item as clients see it.
@@ -208,7 +208,7 @@ pub enum Outcome {
     /// Everything: it is much work, a part of which was done. The same request, asked again,
     /// goes on with it; nothing was counted, and `out` is as it was.
     Again,
-    /// The same: the item is being changed, or it is not in memory, and its keeper answers.
+    /// The same: the item is being changed, or it is not in memory, and its executor answers.
     Kept,
     /// The reply goes on with a large value.
     Transfer(Transfer),

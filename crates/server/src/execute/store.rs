@@ -180,7 +180,7 @@ pub fn store_slice(
 ) -> Option<Box<Joining>> {
     match store_by(context, request, body, budget, out) {
         Ok(joining) => joining,
-        Err(Forgotten) => unreachable!("only what the keeper executes is asked again"),
+        Err(Forgotten) => unreachable!("only what the executor executes is asked again"),
     }
 }
 

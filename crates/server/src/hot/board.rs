@@ -10,7 +10,7 @@
 
 use super::slots::Slots;
 use super::window::{Balance, Mark, Since, Window};
-use crate::counters::Counter;
+use crate::counts::counters::Counter;
 use laneway_kernel::layout::Lead;
 use laneway_policy::hot::Reads;
 use laneway_policy::hot::loads::LOAD_SLOTS;

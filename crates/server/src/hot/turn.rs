@@ -4,7 +4,7 @@
 use super::board::{Finding, HotKeyTable};
 use super::local::HotWorker;
 use crate::core::Core;
-use crate::requests::key_of;
+use crate::request::requests::key_of;
 use laneway_policy::WorkerId;
 use laneway_policy::hot::scheduler::Found;
 use laneway_policy::hot::sketch::KeyHash;

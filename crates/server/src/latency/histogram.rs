@@ -4,7 +4,7 @@
 //! for nobody; a reading is exact per bucket, and a moment's smear between them.
 
 use super::buckets::{BUCKETS, bucket, end_nanos};
-use crate::counters::Counter;
+use crate::counts::counters::Counter;
 
 /// Times, counted by bucket.
 #[derive(Debug)]

@@ -12,7 +12,7 @@
 //! server's clock, sizes bytes.
 
 use super::{ROWS, is_row_of_large};
-use crate::counters::Counter;
+use crate::counts::counters::Counter;
 use laneway_sync::notice::Notice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The context in which a command is executed.
 
-use crate::connection::Connection;
 use crate::core::Core;
 use crate::execute::redis::Asking;
+use crate::stream::connection::Connection;
 use laneway_transport::Transport;
 use std::cell::Cell;
 

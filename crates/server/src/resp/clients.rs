@@ -1,9 +1,9 @@
 //! `CLIENT`: who is connected, and what each says of itself.
 
-use crate::connection::{Connection, ConnectionKind, ConnectionStats};
 use crate::core::Core;
 use crate::resp::options::{Refusal, SYNTAX, is, name_of};
 use crate::shared::lock;
+use crate::stream::connection::{Connection, ConnectionKind, ConnectionStats};
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::{
     OK, Version, put_bulk, put_error, put_integer, put_null, put_verbatim,

@@ -1,11 +1,11 @@
 //! Consumes one turn's input of a connection that speaks RESP.
 
-use crate::connection::{Connection, Mode};
 use crate::core::Core;
-use crate::protocol::{Protocol, Quota};
 use crate::resp::state::{Dialect, Under};
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::protocol::{Protocol, Quota};
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::resp::Skip;
 

@@ -1,15 +1,15 @@
 //! Commands about several keys, one key after the other: a large value in the middle makes the rest
 //! wait for its transfer, a full reply buffer for the next turn.
 
-use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::execute::redis;
 use crate::latency::Operation;
-use crate::protocol::Quota;
 use crate::resp::gets::Halt;
 use crate::resp::state::{EachKey, Under};
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::protocol::Quota;
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_store::GROUP;
 use laneway_transport::Transport;
 use laneway_wire::resp::Args;
@@ -60,7 +60,7 @@ impl<T: Transport> Streams<T> {
             let touched = Cell::new(0);
             let asking = core.asking(connection, &touched, key);
             let counts = redis::count_key(&asking, of, key);
-            count += i64::from(counts.expect("the keeper counts where items are kept"));
+            count += i64::from(counts.expect("the executor counts where items are kept"));
             let operation = match of {
                 redis::Count::Deleted => Operation::Delete,
                 redis::Count::There => Operation::Other,

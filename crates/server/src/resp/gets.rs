@@ -1,13 +1,13 @@
 //! `GET`s, and those that follow each other as a pipeline sends them: their keys are read together
-//! (`laneway_store::Group`), as memcached's are ([`crate::gets`]).
+//! (`laneway_store::Group`), as memcached's are ([`crate::request::gets`]).
 
-use crate::connection::Connection;
 use crate::core::Core;
 use crate::execute::{Outcome, redis};
 use crate::latency::Operation;
-use crate::sought::{Head, Simple};
-use crate::step::{OUT_BYTES_PER_TURN, Step, Stop};
-use crate::streams::Streams;
+use crate::request::sought::{Head, Simple};
+use crate::stream::connection::Connection;
+use crate::stream::step::{OUT_BYTES_PER_TURN, Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_store::{GROUP, KeyHash, Sought};
 use laneway_transport::Transport;
 use laneway_wire::KEY_BYTES_MAX;
@@ -22,7 +22,7 @@ pub(crate) enum Halt {
     Served(Stop),
     /// It is for a large worker to serve.
     Hand,
-    /// It is for the keeper, which has to bring so many bytes into memory.
+    /// It is for the executor, which has to bring so many bytes into memory.
     Kept(u64),
 }
 

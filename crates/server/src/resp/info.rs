@@ -1,8 +1,8 @@
 //! `INFO`: what there is of Redis' sections.
 
 use crate::core::Core;
-use crate::counters::Totals;
-use crate::cpu_time::cpu_us;
+use crate::counts::counters::Totals;
+use crate::counts::cpu_time::cpu_us;
 use crate::resp::options::is;
 use laneway_store::Stats;
 use laneway_transport::Transport;

@@ -1,31 +1,31 @@
 //! Durable items by RESP: decides which requests the durable executor executes, and how they are
-//! handed to it. Whole short requests go in batches, as memcached's do ([`crate::batches`]). A long
+//! handed to it. Whole short requests go in batches, as memcached's do ([`crate::request::batches`]). A long
 //! request goes by itself, and the next waits for its reply; an `MSET` that has not arrived whole
 //! goes a stretch at a time.
 
-use crate::batches::{End, KEYS_MAX, READS_BYTES_MAX, REQUESTS_MAX, Row};
-use crate::connection::{Connection, Mode};
 use crate::core::Core;
-use crate::durable::shared::{KEEPER, KEY_HELD_BYTES};
+use crate::durable::shared::{EXECUTOR, KEY_HELD_BYTES};
 use crate::execute::redis::{Answer, Set};
 use crate::execute::{Incoming, Spot};
-use crate::handoff::{Spoken, Work};
+use crate::jobs::handoff::{Spoken, Work};
 use crate::latency::Operation;
+use crate::request::batches::{End, KEYS_MAX, READS_BYTES_MAX, REQUESTS_MAX, Row};
+use crate::request::sized::Sized;
 use crate::resp::options;
 use crate::resp::state::{Under, Verb};
 use crate::resp::table::{Command, Spec, find};
 use crate::resp::values::{self, How, PAIR, Value};
-use crate::sized::Sized;
-use crate::step::{READ_BYTES, Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::step::{READ_BYTES, Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_policy::ItemBytes;
 use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::put_bulk;
 use laneway_wire::resp::{Args, BULK_END, Scan, Scanned};
 
-/// Whether the keeper executes a command, whatever memory holds.
-fn is_keepers(command: Command) -> bool {
+/// Whether the executor executes a command, whatever memory holds.
+fn is_executors(command: Command) -> bool {
     use Command::{
         Append, CountKeys, DeleteEqual, Expire, Flush, GetDelete, GetExpire, GetSet, Persist,
         Rename, Set, SetAbsent, SetExpiring, SetMany, SetManyAbsent, SetRange, Step, StepBy,
@@ -72,7 +72,7 @@ struct Moves {
     keeps: u64,
 }
 
-/// What the keeper needs for the keys of a request about several; `args` are those behind its name.
+/// What the executor needs for the keys of a request about several; `args` are those behind its name.
 fn keeps_of(spec: &Spec, args: Args<'_>) -> u64 {
     match spec.command {
         Command::CountKeys(_) => u64::from(args.left()) * KEY_HELD_BYTES,
@@ -83,7 +83,7 @@ fn keeps_of(spec: &Spec, args: Args<'_>) -> u64 {
 }
 
 impl<T: Transport> Core<T> {
-    /// What the keeper has to know of who asks.
+    /// What the executor has to know of who asks.
     pub(crate) fn spoken(&self, connection: &mut Connection<T::Stream>) -> Spoken {
         Spoken { version: connection.session().version, goes_on: false, keeps: 0 }
     }
@@ -189,7 +189,7 @@ fn is_long(scan: &Scan, rest: &[u8]) -> bool {
 }
 
 impl<T: Transport> Streams<T> {
-    /// Gives the requests at the front of `rest` to the keeper, as many as go together. `None`: not
+    /// Gives the requests at the front of `rest` to the executor, as many as go together. `None`: not
     /// even the first of them goes along with others.
     pub(crate) fn resp_batch(
         &mut self,
@@ -227,7 +227,7 @@ impl<T: Transport> Streams<T> {
         step
     }
 
-    /// A request that the keeper executes stands at the front of `rest`, whole: so many bytes.
+    /// A request that the executor executes stands at the front of `rest`, whole: so many bytes.
     /// `None`: it is served in its own way.
     pub(crate) fn resp_keep(
         &mut self,
@@ -237,7 +237,7 @@ impl<T: Transport> Streams<T> {
         (bytes, rest): (usize, &[u8]),
         arrived: u64,
     ) -> Option<Step> {
-        if !core.keeps() || !is_keepers(spec.command) {
+        if !core.keeps() || !is_executors(spec.command) {
             return None;
         }
         if let Some(step) = self.resp_batch_anew(core, connection, rest, arrived) {
@@ -274,7 +274,7 @@ impl<T: Transport> Streams<T> {
         Some(if spec.command == Command::Flush { core.counted_keyless(step) } else { step })
     }
 
-    /// Gives a value that has streamed in to the keeper, and what is to be done with it. The next
+    /// Gives a value that has streamed in to the executor, and what is to be done with it. The next
     /// request waits for the reply, and so does the next pair of an `MSET`.
     pub(crate) fn resp_keep_body(
         &mut self,
@@ -294,7 +294,7 @@ impl<T: Transport> Streams<T> {
             incoming.is_told(how, session.version);
         }
         let size = ItemBytes(incoming.item_bytes());
-        match self.hand_over(core, connection, KEEPER, Work::Body(incoming), size, arrived) {
+        match self.hand_over(core, connection, EXECUTOR, Work::Body(incoming), size, arrived) {
             Ok(()) => {
                 if left > 0 {
                     connection.mode = Mode::Resp(Under::Pairs(left));
@@ -306,7 +306,7 @@ impl<T: Transport> Streams<T> {
         }
     }
 
-    /// Gives a whole request to the keeper alone: the next waits for its reply. Of `size` bytes is
+    /// Gives a whole request to the executor alone: the next waits for its reply. Of `size` bytes is
     /// its item; `keeps` is [`Spoken::keeps`].
     pub(crate) fn resp_hand(
         &mut self,
@@ -321,14 +321,14 @@ impl<T: Transport> Streams<T> {
         let spoken = Box::new(Spoken { goes_on, keeps, ..spoken });
         let work = Work::Resp { bytes: request.to_vec(), spoken };
         let size = ItemBytes(size.max(request.len() as u64));
-        match self.hand_over(core, connection, KEEPER, work, size, arrived) {
+        match self.hand_over(core, connection, EXECUTOR, work, size, arrived) {
             Ok(()) => Step::Stop(request.len(), Stop::Ticket),
             Err(_) => Step::Stop(0, Stop::Quota),
         }
     }
 
     /// Memory does not hold the item that the request at the front of `rest` reads, or it is being
-    /// changed: the keeper answers, and what is asked behind it goes along.
+    /// changed: the executor answers, and what is asked behind it goes along.
     pub(crate) fn resp_ask(
         &mut self,
         core: &mut Core<T>,
@@ -354,8 +354,8 @@ impl<T: Transport> Streams<T> {
     ) -> Option<usize> {
         let (mut bytes, mut requests, mut reads) = (Vec::new(), 0, 0);
         for key in keys {
-            let size = core.kept_bytes(key, KEEPER);
-            let fits = reads + size <= READS_BYTES_MAX && core.goes_along(key, false, KEEPER);
+            let size = core.kept_bytes(key, EXECUTOR);
+            let fits = reads + size <= READS_BYTES_MAX && core.goes_along(key, false, EXECUTOR);
             if requests > 0 && !fits {
                 break;
             }
@@ -371,7 +371,7 @@ impl<T: Transport> Streams<T> {
             requests => Work::Batch { bytes, requests: requests as u32, spoken: Some(spoken) },
         };
         let is_batch = matches!(work, Work::Batch { .. });
-        self.hand_over(core, connection, KEEPER, work, size, arrived).ok()?;
+        self.hand_over(core, connection, EXECUTOR, work, size, arrived).ok()?;
         if is_batch {
             for _ in 0..requests {
                 core.count(Operation::Other, 0);

@@ -1,8 +1,8 @@
 //! `OBJECT` and `MEMORY USAGE`: what is known of an item besides its value.
 
-use crate::connection::Connection;
 use crate::core::Core;
 use crate::resp::options::{self, Refusal, SYNTAX};
+use crate::stream::connection::Connection;
 use laneway_store::{Got, HEADER_BYTES, ItemMeta};
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::{put_bulk, put_integer, put_null};

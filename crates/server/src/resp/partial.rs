@@ -1,14 +1,14 @@
 //! A request that has not arrived whole: it waits for the rest, or its value streams into its item,
 //! or it is longer than a request may be.
 
-use crate::connection::{Connection, Mode};
 use crate::core::Core;
 use crate::resp::multi::TOO_LONG;
 use crate::resp::state::Under;
 use crate::resp::table::{Command, READ_ONLY, Spec, find};
 use crate::resp::values::value_at;
-use crate::step::{READ_BYTES, Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::step::{READ_BYTES, Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::resp::{BULK_END, Scan, Skip};
 

@@ -1,14 +1,14 @@
 //! Commands about one key, without a value to be stored.
 
-use crate::connection::Connection;
 use crate::core::Core;
 use crate::execute::Outcome;
 use crate::latency::Operation;
 use crate::resp::one;
 use crate::resp::options;
 use crate::resp::table::Spec;
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::Connection;
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::resp::Args;
 use std::cell::Cell;

@@ -1,15 +1,15 @@
 //! One request: which command is it, may it be asked so, and who executes it?
 
-use crate::connection::{Connection, Mode};
 use crate::core::Core;
-use crate::protocol::Quota;
 use crate::resp::multi::{NOT_AT_ONCE, is_queued};
 use crate::resp::options;
 use crate::resp::scratch::is_tried;
 use crate::resp::state::{EachKey, Front, Under};
 use crate::resp::table::{Command, READ_ONLY, Spec, check_part, find};
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::protocol::Quota;
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::put_array_head;
 use laneway_wire::resp::{Args, Broken, Scan, Scanned, transcribe};

@@ -9,7 +9,7 @@
 //! much as a slice of a large value. What a try counts is kept apart, and told where it counts once
 //! the requests are done: it may be in vain. It knows no connection and no clock.
 
-use crate::counters::Counters;
+use crate::counts::counters::Counters;
 use crate::execute::redis::{self, Asking, OUT_OF_MEMORY, TOO_LARGE, Watched};
 use crate::execute::{Context, Outcome, Spot};
 use crate::latency::Operation;

@@ -1,7 +1,6 @@
 //! Answers commands about the connection and about the whole server.
 
 use crate::auth::gate::{Door, Verdict};
-use crate::connection::Connection;
 use crate::core::Core;
 use crate::resp::commands;
 use crate::resp::glob::fits;
@@ -10,8 +9,9 @@ use crate::resp::info::REDIS_VERSION;
 use crate::resp::options::{LONG_PATTERN, PATTERN_BYTES_MAX, SYNTAX, is, name_of};
 use crate::resp::state::{Dialect, Session, Unproven};
 use crate::resp::table::{Command, Spec};
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::Connection;
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::{
     OK, Version, put_array_head, put_bulk, put_error, put_integer, put_map_head, put_simple,

@@ -3,20 +3,20 @@
 //! are read when it is there. By then the item is complete and known to nobody: it is published, or
 //! dropped.
 
-use crate::connection::{Connection, Mode};
 use crate::core::Core;
-use crate::dispatch::join;
 use crate::execute::redis::{self, Asking};
 use crate::execute::{self, Incoming, Outcome, Spot};
 use crate::latency::Operation;
+use crate::request::dispatch::join;
+use crate::request::sized::Sized;
 use crate::resp::one;
 use crate::resp::options::{self, LONG_COMPARED, Refusal, SYNTAX, is};
 use crate::resp::state::{Storing, Under, Verb};
 use crate::resp::table::Spec;
 use crate::resp::values::{self, How, PAIR, Value, head};
-use crate::sized::Sized;
-use crate::step::{READ_BYTES, Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::{Connection, Mode};
+use crate::stream::step::{READ_BYTES, Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_policy::pace::Way;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::OK;
@@ -347,7 +347,7 @@ impl<T: Transport> Streams<T> {
                 let at = (&*landed.key, landed.hash);
                 match redis::set(&asking, at, landed.draft, &how, &mut self.out) {
                     Ok(outcome) => outcome,
-                    Err(_) => unreachable!("only what the keeper executes is asked again"),
+                    Err(_) => unreachable!("only what the executor executes is asked again"),
                 }
             }
             Ok(How::Join(_)) => {

@@ -4,18 +4,18 @@
 //! copied, the changes are made. So what is watched is compared in the same moment in which the
 //! transaction is executed, and nobody comes between.
 
-use crate::connection::Connection;
 use crate::core::Core;
-use crate::durable::shared::{KEEPER, KEY_HELD_BYTES};
+use crate::durable::shared::{EXECUTOR, KEY_HELD_BYTES};
 use crate::execute::redis::{Asking, Seen, TOO_MANY, Watched};
-use crate::handoff::{Spoken, WatchedRequests, Work};
+use crate::jobs::handoff::{Spoken, WatchedRequests, Work};
 use crate::resp::multi::{ABORTED, NO_EXEC, NOT_AT_ONCE, put_nothing};
 use crate::resp::options::{self, Refusal};
 use crate::resp::scratch::{self, Asked, Change, KEYS_MAX, Keys, Scratch, told};
 use crate::resp::state::Transaction;
 use crate::resp::table::Command;
-use crate::step::{Step, Stop};
-use crate::streams::Streams;
+use crate::stream::connection::Connection;
+use crate::stream::step::{Step, Stop};
+use crate::stream::streams::Streams;
 use laneway_policy::ItemBytes;
 use laneway_store::{Draft, Entries, KeyHash, Store};
 use laneway_sync::planted::{Bug, is_planted};
@@ -367,7 +367,7 @@ impl<T: Transport> Streams<T> {
             transaction;
         let work = WatchedRequests { bytes: requests, count, watched, spoken };
         let work = Work::Watched(Box::new(work));
-        match self.hand_over(core, connection, KEEPER, work, size, arrived) {
+        match self.hand_over(core, connection, EXECUTOR, work, size, arrived) {
             Ok(()) => {
                 connection.session().prepaid += u64::from(charged);
                 Step::Stop(bytes, Stop::Ticket)

@@ -1,7 +1,7 @@
 //! `stats clients`: who asks for how much.
 
 use super::lines::Lines;
-use crate::clients::ClientWatch;
+use crate::counts::clients::ClientWatch;
 
 /// Clients told at most: those that most bytes went to and came from.
 const CLIENTS_TOLD: usize = 64;

@@ -1,6 +1,6 @@
 //! `lru_crawler metadump` and `lru_crawler mgdump`: every item in memory, or those of some size
 //! classes, for whoever copies a server's items or looks what they are. A line for each, byte for
-//! byte as memcached 1.6.45 has it; told in steps ([`crate::long_answer`]).
+//! byte as memcached 1.6.45 has it; told in steps ([`crate::lanes::long_answer`]).
 //!
 //! Departs from memcached: any number of them may be under way (there the second is told `BUSY`),
 //! and `hash` is the same as `all`.

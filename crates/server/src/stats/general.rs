@@ -1,7 +1,7 @@
 //! `stats`: memcached's general names, in its order, then a few of our own.
 
 use super::lines::{Lines, Seconds, numbers};
-use crate::counters::Totals;
+use crate::counts::counters::Totals;
 use crate::execute::VERSION;
 use laneway_store::Stats;
 

@@ -6,6 +6,8 @@
 //! a constant that docs/protocol.md lists. `lanes`, `latency`, `buckets`, `large`, `clients`,
 //! `topology`, `udp`, `kernel`, `backup`, `hotkeys` and `balance` are our own.
 
+pub mod answer;
+
 mod backup;
 mod clients;
 mod dump;

@@ -13,7 +13,7 @@ pub struct TierSnapshot {
     pub waits: bool,
     /// Items are dropped where the SSD has no room.
     pub evicts: bool,
-    /// Requests that its keeper executed.
+    /// Requests that its executor executed.
     pub requests: u64,
     /// Items brought into memory.
     pub faults: u64,
@@ -29,7 +29,7 @@ pub struct TierSnapshot {
     pub expired: u64,
     /// Reads of items that are damaged.
     pub lost: u64,
-    /// Requests that wait for the keeper now.
+    /// Requests that wait for the executor now.
     pub queue: u64,
     /// Replies that wait to be true now.
     pub held: u64,
@@ -156,8 +156,8 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.number("sort_tables_freed", stats.tables_freed);
     lines.number("checkpoints", stats.checkpoints);
     lines.number("checkpoints_refused", stats.checkpoints_refused);
-    lines.number("keeper_requests", snapshot.requests);
-    lines.number("keeper_queue", snapshot.queue);
+    lines.number("executor_requests", snapshot.requests);
+    lines.number("executor_queue", snapshot.queue);
     lines.number("replies_held", snapshot.held);
     lines.number("items_brought_in", snapshot.faults);
     lines.number("bytes_brought_in", snapshot.fault_bytes);

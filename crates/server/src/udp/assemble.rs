@@ -12,7 +12,7 @@ use super::reply::Transfer;
 use super::shared::Train;
 use super::state::{At, From, PATIENCE_NANOS, UdpWorker};
 use crate::core::Core;
-use crate::handoff::DatagramOrigin;
+use crate::jobs::handoff::DatagramOrigin;
 use laneway_policy::{CorePlan, WorkerId};
 use laneway_store::meter;
 use laneway_transport::Transport;

@@ -3,7 +3,7 @@
 //!
 //! It knows no socket. Counts are datagrams where the name does not say otherwise.
 
-use crate::counters::Counter;
+use crate::counts::counters::Counter;
 use laneway_wire::udp::reassembly::Counts;
 
 macro_rules! udp_counts {

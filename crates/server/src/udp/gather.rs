@@ -7,11 +7,11 @@
 use super::buffers::Buffers;
 use super::state::{At, From, Gathering, Udp, UdpWorker};
 use crate::core::Core;
-use crate::durable::shared::KEEPER;
-use crate::handoff::{Finished, Job, Origin, Served, Work};
-use crate::output::Output;
-use crate::requests::verb_words;
-use crate::step::{KEYS_PER_TURN, OUT_BYTES_PER_TURN};
+use crate::durable::shared::EXECUTOR;
+use crate::jobs::handoff::{Finished, Job, Origin, Served, Work};
+use crate::request::requests::verb_words;
+use crate::stream::output::Output;
+use crate::stream::step::{KEYS_PER_TURN, OUT_BYTES_PER_TURN};
 use laneway_policy::ItemBytes;
 use laneway_transport::Transport;
 use laneway_wire::reply::END;
@@ -112,7 +112,7 @@ impl UdpWorker {
         *done = keys.len() - left.rest().len();
         let is_last = left.next().is_none();
         if served.kept {
-            return gather_at_keeper(core, at, gathering);
+            return gather_at_executor(core, at, gathering);
         }
         gathering.reply_bytes += added;
         let to = gathering.to;
@@ -139,8 +139,8 @@ impl UdpWorker {
     }
 }
 
-/// Memory alone does not know all of it: the keeper begins again, from the first key.
-fn gather_at_keeper<T: Transport>(core: &mut Core<T>, at: At<'_>, gathering: Gathering) {
+/// Memory alone does not know all of it: the executor begins again, from the first key.
+fn gather_at_executor<T: Transport>(core: &mut Core<T>, at: At<'_>, gathering: Gathering) {
     let Gathering { to, verb, exptime, keys, served, held, .. } = gathering;
     let mut line = verb_words(verb, exptime);
     line.extend_from_slice(&keys);
@@ -148,7 +148,7 @@ fn gather_at_keeper<T: Transport>(core: &mut Core<T>, at: At<'_>, gathering: Gat
     let origin = Origin::Datagram(to);
     let job = Job::request(line, ItemBytes(0), served.arrived_nanos, origin);
     let job = Job { held: Some(held), ..job };
-    match core.enqueue(KEEPER, job) {
+    match core.enqueue(EXECUTOR, job) {
         Ok(()) => at.counts.requests_handed_over.add_owner(1),
         Err(_) => {
             at.counts.requests_queue_full.add_owner(1);

@@ -4,7 +4,7 @@
 //! A reply for which there is no room leaves in frames, and so does one that loses its place. It is
 //! kept as any of several frames is: a client that finds it torn, or was not told, asks for those.
 
-use crate::handoff::DatagramOrigin;
+use crate::jobs::handoff::DatagramOrigin;
 use laneway_rdma::contract::{Moved, Placed};
 use laneway_rdma::long::sealed_descriptor::{PIECE_BYTES, SEALED_DESCRIPTOR_BYTES};
 use laneway_transport::datagram::{Datagrams, Departure, Path};

@@ -7,7 +7,7 @@ use super::lending::Lending;
 use super::shared::UdpShared;
 use super::state::{At, From, Udp, UdpWorker};
 use crate::core::Core;
-use crate::handoff::DatagramOrigin;
+use crate::jobs::handoff::DatagramOrigin;
 use laneway_policy::{BATCH, CorePlan, Readers, WorkerId, turn};
 use laneway_store::{GROUP, meter};
 use laneway_transport::Transport;

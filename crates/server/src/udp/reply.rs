@@ -5,9 +5,9 @@
 
 use super::buffers::{Buffers, Held};
 use super::placed::{Placing, Written};
-use crate::handoff::DatagramOrigin;
+use crate::jobs::handoff::DatagramOrigin;
 use crate::latency::PendingLatencies;
-use crate::output::{Output, Piece};
+use crate::stream::output::{Output, Piece};
 use laneway_rdma::contract::Placed;
 use laneway_transport::datagram::{Datagrams, Departure, Path};
 use laneway_transport::rdma;

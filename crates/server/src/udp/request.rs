@@ -10,12 +10,12 @@ use super::gather::is_long;
 use super::passed_over::is_passed_over;
 use super::state::{At, From, JoiningFrom, UdpWorker};
 use crate::core::Core;
-use crate::durable::shared::KEEPER;
+use crate::durable::shared::EXECUTOR;
 use crate::execute::{self, Body, Context, Outcome, put_miss};
-use crate::handoff::{Job, Origin};
+use crate::jobs::handoff::{Job, Origin};
 use crate::latency::{self, Operation};
-use crate::requests::{operation, writes};
-use crate::sought::Simple;
+use crate::request::requests::{operation, writes};
+use crate::request::sought::Simple;
 use laneway_policy::pace::Way;
 use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
 use laneway_store::{GROUP, Sought, meter};
@@ -347,8 +347,8 @@ impl UdpWorker {
         }
         let cold: u64 = get.keys.map(|key| core.cold_bytes(key)).sum();
         if cold > 0 {
-            // The keeper begins with the first key: of none before is anything counted or told.
-            return Some(self.give(core, at, from, bytes, ItemBytes(cold), KEEPER));
+            // The executor begins with the first key: of none before is anything counted or told.
+            return Some(self.give(core, at, from, bytes, ItemBytes(cold), EXECUTOR));
         }
         let (mut keys, mut texts) = (get.keys, [&[][..]; GROUP]);
         let size = core.size_of_all(get);
@@ -414,7 +414,7 @@ impl UdpWorker {
                 return Some(self.not_here(core, at, from, bytes, ItemBytes(touched.get())));
             }
             Outcome::Kept => {
-                return Some(self.give(core, at, from, bytes, ItemBytes(touched.get()), KEEPER));
+                return Some(self.give(core, at, from, bytes, ItemBytes(touched.get()), EXECUTOR));
             }
             Outcome::Transfer(rest) => {
                 rest.value.copy_into(out); // in pieces, but of the small lane
@@ -476,7 +476,7 @@ impl UdpWorker {
                 return self.not_here(core, at, from, bytes, ItemBytes(touched.get()));
             }
             Outcome::Kept => {
-                return self.give(core, at, from, bytes, ItemBytes(touched.get()), KEEPER);
+                return self.give(core, at, from, bytes, ItemBytes(touched.get()), EXECUTOR);
             }
             Outcome::Transfer(rest) => {
                 rest.value.copy_into(out);

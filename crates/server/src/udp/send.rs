@@ -6,7 +6,7 @@ use super::lent::expire_lent;
 use super::reply::{Slice, Transfer};
 use super::state::{At, JoiningFrom, Slicing, Storing, Udp, UdpWorker};
 use crate::core::Core;
-use crate::handoff::{DatagramOrigin, Job, Origin, Work};
+use crate::jobs::handoff::{DatagramOrigin, Job, Origin, Work};
 use crate::latency::Operation;
 use laneway_policy::ItemBytes;
 use laneway_policy::pace::Way;

@@ -120,7 +120,7 @@ fn what_is_acknowledged_survives_a_restart() {
     }
 }
 
-/// A pipeline is given to the keeper in rows, and its writes are made durable together.
+/// A pipeline is given to the executor in rows, and its writes are made durable together.
 #[test]
 fn a_pipeline_of_quiet_writes_waits_for_one_group() {
     for form in FORMS {

@@ -1,7 +1,7 @@
 //! One connection without a socket: bytes in, parsed, executed, replies out.
 
 use crate::script::Case;
-use laneway_server::counters::StatsRegistry;
+use laneway_server::counts::counters::StatsRegistry;
 use laneway_server::durable::backup;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_server::stats::{self, BalanceSnapshot, GeneralSnapshot, Question, SettingsSnapshot};
@@ -281,7 +281,7 @@ impl Session {
         }
         let end: Vec<u8> = self.input.drain(..VALUE_END_BYTES).collect();
         if end == b"\r\n" {
-            assert!(incoming.finish(&context, &mut self.out).is_ok(), "no keeper executes");
+            assert!(incoming.finish(&context, &mut self.out).is_ok(), "no executor executes");
         } else {
             incoming.abandon_bad_chunk(&context, &mut self.out);
         }

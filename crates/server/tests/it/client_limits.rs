@@ -3,7 +3,7 @@
 use laneway_vopr::rig;
 
 use laneway_policy::{Form, SLICE_BYTES};
-use laneway_server::client_limits::Limited;
+use laneway_server::access::client_limits::Limited;
 use laneway_server::shared::Phase;
 use laneway_transport::memory::Client;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};

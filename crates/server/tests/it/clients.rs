@@ -2,7 +2,7 @@
 
 use laneway_vopr::rig;
 
-use laneway_server::clients::ClientWatch;
+use laneway_server::counts::clients::ClientWatch;
 use rig::{Plan, Rig, plans, value};
 
 const LARGE: usize = 300_000;

@@ -241,7 +241,7 @@ fn nobody_sees_or_is_told_of_what_is_not_durable() {
         let before = rig.shared.durable.get().expect("kept").counts.requests.load(Relaxed);
         check(&mut rig, &reader, &[("get k\r\n", "VALUE k 0 3\r\nnew\r\nEND\r\n")]);
         let after = rig.shared.durable.get().expect("kept").counts.requests.load(Relaxed);
-        assert_eq!(after, before, "the keeper was not asked");
+        assert_eq!(after, before, "the executor was not asked");
     }
 }
 
@@ -723,7 +723,7 @@ fn with_an_interval_a_flush_is_durable_within_it() {
 }
 
 /// Several connections are ready at once while other workers are idle, so that these may take some
-/// of the requests; but what changes an item is the keeper's.
+/// of the requests; but what changes an item is the executor's.
 #[test]
 fn a_new_expiry_is_kept_also_where_a_burst_of_requests_is_shared_out() {
     const CLIENTS: usize = 16;

@@ -6,7 +6,7 @@ use laneway_vopr::rig;
 use laneway_policy::{Form, ItemBytes};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::durable::shared::Durable;
-use laneway_server::handoff::{DatagramOrigin, Job, Origin};
+use laneway_server::jobs::handoff::{DatagramOrigin, Job, Origin};
 use laneway_tier::ItemMeta;
 use laneway_transport::memory::Client;
 use laneway_transport::memory_datagram::DatagramFaults;
@@ -55,9 +55,9 @@ fn durable(rig: &Rig) -> Arc<Durable> {
 /// A step of the durable executor alone: the workers have left.
 fn step_alone(rig: &Rig) -> bool {
     let now = rig.clock.nanos();
-    let mut keeper = rig.keeper.as_ref().expect("it keeps items").lock();
-    keeper.step(now, rig.clock.moment(now));
-    keeper.is_idle()
+    let mut executor = rig.executor.as_ref().expect("it keeps items").lock();
+    executor.step(now, rig.clock.moment(now));
+    executor.is_idle()
 }
 
 fn job(bytes: &[u8], item_bytes: u64) -> Job {

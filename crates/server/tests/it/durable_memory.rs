@@ -94,16 +94,16 @@ fn where_clients_take_no_replies_and_memory_is_theirs_others_wait_a_second_for_i
     rig.send(&client, b"get k40\r\n");
     rig.turns(2000);
     assert_eq!(client.receive(usize::MAX), b"", "there may be room any moment");
-    // The keeper's thread sleeps until then.
-    let keeper = |rig: &Rig| rig.keeper.as_ref().unwrap().lock().again_nanos();
-    let again = keeper(&rig).expect("it waits for the time of its next try");
+    // The executor's thread sleeps until then.
+    let executor = |rig: &Rig| rig.executor.as_ref().unwrap().lock().again_nanos();
+    let again = executor(&rig).expect("it waits for the time of its next try");
     assert!(again - rig.clock.nanos() <= 32_000_000);
     // What each try reads is read in vain: they become fewer.
     let mut tries = BTreeSet::new();
     for _ in 0..500 {
         rig.clock.advance(1_000_000);
         rig.turns(4);
-        tries.extend(keeper(&rig));
+        tries.extend(executor(&rig));
     }
     assert!((10..40).contains(&tries.len()), "{} tries in half a second", tries.len());
     rig.clock.advance(1_100_000_000);
@@ -113,7 +113,7 @@ fn where_clients_take_no_replies_and_memory_is_theirs_others_wait_a_second_for_i
     rig.turns(2000);
     let got = rig.ask(&client, b"get k40\r\n", b"END\r\n");
     assert!(got == whole(40, BYTES), "{}", rig::tail(&got));
-    assert_eq!(keeper(&rig), None);
+    assert_eq!(executor(&rig), None);
 }
 
 #[test]
@@ -193,18 +193,18 @@ fn who_asks_when_cold_items_end_does_not_prolong_the_wait_for_memory() {
     }
     assert!(rig.shared.store.flush_all(), "memory forgets them");
     // Clients that take no replies hold all memory, but for the last of them, who waits for some.
-    let keeper = |rig: &Rig| rig.keeper.as_ref().unwrap().lock().again_nanos();
+    let executor = |rig: &Rig| rig.executor.as_ref().unwrap().lock().again_nanos();
     let mut deaf: Vec<Client> = Vec::new();
     for number in 0..CLIENTS {
         let client = rig.net.connect();
         rig.send(&client, format!("get k{number}\r\n").as_bytes());
         deaf.push(client);
         rig.turns(50);
-        if keeper(&rig).is_some() {
+        if executor(&rig).is_some() {
             break;
         }
     }
-    assert!(keeper(&rig).is_some(), "memory is short");
+    assert!(executor(&rig).is_some(), "memory is short");
     let read = |rig: &Rig| rig.shared.durable.get().unwrap().counts.released.load(Relaxed);
     let before = read(&rig);
     for number in 0..240 {

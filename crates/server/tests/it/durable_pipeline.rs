@@ -46,7 +46,7 @@ fn set(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
-fn requests_of_keeper(rig: &Rig) -> u64 {
+fn requests_of_executor(rig: &Rig) -> u64 {
     rig.shared.durable.get().expect("kept").counts.requests.load(Relaxed)
 }
 
@@ -169,7 +169,7 @@ fn writes_of_one_connection_share_their_groups_and_none_is_told_before_its_own()
         assert_eq!(rig.send(&client, &bytes), b"");
         rig.turns(400);
         assert_eq!(client.receive(usize::MAX), b"", "nothing is durable yet");
-        assert!(200 <= requests_of_keeper(&rig), "they do not wait for each other");
+        assert!(200 <= requests_of_executor(&rig), "they do not wait for each other");
         kept.gate.commits_wait.store(false, Relaxed);
         let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"value\r\nEND\r\n"));
         let hits = [&hit("first", b"x")[..], b"END\r\n", &hit("k7", b"some value"), b"END\r\n"];
@@ -356,7 +356,7 @@ fn what_one_connection_has_under_way_is_bounded_and_the_rest_waits_unread() {
         sent += client.send(&bytes[sent..]);
         rig.turn();
     }
-    let begun = requests_of_keeper(&rig);
+    let begun = requests_of_executor(&rig);
     assert!((200..=8 * 64).contains(&begun), "{begun} requests are under way");
     assert!(sent < bytes.len(), "the rest is the client's to keep");
     // Others are served meanwhile.
@@ -409,17 +409,17 @@ fn one_request_of_another_does_not_wait_for_all_that_a_connection_has_under_way(
     let (mut rig, _kept) =
         started(&machine, Plan::of(1, Form::TimeShare), Some(Duration::from_millis(5)));
     let (bulk, other) = (rig.net.connect(), rig.net.connect());
-    let executor = rig.keeper.take().expect("kept");
+    let executor = rig.executor.take().expect("kept");
     bulk.send(&set("k", b"v").repeat(2000));
     rig.turns(40);
     other.send(&set("other", b"v"));
     rig.turns(10);
     assert_eq!(other.receive(usize::MAX), b"", "nobody takes a step");
     // A step begins 64 requests, a job of the first; the next job is the other's.
-    rig.keeper = Some(executor);
+    rig.executor = Some(executor);
     let got = rig.until(&other, Vec::new(), |got| got.ends_with(b"\r\n"));
     assert_eq!(got, b"STORED\r\n");
-    let begun = requests_of_keeper(&rig);
+    let begun = requests_of_executor(&rig);
     assert!(begun <= 4 * 64, "{begun} were executed before it");
 }
 
@@ -434,7 +434,7 @@ fn a_worker_executes_what_it_received_or_wakes_who_does() {
     durable.set_bell(Box::new(move || {
         counts.fetch_add(1, Relaxed);
     }));
-    let executor = rig.keeper.take().expect("kept");
+    let executor = rig.executor.take().expect("kept");
     let client = rig.net.connect();
     // Nobody but workers takes a step.
     client.send(&set("k", b"one"));
@@ -447,7 +447,7 @@ fn a_worker_executes_what_it_received_or_wakes_who_does() {
     assert_eq!(client.receive(usize::MAX), b"", "another has the executor");
     assert_eq!(rings.load(Relaxed), 1, "its thread is told");
     drop(guard);
-    rig.keeper = Some(executor);
+    rig.executor = Some(executor);
     let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
     assert_eq!(got, b"STORED\r\n");
 }
@@ -465,12 +465,12 @@ fn replies_to_reads_behind_a_write_that_waits_are_bounded_too() {
     // The write is given away alone: what follows is executed at once, and answered behind it.
     let mut sent = client.send(&bytes[..bytes.len() - ASKED * 12]);
     rig.turns(30);
-    let before = requests_of_keeper(&rig);
+    let before = requests_of_executor(&rig);
     for _ in 0..2000 {
         sent += client.send(&bytes[sent..]);
         rig.turn();
     }
-    let begun = requests_of_keeper(&rig) - before;
+    let begun = requests_of_executor(&rig) - before;
     assert!((64..=8 * 64).contains(&begun), "{begun} reads are answered and not sent");
     assert!(sent < bytes.len(), "the rest is the client's to keep");
     kept.gate.commits_wait.store(false, Relaxed);
@@ -510,11 +510,11 @@ fn reads_of_what_was_stored_a_moment_ago_count_as_much_as_that() {
             rig.turn();
         }
         let durable = rig.shared.durable.get().expect("kept").clone();
-        let before = requests_of_keeper(&rig);
+        let before = requests_of_executor(&rig);
         let held = durable.held_bytes();
         kept.gate.reads_wait.store(false, Relaxed);
         rig.turns(200);
-        let begun = (requests_of_keeper(&rig) - before) as usize;
+        let begun = (requests_of_executor(&rig) - before) as usize;
         assert!(begun * long <= 9 * (32 << 10), "{begun} replies of {long} bytes are held");
         assert!(begun.saturating_sub(4) as u64 * long as u64 <= held, "{begun} beside {held}");
         kept.gate.commits_wait.store(false, Relaxed);

@@ -12,13 +12,13 @@ const MS: u64 = 1_000_000;
 
 /// How long its thread would sleep now, and whether it is told then that it was left something.
 fn rest(rig: &Rig) -> (u64, bool) {
-    let mut keeper = rig.keeper.as_ref().expect("items are kept").lock();
+    let mut executor = rig.executor.as_ref().expect("items are kept").lock();
     let now = rig.clock.nanos();
-    (keeper.due_nanos().saturating_sub(now) / MS, keeper.is_due_sooner())
+    (executor.due_nanos().saturating_sub(now) / MS, executor.is_due_sooner())
 }
 
 fn is_due_sooner(rig: &Rig) -> bool {
-    rig.keeper.as_ref().expect("items are kept").lock().is_due_sooner()
+    rig.executor.as_ref().expect("items are kept").lock().is_due_sooner()
 }
 
 /// Until a look for expired items finds that nobody has written since the last.

@@ -3,7 +3,7 @@
 
 use laneway_vopr::rig;
 
-use laneway_server::step::READ_BYTES;
+use laneway_server::stream::step::READ_BYTES;
 use laneway_transport::memory::{Client, Faults};
 use rig::{Plan, Rig, hit, plans, tail, value};
 

@@ -1,7 +1,7 @@
 //! What the scripts cannot say: transfers, values that are somebody else's, memory that runs out,
 //! values whose client went away.
 
-use laneway_server::counters::{StatsRegistry, Totals};
+use laneway_server::counts::counters::{StatsRegistry, Totals};
 use laneway_server::durable::pending_writes::DurableReader;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_store::{Config, Mode, Moment, Store};
@@ -210,7 +210,7 @@ fn without_memory_stores_are_refused_as_memcached_refuses_them() {
     // The memory of what was taken away serves the next.
     assert_eq!(server.say(&format!("set key1 0 0 1000\r\n{value}\r\n")), "STORED\r\n");
     // Where a deletion would be kept durably, what is refused changes nothing.
-    server.pending_writes = Some(DurableReader::Keeper { seen: false });
+    server.pending_writes = Some(DurableReader::DurableExecutor { seen: false });
     for request in ["set key2 0 0 1000", "ms key2 1000"] {
         assert_eq!(server.say(&format!("{request}\r\n{value}\r\n")), REFUSED, "{request}");
         assert!(server.say("get key2\r\n").starts_with("VALUE"), "{request}");
@@ -298,9 +298,9 @@ fn a_streamed_value_meets_what_is_there_when_it_ends_not_when_it_began() {
 }
 
 #[test]
-fn what_the_keeper_saw_and_memory_has_forgotten_is_asked_again_and_nothing_is_done() {
+fn what_the_executor_saw_and_memory_has_forgotten_is_asked_again_and_nothing_is_done() {
     let mut server = Server::new(Config::default());
-    server.pending_writes = Some(DurableReader::Keeper { seen: true });
+    server.pending_writes = Some(DurableReader::DurableExecutor { seen: true });
     let requests = [
         "add k 0 0 1\r\nx\r\n",
         "replace k 0 0 1\r\nx\r\n",
@@ -350,8 +350,8 @@ fn what_the_keeper_saw_and_memory_has_forgotten_is_asked_again_and_nothing_is_do
         let told = if line.starts_with("add") { "NOT_STORED\r\n" } else { "STORED\r\n" };
         assert_eq!(String::from_utf8_lossy(&out), told, "{line:?}");
         assert_eq!(server.say("delete k\r\n"), "DELETED\r\n");
-        server.pending_writes = Some(DurableReader::Keeper { seen: true });
+        server.pending_writes = Some(DurableReader::DurableExecutor { seen: true });
     }
-    server.pending_writes = Some(DurableReader::Keeper { seen: false });
+    server.pending_writes = Some(DurableReader::DurableExecutor { seen: false });
     assert_eq!(server.say("add k 0 0 1\r\nx\r\n"), "STORED\r\n", "it was not there before");
 }

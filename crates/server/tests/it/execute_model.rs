@@ -3,7 +3,7 @@
 //! lie in pieces.
 
 use fastrand::Rng;
-use laneway_server::counters::Counters;
+use laneway_server::counts::counters::Counters;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings};
 use laneway_store::{Config, Hand, Moment, Store};
 use laneway_wire::{Limits, Request, parse};

@@ -1,6 +1,6 @@
 //! Many threads change one key at once: no change is lost, and what one client wins no other wins.
 
-use laneway_server::counters::Counters;
+use laneway_server::counts::counters::Counters;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings};
 use laneway_store::{Config, Moment, Store};
 use laneway_wire::{Limits, Request, parse};

@@ -4,7 +4,7 @@
 use laneway_vopr::rig;
 
 use laneway_policy::{Access, Design, Form, ItemBytes, LargeLane, Role};
-use laneway_server::handoff::{DatagramOrigin, JOB_PLACES, Job, Origin};
+use laneway_server::jobs::handoff::{DatagramOrigin, JOB_PLACES, Job, Origin};
 use laneway_transport::memory::Client;
 use laneway_transport::memory_datagram::DatagramFaults;
 use rig::peer::{Peer, orphan};

@@ -4,7 +4,7 @@
 use laneway_vopr::rig;
 
 use laneway_policy::Form;
-use laneway_server::client_limits::{Limited, Rates};
+use laneway_server::access::client_limits::{Limited, Rates};
 use laneway_server::shared::Phase;
 use laneway_transport::memory::Client;
 use rig::{Plan, Rig, STEP_NANOS, tail, value};

@@ -2,8 +2,8 @@
 //! steps, and small requests between.
 
 use laneway_policy::Form;
-use laneway_server::connection::ConnectionKind;
 use laneway_server::stats::Question;
+use laneway_server::stream::connection::ConnectionKind;
 use laneway_store::Moment;
 use laneway_vopr::rig::{Plan, Rig};
 

@@ -3,7 +3,7 @@
 use laneway_vopr::rig;
 
 use laneway_policy::{Design, Form};
-use laneway_server::counters::Totals;
+use laneway_server::counts::counters::Totals;
 use laneway_server::latency::ROWS;
 use laneway_server::latency::histogram::Reading;
 use laneway_transport::memory::{Client, Faults};

@@ -4,8 +4,8 @@ use laneway_vopr::rig;
 
 use laneway_policy::{Design, Form};
 use laneway_server::latency::noted::NotedRequest;
+use laneway_server::latency::slow_log::SlowLog;
 use laneway_server::latency::{Operation, row};
-use laneway_server::slow_log::SlowLog;
 use rig::{Plan, Rig, STEP_NANOS, plans, value};
 use std::time::Duration;
 

@@ -4,10 +4,10 @@
 
 use laneway_certs::{self as certs, Authority, ClientEnd, TERMS, VERSIONS};
 use laneway_policy::{Design, Form, WorkerId};
+use laneway_server::access::listener_rules::ListenerRules;
+use laneway_server::access::usher::{ByAddress, Guest as Arrival, Usher};
 use laneway_server::clock::{Clock, ManualClock};
-use laneway_server::listener_rules::ListenerRules;
 use laneway_server::shared::{ServerShared, Shared};
-use laneway_server::usher::{ByAddress, Guest as Arrival, Usher};
 use laneway_server::worker::Worker;
 use laneway_tls::{
     Acceptor, Bounds, EitherStream, EitherTransport, Handshakes, Progress, TlsStream,

@@ -267,7 +267,7 @@ fn requests_of_other_protocols_are_told_too() {
 
 /// What memory has stands before what it has not.
 #[test]
-fn a_multiget_by_datagram_that_the_keeper_answers_is_told_and_counted_once() {
+fn a_multiget_by_datagram_that_the_executor_answers_is_told_and_counted_once() {
     let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
     let start = || {
         let kept = Some(Kept::of(&machine.open(settings()).expect("it is sound")));
@@ -295,7 +295,7 @@ fn a_multiget_by_datagram_that_the_keeper_answers_is_told_and_counted_once() {
     assert_eq!(stat(&mut rig, &client, "get_hits"), 2);
 }
 
-/// Also where the keeper executes it.
+/// Also where the executor executes it.
 #[test]
 fn reads_within_a_transaction_are_told_behind_its_changes() {
     let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);

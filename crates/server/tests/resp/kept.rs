@@ -248,11 +248,11 @@ fn nobody_sees_or_is_told_of_what_is_not_durable() {
             |rig: &Rig| rig.shared.durable.get().expect("kept").counts.requests.load(Relaxed);
         let before = requests(&rig);
         check(&mut rig, &third, &[("GET k", "$6|newer!|"), ("STRLEN k", ":6|"), ("TTL k", ":-1|")]);
-        assert_eq!(requests(&rig), before, "the keeper was not asked");
+        assert_eq!(requests(&rig), before, "the executor was not asked");
     }
 }
 
-/// A pipeline is given to the keeper in rows, and its writes are made durable together.
+/// A pipeline is given to the executor in rows, and its writes are made durable together.
 #[test]
 fn a_pipeline_of_writes_waits_for_one_group() {
     for form in FORMS {

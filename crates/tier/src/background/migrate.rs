@@ -260,7 +260,7 @@ impl Shared {
 
     /// Appends a deletion in the place of each item that has expired; what is left has to move.
     ///
-    /// It has the item's own sequence: the keeper of a server may have given its next one to a
+    /// It has the item's own sequence: the executor of a server may have given its next one to a
     /// write of the key that is still to come, and that one must count. Older records of the key
     /// stay hidden as behind any deletion. An item moves where fewer than `reserve` segments would
     /// be left: compaction gives none back, and leaves what checkpoints and migration need.

@@ -21,16 +21,16 @@ use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::{RingRequester, RingResponder};
 use laneway_rdma::{door, faults};
-use laneway_server::client_limits::{ClientLimits, Rates};
+use laneway_server::access::client_limits::{ClientLimits, Rates};
+use laneway_server::access::listener_rules::ListenerRules;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
-use laneway_server::durable::executor::Executor;
 use laneway_server::durable::hands::DeviceExecutor;
 use laneway_server::durable::shared::{Durable, Recovery};
-use laneway_server::durable::state::Keeper;
-use laneway_server::listener_rules::ListenerRules;
-use laneway_server::remote;
+use laneway_server::durable::shared_executor::SharedExecutor;
+use laneway_server::durable::state::DurableExecutor;
+use laneway_server::jobs::remote;
 use laneway_server::settings::{Binding, Rules};
 use laneway_server::shared::{ServerShared, Shared, WorkerShared};
 use laneway_server::worker::{Progress, Worker};
@@ -72,7 +72,7 @@ pub struct Rig {
     pub domains: Vec<Arc<Shared<RigStream>>>,
     pub clock: ManualClock,
     pub workers: Vec<Worker<RigTransport>>,
-    pub keeper: Option<Executor<RigStream>>,
+    pub executor: Option<SharedExecutor<RigStream>>,
     /// Those who make TLS handshakes, until the server stops.
     pub pool: Option<tls::Pool>,
     pub steps: u64,
@@ -293,7 +293,7 @@ impl Rig {
             domains: all,
             clock,
             workers: Vec::new(),
-            keeper: None,
+            executor: None,
             pool: None,
             steps: 0,
         };
@@ -317,13 +317,13 @@ impl Rig {
 
     /// Items are kept by a durable executor with these hands.
     pub fn keep(&mut self, hands: Box<dyn DeviceExecutor>) {
-        self.keeper = Some(Executor::new(Keeper::new(self.shared.clone(), hands)));
+        self.executor = Some(SharedExecutor::new(DurableExecutor::new(self.shared.clone(), hands)));
     }
 
     /// From now on workers step the durable executor too.
     pub fn let_help(&self) {
-        if let (Some(keeper), Some(durable)) = (&self.keeper, self.shared.durable.get()) {
-            keeper.let_help(durable);
+        if let (Some(executor), Some(durable)) = (&self.executor, self.shared.durable.get()) {
+            executor.let_help(durable);
         }
     }
 
@@ -334,7 +334,7 @@ impl Rig {
 
     /// Whether the durable executor has nothing under way.
     pub fn keeps_nothing(&self) -> bool {
-        self.keeper.as_ref().is_none_or(|keeper| keeper.lock().is_idle())
+        self.executor.as_ref().is_none_or(|executor| executor.lock().is_idle())
     }
 
     /// Worker `number` of a domain whose workers are numbered from `first` on among all.
@@ -413,9 +413,9 @@ impl Rig {
             let progress = worker.step().expect("memory transports do not fail");
             assert_ne!(progress, Progress::Over);
         }
-        if let Some(keeper) = &self.keeper {
+        if let Some(executor) = &self.executor {
             let now = self.clock.nanos();
-            keeper.lock().step(now, self.clock.moment(now));
+            executor.lock().step(now, self.clock.moment(now));
         }
         if let Some(pool) = &mut self.pool {
             pool.shake(&self.clock);

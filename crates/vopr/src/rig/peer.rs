@@ -2,7 +2,7 @@
 
 use super::{Plan, Rig};
 use laneway_policy::ItemBytes;
-use laneway_server::handoff::{DatagramOrigin, Job, Origin};
+use laneway_server::jobs::handoff::{DatagramOrigin, Job, Origin};
 use laneway_transport::memory_datagram::{DatagramFaults, MemoryClient};
 use laneway_wire::udp::frames;
 use laneway_wire::udp::reassembly::{Bounds, Reassembly, Taken};

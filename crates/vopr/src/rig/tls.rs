@@ -1,9 +1,9 @@
 //! Those who make TLS handshakes, without their threads: a step at a time.
 
 use super::{Plan, RESP_ALONE, RigStream, rules};
+use laneway_server::access::usher::{ByAddress, Guest, Usher};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Shared;
-use laneway_server::usher::{ByAddress, Guest, Usher};
 use laneway_tls::{Acceptor, Bounds, Finished, Handshakes};
 use laneway_transport::memory::{MemoryStream, MemoryTransport, Net};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::auth::gate::Auth;
 use crate::auth::users::Users;
-use crate::counters::{StatsRegistry, Totals};
+use crate::counts::counters::{StatsRegistry, Totals};
 use crate::execute::VERSION;
 use laneway_wire::binary::Echo;
 use laneway_wire::binary::print::put_parts;

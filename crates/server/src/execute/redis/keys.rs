@@ -63,7 +63,7 @@ pub struct Known {
     pub expires: Moment,
 }
 
-/// Looks at an item without reading its value. An error is [`Outcome::Kept`]: the keeper knows.
+/// Looks at an item without reading its value. An error is [`Outcome::Kept`]: the executor knows.
 pub fn look(asking: &Asking<'_>, key: &[u8]) -> Result<Option<Known>, Outcome> {
     // Its size is no reason to leave it to somebody else.
     let context = Context { large_from: u64::MAX, ..asking.context };

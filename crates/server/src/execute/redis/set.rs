@@ -131,7 +131,7 @@ impl Set {
         };
         // It is over before anybody could read it. But what is kept durably may lie where memory
         // has nothing to unlink: that an item was published tells of the change.
-        if end.is_over(context.now) && !context.is_keepers() {
+        if end.is_over(context.now) && !context.is_executors() {
             entry.unlink();
             return true;
         }

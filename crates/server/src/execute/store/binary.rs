@@ -73,7 +73,7 @@ pub fn store_binary_slice(
 ) -> Option<Box<Joining>> {
     match store_bytes(context, read(context, frame), value, budget, out) {
         Ok(joining) => joining,
-        Err(Forgotten) => unreachable!("only what the keeper executes is asked again"),
+        Err(Forgotten) => unreachable!("only what the executor executes is asked again"),
     }
 }
 

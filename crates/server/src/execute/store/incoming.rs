@@ -224,7 +224,7 @@ impl Incoming {
     }
 
     /// The value is complete, and a `\r\n` stood behind it: store it and answer. An error is to be
-    /// tried again: the keeper executes, and memory has forgotten the item it looks at
+    /// tried again: the executor executes, and memory has forgotten the item it looks at
     /// ([`super::Outcome::Kept`]).
     ///
     /// # Panics
@@ -255,7 +255,7 @@ impl Incoming {
         match self.finish_by(context, budget, out) {
             Finish::Over(_) => None,
             Finish::Joins(joining) => Some(joining),
-            Finish::Forgotten(_) => unreachable!("only what the keeper executes is asked again"),
+            Finish::Forgotten(_) => unreachable!("only what the executor executes is asked again"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a try counts, and that only the last one is told.
 
 use super::*;
-use crate::counters::Totals;
+use crate::counts::counters::Totals;
 use crate::execute::ExecuteSettings;
 use laneway_wire::resp::reply::Version;
 

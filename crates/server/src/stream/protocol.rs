@@ -1,0 +1,38 @@
+//! The differences between the protocols where a turn goes through its input; the loop in `receive`
+//! is the same for all of them.
+
+use crate::core::Core;
+use crate::stream::connection::Connection;
+use crate::stream::step::Step;
+use crate::stream::streams::Streams;
+use laneway_transport::Transport;
+
+/// How many requests a turn may begin, and how many it has begun.
+pub(crate) struct Quota {
+    pub most: usize,
+    pub begun: usize,
+}
+
+impl Quota {
+    /// How many more may begin.
+    pub fn left(&self) -> usize {
+        self.most - self.begun
+    }
+}
+
+/// What the protocols differ in.
+pub(crate) trait Protocol<T: Transport> {
+    /// Whether nothing is left of what was received; `rest` is what stands in the buffer.
+    fn is_dry(connection: &mut Connection<T::Stream>, rest: &[u8]) -> bool;
+
+    /// Serve one request, or what there is of one; where several are read at once, those behind it
+    /// too. `quota` counts what has begun.
+    fn step(
+        streams: &mut Streams<T>,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        rest: &[u8],
+        quota: &mut Quota,
+        arrived: u64,
+    ) -> Step;
+}
