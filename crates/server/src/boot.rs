@@ -494,9 +494,9 @@ fn over_verbs(
     })
 }
 
-/// The thread of a worker. Where workers, or they and the executor, share CPUs (`crowded`) each lets
-/// the others run after every slice of a large transfer: a scheduler that does not take the CPU
-/// away by itself, SCHED_FIFO most of all, would have their small requests wait for all of it.
+/// The thread of a worker. Where workers, or they and the executor, share CPUs (`crowded`) each
+/// lets the others run after every slice of a large transfer: a scheduler that does not take the
+/// CPU away by itself, SCHED_FIFO most of all, would have their small requests wait for all of it.
 fn run(mut worker: Worker<ServerTransport>, crowded: bool) {
     numa::stay(worker.cpus());
     let slices_per_yield = match (crowded, take_short_slices()) {

@@ -8,8 +8,9 @@
 //! group of connections that are served before its own (`policy::share`). The order is
 //! `policy::turn`'s, which the simulator runs: a test in `sim` compares what both do.
 //!
-//! The work is done by its parts: [`crate::stream::streams`] has the connections, [`crate::udp`] the
-//! datagrams, [`crate::jobs`] what passes between workers. None knows another; here they are wired.
+//! The work is done by its parts: [`crate::stream::streams`] has the connections, [`crate::udp`]
+//! the datagrams, [`crate::jobs`] what passes between workers. None knows another; here they are
+//! wired.
 
 use crate::clock::Clock;
 use crate::control::Control;

@@ -3,9 +3,9 @@
 //! do the connections of a listener that is over its own.
 //!
 //! A connection asks before it reads, behind the flush of replies that were made already; a large
-//! transfer asks before each slice. Who finds nothing left gets in line ([`crate::access::held`]). When
-//! there is something again, as many are let go as there is for, and the next when those have had
-//! their turn: a thousand connections of a client that may ask one thing a second are one timer
+//! transfer asks before each slice. Who finds nothing left gets in line ([`crate::access::held`]).
+//! When there is something again, as many are let go as there is for, and the next when those have
+//! had their turn: a thousand connections of a client that may ask one thing a second are one timer
 //! and one turn a second.
 //!
 //! A connection that both limits hold for waits for one after the other. What it was let through

@@ -1,6 +1,7 @@
 //! Durable items by the binary protocol: decides which requests the durable executor executes, and
 //! how they are handed to it. Whole short requests go in batches, as those of the text protocol do
-//! ([`crate::request::batches`]). Any other request goes by itself, and the next waits for its reply.
+//! ([`crate::request::batches`]). Any other request goes by itself, and the next waits for its
+//! reply.
 
 use crate::binary::value::key_and_flags;
 use crate::core::Core;
@@ -66,8 +67,8 @@ impl<T: Transport> Core<T> {
 }
 
 impl<T: Transport> Streams<T> {
-    /// Gives the requests at the front of `rest` to the executor, as many as go together. `None`: not
-    /// even the first of them goes along with others.
+    /// Gives the requests at the front of `rest` to the executor, as many as go together. `None`:
+    /// not even the first of them goes along with others.
     pub(crate) fn binary_batch(
         &mut self,
         core: &mut Core<T>,
@@ -104,8 +105,8 @@ impl<T: Transport> Streams<T> {
     }
 
     /// Memory does not hold the item that the request at the front of `rest` reads, or it is being
-    /// changed: the executor answers, and what is asked behind it goes along. It has to bring `size`
-    /// bytes into memory.
+    /// changed: the executor answers, and what is asked behind it goes along. It has to bring
+    /// `size` bytes into memory.
     pub(crate) fn binary_ask(
         &mut self,
         core: &mut Core<T>,

@@ -1,16 +1,16 @@
 //! The durable store behind the server (`--data-dir`): memory is a cache over it.
 //!
-//! One *durable executor* ([`executor`]) executes every request that changes an item, and every read
-//! of an item that is not in memory. So all changes of the server have one order, and the executor
-//! writes to the tier what it finds in memory after a change. A worker serves hits by itself. It
-//! first asks [`pending_writes`] whether the key is being changed, and on a miss whether the tier
-//! holds it; if so, it hands the request over. A reply waits until all that it reports is durable;
-//! it waits in a slot of its connection's output, and no worker waits. (SplitKV, HotStorage'20, has
-//! the two write paths; the order of publishing and acknowledging is ours.)
+//! One *durable executor* ([`executor`]) executes every request that changes an item, and every
+//! read of an item that is not in memory. So all changes of the server have one order, and the
+//! executor writes to the tier what it finds in memory after a change. A worker serves hits by
+//! itself. It first asks [`pending_writes`] whether the key is being changed, and on a miss whether
+//! the tier holds it; if so, it hands the request over. A reply waits until all that it reports is
+//! durable; it waits in a slot of its connection's output, and no worker waits. (SplitKV,
+//! HotStorage'20, has the two write paths; the order of publishing and acknowledging is ours.)
 //!
 //! In the order of use: [`pending_writes`], [`shared`], [`walks`] (what workers see); [`executor`]
-//! (its lock, and which thread steps it); [`executor`] (its step: it takes results of devices and new
-//! jobs), `turns` (whose request is next), [`admit`] (going on with it, request by request;
+//! (its lock, and which thread steps it); [`executor`] (its step: it takes results of devices and
+//! new jobs), `turns` (whose request is next), [`admit`] (going on with it, request by request;
 //! [`resp`] where it is RESP, [`at_once`] where several keys change in one moment, [`mod@binary`]
 //! where it is the binary protocol), [`ready`] (may it be executed?),
 //! [`fetch`] (its item is asked for), `ends` (or

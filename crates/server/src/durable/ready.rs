@@ -37,8 +37,8 @@ impl<S> DurableExecutor<S> {
 
     /// Whether a key's item is in the tier and nowhere else, and nothing of it is under way. Not
     /// where it may be over, for all that is known of its end: then that is to be read
-    /// ([`DurableExecutor::ready_to_count`]). One whose record cannot be read is taken for there, since it
-    /// can be deleted without.
+    /// ([`DurableExecutor::ready_to_count`]). One whose record cannot be read is taken for there,
+    /// since it can be deleted without.
     pub(super) fn is_cold(&self, key: &[u8]) -> bool {
         let is_unreadable = || self.unreadable.as_ref().is_some_and(|(lost, _)| **lost == *key);
         let is_there = |look| !self.ends.may_be_over(key, &look, self.now) || is_unreadable();
@@ -106,8 +106,8 @@ impl<S> DurableExecutor<S> {
         if self.busy.contains_key(key) && !is_planted(Bug::BusyIgnored) {
             return Ready::Behind(key.into());
         }
-        // Asked once: what is there may be evicted at any time, and what is not comes by the executor
-        // alone.
+        // Asked once: what is there may be evicted at any time, and what is not comes by the
+        // executor alone.
         task.seen = looks && self.has_in_memory(key);
         if !looks || task.seen {
             return Ready::Now;

@@ -176,8 +176,8 @@ impl Durable {
         assert!(self.helper.set(helper).is_ok(), "there is one executor");
     }
 
-    /// What was given to the executor is executed: by this thread, or by the executor's, which is then
-    /// woken. True: by this thread, and there may be replies for it.
+    /// What was given to the executor is executed: by this thread, or by the executor's, which is
+    /// then woken. True: by this thread, and there may be replies for it.
     pub fn help(&self, now_nanos: u64, now: Moment) -> bool {
         let helped = self.helper.get().is_some_and(|helper| helper(now_nanos, now));
         // Whoever steps it may have looked for jobs before these were there.
@@ -194,8 +194,8 @@ impl Durable {
         }
     }
 
-    /// Give the executor a job; gives it back if it has enough. [`Durable::help`] sees to it that the
-    /// job is executed.
+    /// Give the executor a job; gives it back if it has enough. [`Durable::help`] sees to it that
+    /// the job is executed.
     pub fn push(&self, job: Job) -> Result<(), Job> {
         let bytes = counted(&job);
         // A count: nothing else hangs on it.
@@ -238,8 +238,8 @@ impl Durable {
 
 /// What a job counts among the bytes that the executor may have. Its item's bytes are bounded where
 /// memory gives them, so that a long one is not counted whole: it would shut out all others, and
-/// be shut out where there are any. What the executor itself needs for it counts, up to half of what
-/// there may be in all.
+/// be shut out where there are any. What the executor itself needs for it counts, up to half of
+/// what there may be in all.
 pub fn counted(job: &Job) -> u64 {
     job.size.0.min(COUNTED_BYTES_MAX) + job.keeps().min(HELD_BYTES_MAX / 2)
 }

@@ -3,8 +3,8 @@
 //! domain", and clients send to the domain that stores the key).
 //!
 //! Clients that speak UDP and know us choose a queue of the key's domain, and nothing crosses;
-//! [`crate::jobs::remote`] is about what does. Where a key's memory is, is routing and never safety:
-//! every store may be used by any thread.
+//! [`crate::jobs::remote`] is about what does. Where a key's memory is, is routing and never
+//! safety: every store may be used by any thread.
 //!
 //! It knows no worker; `N` is all that a domain's workers share.
 

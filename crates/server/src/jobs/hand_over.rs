@@ -4,7 +4,8 @@
 //! one queue go together.
 //!
 //! What is handed over is consumed only when it lies in its queue: a full queue leaves everything
-//! as it was, for the next turn. `lanes` moves whole connections instead, see [`crate::stream::places`].
+//! as it was, for the next turn. `lanes` moves whole connections instead, see
+//! [`crate::stream::places`].
 
 use crate::core::Core;
 use crate::execute::Incoming;

@@ -1,7 +1,8 @@
-//! What belongs to another NUMA domain ([`crate::jobs::domains`]): a connection's requests for its keys
-//! are handed over, one parsed request each, as in the rival designs ([`crate::request::forward`]), and so
-//! is a datagram that came to a wrong domain. The reply comes back to who received the request,
-//! and leaves from there. It departs from Minos §3.1, which has no connections.
+//! What belongs to another NUMA domain ([`crate::jobs::domains`]): a connection's requests for its
+//! keys are handed over, one parsed request each, as in the rival designs
+//! ([`crate::request::forward`]), and so is a datagram that came to a wrong domain. The reply comes
+//! back to who received the request, and leaves from there. It departs from Minos §3.1, which has
+//! no connections.
 //!
 //! Three things are done in another domain's memory directly, and counted: the bytes of a large
 //! value that arrives by a connection go straight into their item; an append or prepend is done in
@@ -23,7 +24,8 @@ use laneway_wire::{KEY_BYTES_MAX, Malformed};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A domain takes jobs as a worker does, under a number that no worker has and the executor has not.
+/// A domain takes jobs as a worker does, under a number that no worker has and the executor has
+/// not.
 const ABROAD: u16 = 1 << 15;
 
 /// Tell every domain of the others. Called once, before a worker is made.

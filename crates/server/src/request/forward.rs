@@ -101,8 +101,8 @@ impl<T: Transport> Core<T> {
     }
 }
 
-/// Whether a request that changes no item is the executor's all the same: it is about all of them, or
-/// about what memory does not know.
+/// Whether a request that changes no item is the executor's all the same: it is about all of them,
+/// or about what memory does not know.
 fn is_executors(request: &Request<'_>, may_flush: bool) -> bool {
     match request {
         // One that is refused does nothing, and nobody may wait for it.

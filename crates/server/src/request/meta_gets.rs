@@ -1,6 +1,6 @@
 //! `mg`s that follow each other on a connection, as a pipeline sends them: their keys are read
-//! together, as those of `get`s are ([`crate::request::gets`]), and each is answered in its turn. What asks
-//! for more than to read its item is served as it is alone, between its neighbours.
+//! together, as those of `get`s are ([`crate::request::gets`]), and each is answered in its turn.
+//! What asks for more than to read its item is served as it is alone, between its neighbours.
 
 use crate::core::Core;
 use crate::execute::put_miss;

@@ -1,7 +1,7 @@
 //! Durable items by RESP: decides which requests the durable executor executes, and how they are
-//! handed to it. Whole short requests go in batches, as memcached's do ([`crate::request::batches`]). A long
-//! request goes by itself, and the next waits for its reply; an `MSET` that has not arrived whole
-//! goes a stretch at a time.
+//! handed to it. Whole short requests go in batches, as memcached's do
+//! ([`crate::request::batches`]). A long request goes by itself, and the next waits for its reply;
+//! an `MSET` that has not arrived whole goes a stretch at a time.
 
 use crate::core::Core;
 use crate::durable::shared::{EXECUTOR, KEY_HELD_BYTES};
@@ -72,7 +72,8 @@ struct Moves {
     keeps: u64,
 }
 
-/// What the executor needs for the keys of a request about several; `args` are those behind its name.
+/// What the executor needs for the keys of a request about several; `args` are those behind its
+/// name.
 fn keeps_of(spec: &Spec, args: Args<'_>) -> u64 {
     match spec.command {
         Command::CountKeys(_) => u64::from(args.left()) * KEY_HELD_BYTES,
@@ -189,8 +190,8 @@ fn is_long(scan: &Scan, rest: &[u8]) -> bool {
 }
 
 impl<T: Transport> Streams<T> {
-    /// Gives the requests at the front of `rest` to the executor, as many as go together. `None`: not
-    /// even the first of them goes along with others.
+    /// Gives the requests at the front of `rest` to the executor, as many as go together. `None`:
+    /// not even the first of them goes along with others.
     pub(crate) fn resp_batch(
         &mut self,
         core: &mut Core<T>,
@@ -306,8 +307,8 @@ impl<T: Transport> Streams<T> {
         }
     }
 
-    /// Gives a whole request to the executor alone: the next waits for its reply. Of `size` bytes is
-    /// its item; `keeps` is [`Spoken::keeps`].
+    /// Gives a whole request to the executor alone: the next waits for its reply. Of `size` bytes
+    /// is its item; `keeps` is [`Spoken::keeps`].
     pub(crate) fn resp_hand(
         &mut self,
         core: &mut Core<T>,

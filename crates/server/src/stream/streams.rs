@@ -1,6 +1,6 @@
 //! The connections of one worker: what is under way on them, and whose turn comes when. What serves
-//! their input is in [`crate::request::dispatch`] and the files that it names, what moves large values in
-//! [`crate::lanes`].
+//! their input is in [`crate::request::dispatch`] and the files that it names, what moves large
+//! values in [`crate::lanes`].
 
 use crate::access::held::Held;
 use crate::core::Core;

@@ -1,6 +1,6 @@
-//! Progress of a compaction of the whole store ([`crate::background::condense`]), which goes a step at a time:
-//! the work that is left, and, of one that was requested while the store serves, what is reported
-//! of it.
+//! Progress of a compaction of the whole store ([`crate::background::condense`]), which goes a step
+//! at a time: the work that is left, and, of one that was requested while the store serves, what is
+//! reported of it.
 
 use crate::types::Error;
 use std::sync::{Mutex, MutexGuard};

@@ -3,10 +3,10 @@
 //!
 //! Segments of the log of which a ninth is not current are emptied, as by migration
 //! ([`crate::background::migrate`]), and sort tables with as little in their blocks are merged
-//! ([`crate::background::compact`]), until that gains nothing more. Large values have no more blocks than they
-//! need, so they stay. Each step is one that a server makes too, and durable before what it read is
-//! used again: whenever this ends, nothing is lost, and what was done is done. Damaged segments and
-//! tables are left as they are.
+//! ([`crate::background::compact`]), until that gains nothing more. Large values have no more
+//! blocks than they need, so they stay. Each step is one that a server makes too, and durable
+//! before what it read is used again: whenever this ends, nothing is lost, and what was done is
+//! done. Damaged segments and tables are left as they are.
 
 use crate::background::compact::DROPS;
 use crate::background::compaction::{Standing, Work};

@@ -7,9 +7,9 @@
 //! ([`Shared::maintain`]); a writer that finds none all the same, and may wait, does steps itself.
 //!
 //! A deletion takes an item's place, with the item's own sequence, as of one that expired
-//! ([`crate::background::migrate`]): once that is durable the item is gone for good, whatever becomes of the
-//! power; before, it is there as it was written last. An older value never is, for the deletion
-//! hides it until both checkpoints are younger. So nothing of the format is new.
+//! ([`crate::background::migrate`]): once that is durable the item is gone for good, whatever
+//! becomes of the power; before, it is there as it was written last. An older value never is, for
+//! the deletion hides it until both checkpoints are younger. So nothing of the format is new.
 
 use crate::background::clock::{Candidate, Next, Round, Step, Wanted};
 use crate::background::moving::Moving;

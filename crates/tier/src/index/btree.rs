@@ -1,8 +1,8 @@
 //! The ordered index: a B+-tree in memory from keys to places.
 //!
-//! Two levels: a tree of leaves by where their keys begin, and packed leaves ([`crate::index::leaf`]),
-//! each with a lock of its own. A reader shares the tree and its leaf; a writer takes its leaf
-//! alone; only who splits a leaf or joins two takes the tree alone.
+//! Two levels: a tree of leaves by where their keys begin, and packed leaves
+//! ([`crate::index::leaf`]), each with a lock of its own. A reader shares the tree and its leaf; a
+//! writer takes its leaf alone; only who splits a leaf or joins two takes the tree alone.
 //!
 //! What it takes of memory is counted as it changes: a leaf's allocations as they are, its place in
 //! the tree at the most that it can be.

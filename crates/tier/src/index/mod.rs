@@ -1,5 +1,5 @@
-//! The ordered index: from keys to places. In memory ([`crate::index::btree`]), or in persistent memory
-//! ([`crate::index::fair`]), where a start finds it as it was.
+//! The ordered index: from keys to places. In memory ([`crate::index::btree`]), or in persistent
+//! memory ([`crate::index::fair`]), where a start finds it as it was.
 //!
 //! The authority on what is current: of two records of one key the one with the higher sequence
 //! counts. Entries of deleted keys stay as tombstones until a checkpoint covers them

@@ -11,8 +11,8 @@
 //! what is said to be durable is all that was appended before, and a failure ends those behind it.
 //!
 //! Values and records go out at once: a record may be durable before the value it points at, as it
-//! may on persistent memory whatever one does, and recovery looks ([`crate::recovery::recover`]). What is
-//! acknowledged has both.
+//! may on persistent memory whatever one does, and recovery looks ([`crate::recovery::recover`]).
+//! What is acknowledged has both.
 
 use crate::log::{Group, Log};
 use crate::media::disk::Barrier;

@@ -1,8 +1,9 @@
 //! Reading several items: ranges in key order, and lists of keys.
 //!
-//! All that waits for a device is read in one round ([`crate::media::fetch`]): records, large values, and
-//! the records of large values whose header is not known yet. What changed meanwhile, or fails, is
-//! read again by itself, as a single item is ([`crate::reading::read`]), and fails or not on its own.
+//! All that waits for a device is read in one round ([`crate::media::fetch`]): records, large
+//! values, and the records of large values whose header is not known yet. What changed meanwhile,
+//! or fails, is read again by itself, as a single item is ([`crate::reading::read`]), and fails or
+//! not on its own.
 
 use crate::index::{Entry, Home, What};
 use crate::media::fetch::Wanted;

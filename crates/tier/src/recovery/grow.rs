@@ -12,8 +12,8 @@
 //! The store is opened as it is first: what is refused, or has lost its log, does not grow. Then it
 //! is opened anew, so that whatever depends on a size follows.
 //!
-//! A log grows as long as half of a segment has room to list all of them ([`crate::log::segment`]). One
-//! that grows beyond what a header's front lists has another version in its superblocks, since
+//! A log grows as long as half of a segment has room to list all of them ([`crate::log::segment`]).
+//! One that grows beyond what a header's front lists has another version in its superblocks, since
 //! programs from before would take the list's rest for records. One with an index in persistent
 //! memory behind it does not grow; the SSD of such a store does, if the blocks it has fill the
 //! words that checkpoints have them in.

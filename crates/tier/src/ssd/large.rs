@@ -2,8 +2,8 @@
 //! pieces of a megabyte, each verified by its crc (SplitKV, the second path; KVell).
 //!
 //! A long one is written as it arrives, one of a piece when it is all there: it may be compressed
-//! ([`crate::ssd::compress`]). A short one waits in memory for its group, which writes all of its values
-//! and its records at once; meanwhile it is read from there.
+//! ([`crate::ssd::compress`]). A short one waits in memory for its group, which writes all of its
+//! values and its records at once; meanwhile it is read from there.
 
 use crate::media::bytes::Blocks;
 use crate::media::disk::{Disk, Write};

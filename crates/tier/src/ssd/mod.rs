@@ -1,4 +1,5 @@
-//! What lies on the SSD: large values, sort tables and the blocks that are free; and which path a value takes.
+//! What lies on the SSD: large values, sort tables and the blocks that are free; and which path a
+//! value takes.
 
 pub(crate) mod boundary;
 pub(crate) mod compress;

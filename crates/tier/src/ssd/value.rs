@@ -1,9 +1,10 @@
 //! A large value as it is found in the index: where it lies, what is kept with it, and its bytes
 //! for as long as they are not on the SSD.
 //!
-//! What the record in the log says besides the pointer is in the index too ([`crate::index::leaf`]), so
-//! that reading a large value is one read of the SSD and none of the log. After a restart from a
-//! checkpoint, which does not have it, the first read of a value brings it in.
+//! What the record in the log says besides the pointer is in the index too
+//! ([`crate::index::leaf`]), so that reading a large value is one read of the SSD and none of the
+//! log. After a restart from a checkpoint, which does not have it, the first read of a value brings
+//! it in.
 
 use crate::ssd::compress::value_of;
 use crate::ssd::pointer::Pointer;

@@ -1,9 +1,9 @@
 //! Checking a store, and repairing one.
 //!
 //! A check writes nothing: it recovers the store in memory and reads every item, in the order in
-//! which they lie on the media ([`crate::background::scrub`]). A repair drops what the check names, and only
-//! that: each lost item becomes a deletion, and segments with damaged records are emptied of
-//! everything else and given back.
+//! which they lie on the media ([`crate::background::scrub`]). A repair drops what the check names,
+//! and only that: each lost item becomes a deletion, and segments with damaged records are emptied
+//! of everything else and given back.
 
 use crate::background::scrub::{Bounds, Damaged, Pass, Step};
 use crate::index::What;

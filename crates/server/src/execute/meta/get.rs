@@ -97,8 +97,8 @@ fn tells_of_mark(meta: &Meta<'_>) -> bool {
     meta.flags.wants(b'h') || meta.flags.wants(b'l')
 }
 
-/// Whether a worker leaves an item to the executor, as far as it is known before the item is marked:
-/// the executor would tell of the worker's mark as of another's.
+/// Whether a worker leaves an item to the executor, as far as it is known before the item is
+/// marked: the executor would tell of the worker's mark as of another's.
 fn is_left(context: &Context<'_>, (key, hash): (&[u8], KeyHash), sight: Sight) -> bool {
     let may_be_won = |item: ItemMeta| item.stale && !item.token_sent && !context.read_only;
     context.leaves_changes()

@@ -1,6 +1,6 @@
 //! A pass over all that a store has in use, in the order in which it lies on the media: each byte
-//! is read about once, and every checksum is verified. [`crate::whole::fsck`] makes one of a store that
-//! nobody uses; a server makes one a step at a time while it serves ([`Scrub`]).
+//! is read about once, and every checksum is verified. [`crate::whole::fsck`] makes one of a store
+//! that nobody uses; a server makes one a step at a time while it serves ([`Scrub`]).
 //!
 //! What is in use is what the index leads to, and both superblocks and checkpoints; what is free is
 //! not read. The media are read in [`window`]s, so that memory is bounded whatever the number of

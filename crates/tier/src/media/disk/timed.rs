@@ -1,5 +1,6 @@
 //! Media that take the time that is stated for them: a disk in front of which every read, write and
-//! sync lasts as long as a table says. [`crate::media::pm::timed`] is the same for persistent memory.
+//! sync lasts as long as a table says. [`crate::media::pm::timed`] is the same for persistent
+//! memory.
 //!
 //! The time is counted (nothing waits, and a run repeats exactly) or spun on a clock that the
 //! caller lends. Counted time adds up what the media do, whichever thread asks for it: it is what

@@ -1,6 +1,6 @@
-//! Persistent memory that takes the time that is stated for it, as [`crate::media::disk::timed`] has it
-//! for disks. What is written goes to the processor's cache and takes none; to flush it does, by
-//! its length.
+//! Persistent memory that takes the time that is stated for it, as [`crate::media::disk::timed`]
+//! has it for disks. What is written goes to the processor's cache and takes none; to flush it
+//! does, by its length.
 
 use super::Region;
 use crate::media::disk::Barrier;

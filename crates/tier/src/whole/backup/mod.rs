@@ -1,7 +1,7 @@
 //! A copy of the store as it was at one instant, made while it is written to.
 //!
-//! [`Backup::step`] writes some of it at a time as a stream ([`crate::whole::dump`] reads it), so whoever
-//! calls it decides how fast it goes. The copy has every write that was acknowledged before
+//! [`Backup::step`] writes some of it at a time as a stream ([`crate::whole::dump`] reads it), so
+//! whoever calls it decides how fast it goes. The copy has every write that was acknowledged before
 //! [`crate::Tier::backup`] was called, and none that was submitted after that returned; of those
 //! under way meanwhile it has what comes first in the order of the log ([`cut`] says how).
 //!
