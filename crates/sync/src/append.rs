@@ -10,7 +10,7 @@ use crate::prim::{AtomicU64, Ordering::Relaxed};
 const WORD: usize = 8;
 
 /// Room beyond what was asked for: more than a piece has may be written behind it.
-const SLACK: usize = SHORT;
+pub const SLACK: usize = SHORT;
 
 /// A piece up to this length can be put as so many bytes.
 pub const SHORT: usize = 16;

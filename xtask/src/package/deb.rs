@@ -37,6 +37,7 @@ const FILES: &[(&str, &str)] = &[
     ("docs/install.md", "usr/share/doc/laneway/install.md"),
     ("docs/kernel.md", "usr/share/doc/laneway/kernel.md"),
     ("docs/migrating.md", "usr/share/doc/laneway/migrating.md"),
+    ("docs/python.md", "usr/share/doc/laneway/python.md"),
     ("docs/reliability.md", "usr/share/doc/laneway/reliability.md"),
     ("docs/resp.md", "usr/share/doc/laneway/resp.md"),
     ("docs/tour.md", "usr/share/doc/laneway/tour.md"),

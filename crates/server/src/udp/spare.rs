@@ -8,6 +8,7 @@
 //! are bytes.
 
 use laneway_store::Store;
+use laneway_sync::append::SLACK;
 use std::mem;
 
 /// Shorter ones are the heap's own, which keeps them itself.
@@ -27,9 +28,9 @@ pub struct Spare {
 }
 
 impl Spare {
-    /// Bytes kept.
+    /// The longest message that it has room for.
     fn bytes(&self) -> usize {
-        self.buffer.capacity()
+        room(&self.buffer)
     }
 
     /// An empty buffer with room for so many bytes: the one that is kept, unless it is too short,
@@ -37,7 +38,7 @@ impl Spare {
     pub fn take(&mut self, bytes: usize) -> Vec<u8> {
         let fits = bytes <= self.bytes() && self.bytes() / 2 <= bytes;
         if bytes == 0 || !fits {
-            return Vec::with_capacity(bytes);
+            return Vec::with_capacity(bytes + SLACK);
         }
         self.was_used = true;
         let mut buffer = mem::take(&mut self.buffer);
@@ -48,7 +49,7 @@ impl Spare {
     /// A buffer is over. The longer one is kept, and the other given back.
     pub fn keep(&mut self, store: &Store, mut buffer: Vec<u8>) {
         let may_be_kept = SPARE_BYTES_MIN..=SPARE_BYTES_MAX;
-        if may_be_kept.contains(&buffer.capacity()) && self.bytes() < buffer.capacity() {
+        if may_be_kept.contains(&room(&buffer)) && self.bytes() < room(&buffer) {
             self.was_used = true;
             mem::swap(&mut self.buffer, &mut buffer);
         }
@@ -62,6 +63,12 @@ impl Spare {
             store.give_buffer(mem::take(&mut self.buffer));
         }
     }
+}
+
+/// The longest message that can be appended to such a buffer in pieces, without it being moved into
+/// a longer one at the last of them.
+fn room(buffer: &Vec<u8>) -> usize {
+    buffer.capacity().saturating_sub(SLACK)
 }
 
 #[cfg(test)]
