@@ -294,8 +294,8 @@ impl StreamClient {
             false => Vec::new(),
         };
         if self.listener == RESP_ALONE {
-            // Elsewhere these bytes would be memcached's.
-            requests.insert(0, resp::typed("PING"));
+            // Elsewhere these bytes would be memcached's: no word by which Redis is recognised.
+            requests.insert(0, resp::typed("TIME"));
         }
         for request in requests {
             request.bytes.iter().rev().for_each(|byte| self.out.push_front(*byte));
