@@ -81,7 +81,7 @@ impl Core {
                 self.set_timer(serial, now_nanos.saturating_add(self.settings.resend_nanos));
             }
             Taken::Refused(Refused::TooLong) => {
-                if !self.part(serial, now_nanos) {
+                if !self.part(serial) {
                     self.complete(serial, Err(Error::ReplyTooLong), now_nanos);
                 }
             }

@@ -150,6 +150,29 @@ fn what_was_lost_together_is_asked_for_one_by_one_and_a_late_reply_counts() {
 }
 
 #[test]
+fn what_was_lost_together_keeps_to_the_window_one_by_one() {
+    let mut core = core(Settings { window_max: 2, ..Settings::default() });
+    let names: Vec<String> = (0..32).map(|number| format!("key{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    push(&mut core, &names);
+    assert_eq!(sent(&mut core, 0).len(), 2);
+    core.tick(SECOND);
+    let mut alone = sent(&mut core, SECOND);
+    assert_eq!(alone.len(), 1, "half the window");
+    let mut answered = 0;
+    while !alone.is_empty() {
+        assert!(alone.len() <= 2, "{:?}", lines(&alone));
+        for datagram in &alone {
+            answer(&mut core, datagram, "END\r\n", SECOND);
+        }
+        answered += answers(&mut core).len();
+        alone = sent(&mut core, SECOND);
+    }
+    assert_eq!((answered, core.counts().gathered, core.counts().retries), (32, 32, 32));
+    assert!(core.is_idle() && core.wake_nanos().is_none());
+}
+
+#[test]
 fn silence_ends_each_at_its_own_deadline() {
     let mut core = core(Settings::default());
     push(&mut core, &["a"]);
