@@ -454,8 +454,8 @@ impl Core {
     }
 
     fn give_up(&mut self, serial: u64, now_nanos: u64) {
-        self.counts.given_up += 1;
         let pending = &self.pending[&serial];
+        self.counts.given_up += u64::from(pending.cargo.is_none());
         let attempts = pending.sends;
         let error = if pending.is_read() && pending.garbled {
             Error::Garbled

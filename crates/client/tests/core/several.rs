@@ -173,6 +173,16 @@ fn what_was_lost_together_keeps_to_the_window_one_by_one() {
 }
 
 #[test]
+fn whoever_slept_beyond_the_deadline_gives_up_what_was_pushed_and_no_more() {
+    let mut core = core(Settings::default());
+    push(&mut core, &["a", "b"]);
+    assert_eq!(sent(&mut core, 0).len(), 1);
+    core.tick(60 * SECOND);
+    assert_eq!(std::iter::from_fn(|| core.answer()).count(), 2);
+    assert_eq!((core.counts().given_up, core.is_idle()), (2, true));
+}
+
+#[test]
 fn silence_ends_each_at_its_own_deadline() {
     let mut core = core(Settings::default());
     push(&mut core, &["a"]);
