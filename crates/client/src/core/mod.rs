@@ -341,12 +341,14 @@ impl Core {
     /// Begins requests while the window has room and ids have rested.
     fn begin_waiting(&mut self, now_nanos: u64) {
         while self.may_begin() {
-            self.gather(now_nanos);
-            let Some(&serial) = self.waiting.front() else { return };
-            if self.pending.contains_key(&serial) && !self.begin(serial, now_nanos) {
-                return;
+            if self.waiting.front().is_some_and(|serial| self.pending.contains_key(serial)) {
+                self.gather(now_nanos);
+                let Some(&serial) = self.waiting.front() else { return };
+                if !self.begin(serial, now_nanos) {
+                    return;
+                }
             }
-            self.waiting.pop_front();
+            self.waiting.pop_front(); // it has begun, or had ended
         }
     }
 
