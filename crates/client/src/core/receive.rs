@@ -183,6 +183,8 @@ impl Core {
     /// it is asked for again.
     fn cookie(&mut self, serial: u64, attempt: Attempt, payload: &[u8], now_nanos: u64) {
         if payload.len() > COOKIE_BYTES_MAX || !self.topology.is_extended() {
+            // Who sends none back may have short answers, of which several may be too long.
+            self.part(serial);
             self.counts.stray += 1;
             return;
         }

@@ -4,6 +4,7 @@ use crate::mix::{MILLISECOND, SECOND};
 use crate::rules::{header, reply, sent};
 use laneway_client::{Answer, Core, Error, Request, Settings, Ticket, Topology};
 use laneway_policy::Placement;
+use laneway_wire::udp::{Header, Kind};
 use std::collections::BTreeMap;
 
 const TOPOLOGY: Topology = Topology::queues(11_211, 4);
@@ -215,6 +216,24 @@ fn what_the_server_refuses_together_is_asked_for_one_by_one_at_once() {
     let told: Vec<_> = std::iter::from_fn(|| core.answer()).map(|(_, answer)| answer).collect();
     assert!(matches!(told[..], [Err(Error::Refused(_)), Ok(Answer::Missing)]), "{told:?}");
     assert!(core.is_idle());
+}
+
+#[test]
+fn whoever_sends_no_cookie_back_asks_one_by_one_at_once() {
+    let mut core = Core::new(Settings::default(), Topology::single(11_211), 1);
+    push(&mut core, &["a", "b"]);
+    let (queue, datagram) = sent(&mut core, 0).remove(0);
+    let cookie = Header { kind: Kind::Cookie, ..Header::whole(header(&datagram).request_id) };
+    let cookie = [&cookie.to_bytes()[..], b"ERROR cookie 1234\r\n"].concat();
+    for _ in 0..2 {
+        core.feed(queue, &cookie, MILLISECOND);
+    }
+    let alone = sent(&mut core, MILLISECOND);
+    assert_eq!(lines(&alone), ["get a\r\n", "get b\r\n"]);
+    for datagram in &alone {
+        answer(&mut core, datagram, "END\r\n", MILLISECOND);
+    }
+    assert_eq!((answers(&mut core).len(), core.counts().stray, core.is_idle()), (2, 2, true));
 }
 
 #[test]
