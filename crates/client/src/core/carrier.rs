@@ -95,14 +95,16 @@ impl Core {
         self.waiting.push_front(carrier);
     }
 
-    /// What a carrier carries goes by itself from now on. False: it is none.
-    pub(super) fn part(&mut self, serial: u64, now_nanos: u64) -> bool {
-        let pending = self.pending.get_mut(&serial);
-        let Some(cargo) = pending.and_then(|pending| pending.cargo.as_mut()) else { return false };
+    /// What a carrier carries goes by itself from now on, as the window has room: it had one place
+    /// for all of them. False: it is none.
+    pub(super) fn part(&mut self, serial: u64) -> bool {
+        let Some(pending) = self.pending.get_mut(&serial) else { return false };
+        let was_under_way = pending.is_under_way();
+        let Some(cargo) = &mut pending.cargo else { return false };
         if !std::mem::replace(&mut cargo.parted, true) {
-            let carried: Vec<u64> = cargo.of.iter().map(|(serial, _)| *serial).collect();
-            for serial in carried {
-                self.send_again(serial, now_nanos);
+            self.under_way -= usize::from(was_under_way);
+            for (carried, _) in cargo.of.iter().rev() {
+                self.waiting.push_front(*carried);
             }
         }
         self.set_timer(serial, u64::MAX);
@@ -136,7 +138,7 @@ impl Core {
             }
             // Whom it means, only each by itself can find out.
             Ok(None) => {
-                self.part(serial, now_nanos);
+                self.part(serial);
             }
             Err(answer::Mismatch) => {
                 pending.heard = None;

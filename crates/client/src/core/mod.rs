@@ -341,12 +341,14 @@ impl Core {
     /// Begins requests while the window has room and ids have rested.
     fn begin_waiting(&mut self, now_nanos: u64) {
         while self.may_begin() {
-            self.gather(now_nanos);
-            let Some(&serial) = self.waiting.front() else { return };
-            if self.pending.contains_key(&serial) && !self.begin(serial, now_nanos) {
-                return;
+            if self.waiting.front().is_some_and(|serial| self.pending.contains_key(serial)) {
+                self.gather(now_nanos);
+                let Some(&serial) = self.waiting.front() else { return };
+                if !self.begin(serial, now_nanos) {
+                    return;
+                }
             }
-            self.waiting.pop_front();
+            self.waiting.pop_front(); // it has begun, or had ended
         }
     }
 
@@ -356,7 +358,10 @@ impl Core {
         let draw = self.draws.next();
         let Some(pending) = self.pending.get_mut(&serial) else { return false };
         let queue = self.topology.queue(&pending.request, draw);
-        self.under_way += usize::from(!pending.is_begun());
+        if !pending.is_begun() {
+            self.under_way += 1;
+            self.counts.retries += u64::from(pending.carrier.is_some());
+        }
         pending.begin(Attempt { id, queue });
         self.by_id.insert(id, serial);
         self.enqueue(serial);
@@ -420,13 +425,9 @@ impl Core {
         if pending.total > 1 {
             self.rate.lost(pending.sent_nanos, now_nanos);
         }
-        if !self.part(serial, now_nanos) {
-            self.send_again(serial, now_nanos);
+        if self.part(serial) {
+            return;
         }
-    }
-
-    /// Sends a request again, where that may be.
-    fn send_again(&mut self, serial: u64, now_nanos: u64) {
         let Some(pending) = self.pending.get_mut(&serial) else { return };
         let begun = match pending.repeat {
             Repeat::Free => self.begin(serial, now_nanos),
@@ -455,8 +456,8 @@ impl Core {
     }
 
     fn give_up(&mut self, serial: u64, now_nanos: u64) {
-        self.counts.given_up += 1;
         let pending = &self.pending[&serial];
+        self.counts.given_up += u64::from(pending.cargo.is_none());
         let attempts = pending.sends;
         let error = if pending.is_read() && pending.garbled {
             Error::Garbled
@@ -489,7 +490,7 @@ impl Core {
         let pending = self.pending.remove(&serial)?;
         self.timers.remove(&(pending.timer_nanos, serial));
         self.request_bytes -= pending.bytes();
-        self.under_way -= usize::from(pending.is_begun());
+        self.under_way -= usize::from(pending.is_under_way());
         self.carriers -= usize::from(pending.cargo.is_some());
         let write = !pending.is_read();
         let rest_nanos = match write {

@@ -130,6 +130,12 @@ impl Pending {
         !self.attempts.is_empty()
     }
 
+    /// Whether it has a place of the window. Where it was parted those that it carried have one
+    /// each.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_begun() && self.cargo.as_ref().is_none_or(|cargo| !cargo.parted)
+    }
+
     /// The one under way.
     pub(super) fn attempt(&self) -> Option<Attempt> {
         self.attempts.last().copied()
@@ -277,7 +283,8 @@ impl Pending {
 
     /// Whether it may go with others as one request.
     pub(super) fn may_be_carried(&self) -> bool {
-        self.request.command == Command::Get { with_cas: false } && self.cargo.is_none()
+        let is_new = self.cargo.is_none() && self.carrier.is_none();
+        self.request.command == Command::Get { with_cas: false } && is_new
     }
 
     /// Whether it changes nothing.

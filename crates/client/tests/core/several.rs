@@ -4,6 +4,7 @@ use crate::mix::{MILLISECOND, SECOND};
 use crate::rules::{header, reply, sent};
 use laneway_client::{Answer, Core, Error, Request, Settings, Ticket, Topology};
 use laneway_policy::Placement;
+use laneway_wire::udp::{Header, Kind};
 use std::collections::BTreeMap;
 
 const TOPOLOGY: Topology = Topology::queues(11_211, 4);
@@ -150,6 +151,39 @@ fn what_was_lost_together_is_asked_for_one_by_one_and_a_late_reply_counts() {
 }
 
 #[test]
+fn what_was_lost_together_keeps_to_the_window_one_by_one() {
+    let mut core = core(Settings { window_max: 2, ..Settings::default() });
+    let names: Vec<String> = (0..32).map(|number| format!("key{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    push(&mut core, &names);
+    assert_eq!(sent(&mut core, 0).len(), 2);
+    core.tick(SECOND);
+    let mut alone = sent(&mut core, SECOND);
+    assert_eq!(alone.len(), 1, "half the window");
+    let mut answered = 0;
+    while !alone.is_empty() {
+        assert!(alone.len() <= 2, "{:?}", lines(&alone));
+        for datagram in &alone {
+            answer(&mut core, datagram, "END\r\n", SECOND);
+        }
+        answered += answers(&mut core).len();
+        alone = sent(&mut core, SECOND);
+    }
+    assert_eq!((answered, core.counts().gathered, core.counts().retries), (32, 32, 32));
+    assert!(core.is_idle() && core.wake_nanos().is_none());
+}
+
+#[test]
+fn whoever_slept_beyond_the_deadline_gives_up_what_was_pushed_and_no_more() {
+    let mut core = core(Settings::default());
+    push(&mut core, &["a", "b"]);
+    assert_eq!(sent(&mut core, 0).len(), 1);
+    core.tick(60 * SECOND);
+    assert_eq!(std::iter::from_fn(|| core.answer()).count(), 2);
+    assert_eq!((core.counts().given_up, core.is_idle()), (2, true));
+}
+
+#[test]
 fn silence_ends_each_at_its_own_deadline() {
     let mut core = core(Settings::default());
     push(&mut core, &["a"]);
@@ -182,6 +216,24 @@ fn what_the_server_refuses_together_is_asked_for_one_by_one_at_once() {
     let told: Vec<_> = std::iter::from_fn(|| core.answer()).map(|(_, answer)| answer).collect();
     assert!(matches!(told[..], [Err(Error::Refused(_)), Ok(Answer::Missing)]), "{told:?}");
     assert!(core.is_idle());
+}
+
+#[test]
+fn whoever_sends_no_cookie_back_asks_one_by_one_at_once() {
+    let mut core = Core::new(Settings::default(), Topology::single(11_211), 1);
+    push(&mut core, &["a", "b"]);
+    let (queue, datagram) = sent(&mut core, 0).remove(0);
+    let cookie = Header { kind: Kind::Cookie, ..Header::whole(header(&datagram).request_id) };
+    let cookie = [&cookie.to_bytes()[..], b"ERROR cookie 1234\r\n"].concat();
+    for _ in 0..2 {
+        core.feed(queue, &cookie, MILLISECOND);
+    }
+    let alone = sent(&mut core, MILLISECOND);
+    assert_eq!(lines(&alone), ["get a\r\n", "get b\r\n"]);
+    for datagram in &alone {
+        answer(&mut core, datagram, "END\r\n", MILLISECOND);
+    }
+    assert_eq!((answers(&mut core).len(), core.counts().stray, core.is_idle()), (2, 2, true));
 }
 
 #[test]
