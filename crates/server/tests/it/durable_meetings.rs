@@ -331,10 +331,11 @@ fn who_leaves_an_item_to_the_executor_does_not_mark_it() {
     nothing_is_told(&mut rig, &writer);
     client.send(b"mg new h\r\n");
     nothing_is_told(&mut rig, &client);
-    other.send(b"mg with h v\r\n");
+    // Two that follow each other are looked at together.
+    other.send(b"mg with h v\r\nmg none v\r\n");
     nothing_is_told(&mut rig, &other);
     kept.gate.commits_wait.store(false, Relaxed);
     told(&mut rig, &writer, "STORED\r\nSTORED\r\n");
     told(&mut rig, &client, "HD h0\r\n");
-    told(&mut rig, &other, "VA 1 h0\r\nw\r\n");
+    told(&mut rig, &other, "VA 1 h0\r\nw\r\nEN\r\n");
 }
