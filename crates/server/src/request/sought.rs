@@ -5,7 +5,7 @@
 use crate::core::Core;
 use crate::durable::pending_writes::Sight;
 use crate::event_log::Class;
-use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_plain_head};
+use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_plain_head, tells_of_mark};
 use crate::request::requests::writes;
 use laneway_policy::ItemBytes;
 use laneway_store::{FoundItem, KeyHash, Sought, meter};
@@ -187,6 +187,13 @@ impl<T: Transport> Core<T> {
         let asks = self.hands_unseen;
         let sight = if asks { self.sight_of(GetVerb::Get, key) } else { None };
         if asks && sight.is_none() {
+            return Sought::Otherwise;
+        }
+        // To look marks the item, and whoever answers instead would tell of that.
+        if let Some(sight) = sight
+            && tells_of_mark(meta)
+            && self.may_differ(Sought::Copied(0), self.group.hash(number), sight)
+        {
             return Sought::Otherwise;
         }
         let touched = Cell::new(0);

@@ -14,7 +14,7 @@ use crate::core::Core;
 use laneway_policy::pace::Way;
 use laneway_rdma::contract::{Lent, MESSAGE_BYTES_MAX, Moved};
 use laneway_rdma::long::sealed_descriptor;
-use laneway_store::meter;
+use laneway_store::{Store, meter};
 use laneway_transport::Transport;
 use laneway_wire::udp::frames::frames;
 use laneway_wire::udp::reassembly::Whole;
@@ -151,7 +151,7 @@ fn fetch(desk: &mut UdpWorker, from: From, lent: Box<dyn Lent>) {
 
 /// A client whose memory gives nothing for a while holds room that all share: what it lent is let
 /// go of, and asked for in frames.
-pub(super) fn expire_lent(desk: &mut UdpWorker, at: At<'_>, now: u64) {
+pub(super) fn expire_lent(desk: &mut UdpWorker, store: &Store, at: At<'_>, now: u64) {
     for _ in 0..desk.fetching.len() {
         let Some(mut fetching) = desk.fetching.pop_front() else { return };
         let (bytes, since) = fetching.seen;
@@ -159,10 +159,11 @@ pub(super) fn expire_lent(desk: &mut UdpWorker, at: At<'_>, now: u64) {
             // It moves, or waits for its turn.
             fetching.seen = (fetching.bytes.len(), now);
         } else if now.saturating_sub(since) > STILL_NANOS {
-            let Fetching { from, lent, counted, .. } = fetching;
+            let Fetching { from, lent, counted, bytes: copied, .. } = fetching;
             let bytes = lent.bytes();
             desk.storing_bytes -= counted;
             drop(lent);
+            desk.spare.keep(store, copied);
             ask_for_all(desk, at, &from, bytes);
             continue;
         }

@@ -133,7 +133,7 @@ impl Udp {
         let worker = core.id;
         let at = At::of(shared, worker);
         datagrams.tidy();
-        expire_lent(desk, at, now);
+        expire_lent(desk, &core.shared.store, at, now);
         desk.spare.expire(&core.shared.store);
         let UdpWorker { parked, transfers, .. } = desk;
         for transfer in parked.iter_mut().chain(transfers) {

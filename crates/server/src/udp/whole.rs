@@ -47,7 +47,8 @@ impl UdpWorker {
         let parsed = parse(whole.piece(0), &core.limits);
         let is_long = AT_ONCE_BYTES_MAX < whole.message_bytes();
         if is_long && end_of_first(&parsed) < whole.message_bytes() {
-            return self.too_long(at, from, whole.digest(), whole.piece(0));
+            self.too_long(at, from, whole.digest(), whole.piece(0));
+            return self.let_go(core, whole);
         }
         let head = match parsed {
             Ok(Some(frame)) => value_bytes(&frame.request).map(|bytes| (frame, bytes)),
@@ -70,9 +71,11 @@ impl UdpWorker {
         }
         let digest = whole.digest();
         // What ends far behind is a value that is shorter than it says.
-        let bytes = whole.into_front(AT_ONCE_BYTES_MAX);
+        let bytes = whole.front(AT_ONCE_BYTES_MAX);
         meter::bytes(bytes.len());
         self.message(core, at, from, digest, &bytes);
+        drop(bytes);
+        self.let_go(core, whole);
     }
 
     /// A message of at least so many bytes is longer than any that is put together: it is answered

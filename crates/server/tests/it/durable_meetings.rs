@@ -316,7 +316,7 @@ fn nobody_is_told_of_a_key_in_memory_that_is_not_durable() {
 #[test]
 fn who_leaves_an_item_to_the_executor_does_not_mark_it() {
     let (mut rig, kept) = started(&machine());
-    let (writer, client) = (rig.net.connect(), rig.net.connect());
+    let (writer, client, other) = (rig.net.connect(), rig.net.connect(), rig.net.connect());
     rig.set(&client, "stale", b"s");
     ask(&mut rig, &client, "md stale I\r\n", "HD\r\n");
     rig.clock.advance(100 * SECOND);
@@ -327,11 +327,15 @@ fn who_leaves_an_item_to_the_executor_does_not_mark_it() {
     assert!(seconds >= 99, "{idle}");
     ask(&mut rig, &client, "mg stale h\r\n", "HD h1 Z X\r\n");
     kept.gate.commits_wait.store(true, Relaxed);
-    writer.send(b"set new 0 0 1\r\nn\r\n");
+    writer.send(b"set new 0 0 1\r\nn\r\nset with 0 0 1\r\nw\r\n");
     nothing_is_told(&mut rig, &writer);
     client.send(b"mg new h\r\n");
     nothing_is_told(&mut rig, &client);
+    // Two that follow each other are looked at together.
+    other.send(b"mg with h v\r\nmg none v\r\n");
+    nothing_is_told(&mut rig, &other);
     kept.gate.commits_wait.store(false, Relaxed);
-    told(&mut rig, &writer, "STORED\r\n");
+    told(&mut rig, &writer, "STORED\r\nSTORED\r\n");
     told(&mut rig, &client, "HD h0\r\n");
+    told(&mut rig, &other, "VA 1 h0\r\nw\r\nEN\r\n");
 }

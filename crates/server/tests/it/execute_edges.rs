@@ -157,6 +157,21 @@ fn what_is_somebody_elses_is_neither_done_nor_counted() {
 }
 
 #[test]
+fn who_leaves_a_large_value_to_another_does_not_mark_it() {
+    let mut server = Server::new(Config::default());
+    for (key, value_bytes) in [("middle", 5_000), ("large", 200_000)] {
+        assert_eq!(server.set(key, value_bytes), "STORED\r\n");
+        for (large_from, mark) in [(1_000, None), (u64::MAX, Some("h0")), (u64::MAX, Some("h1"))] {
+            server.large_from = large_from;
+            let (outcome, out) = server.run(format!("mg {key} h v\r\n").as_bytes());
+            assert_eq!(matches!(outcome, Outcome::Elsewhere), mark.is_none());
+            let head = mark.map_or(String::new(), |mark| format!("VA {value_bytes} {mark}\r\n"));
+            assert!(out.starts_with(head.as_bytes()) && out.is_empty() == mark.is_none(), "{key}");
+        }
+    }
+}
+
+#[test]
 fn touched_tells_the_size_of_what_was_read() {
     let server = Server::new(Config::default());
     server.set("key", 10);

@@ -207,6 +207,27 @@ fn the_copy_of_a_value_too_long_to_be_kept_is_given_back_a_stretch_at_a_time() {
 }
 
 #[test]
+fn the_copy_of_a_long_message_that_is_refused_is_given_back_a_stretch_at_a_time() {
+    // Longer than its first request, and shorter than it says.
+    for line in [&b"get k\r\n"[..], b"set k 0 0 9999999\r\n"] {
+        let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+        let mut world = World::new(&plan, seed());
+        let (mut bad, _, _server) = world.rig.enter();
+        let message = [line, &vec![b'x'; 3 << 20][..]].concat();
+        let lent = bad.lend(&message).expect("there is room");
+        let said = datagram(Kind::Lent, 1, &lent.to_bytes());
+        assert_eq!(bad.post_request(0, &said), Posted::Done);
+        let (mut replies, mut given) = (0, 0);
+        for _ in 0..1_000 {
+            world.turn();
+            bad.poll_replies(8, &mut |_, _| replies += 1);
+            given = given.max(world.rig.shared.store.buffer_bytes());
+        }
+        assert!(replies > 0 && given > 512 << 10, "{given} bytes were not given back in one step");
+    }
+}
+
+#[test]
 fn a_value_longer_than_the_server_takes_is_refused_and_not_left_lying() {
     let plan = Plan { shm: faults(0), item_bytes_max: 1 << 20, ..Plan::of(2, Form::TimeShare) };
     let mut world = World::new(&plan, seed());

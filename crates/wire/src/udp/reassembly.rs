@@ -15,6 +15,7 @@ use super::frames::{Message, TRAIN_FRAMES_MAX};
 use super::header::{FRAME_BYTES_MAX, Header};
 use super::resend::{GAPS_MAX, Gap};
 use super::retain::{self, Retained};
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
@@ -144,15 +145,15 @@ impl Whole {
     }
 
     /// The first bytes in one piece, at most so many: no copy where all of it is.
-    pub fn into_front(mut self, most: usize) -> Vec<u8> {
-        if self.pieces.len() == 1 && self.bytes <= most {
-            return self.pieces.swap_remove(0);
+    pub fn front(&self, most: usize) -> Cow<'_, [u8]> {
+        if let [whole] = &self.pieces[..] {
+            return Cow::Borrowed(&whole[..whole.len().min(most)]);
         }
         let mut front = Vec::with_capacity(most.min(self.bytes));
         for piece in &self.pieces {
             front.extend_from_slice(&piece[..piece.len().min(most - front.len())]);
         }
-        front
+        Cow::Owned(front)
     }
 
     /// The pieces in order, owned.

@@ -34,8 +34,10 @@ pub fn meta_get_key(
     while attempts.again() {
         out.truncate(start);
         let sight = context.sight();
-        if tells_of_mark(meta) && is_left(context, (key, hash), sight) {
-            return Outcome::Kept;
+        if tells_of_mark(meta)
+            && let Some(left) = left_to(context, meta, (key, hash), sight)
+        {
+            return left;
         }
         let mut seen = Seen::default();
         let (item, value) = match look(context, meta, key, hash, &mut seen, out) {
@@ -93,17 +95,28 @@ pub fn meta_get_key(
 }
 
 /// Whether the reply tells of the item's hit mark.
-fn tells_of_mark(meta: &Meta<'_>) -> bool {
+pub fn tells_of_mark(meta: &Meta<'_>) -> bool {
     meta.flags.wants(b'h') || meta.flags.wants(b'l')
 }
 
-/// Whether a worker leaves an item to the executor, as far as it is known before the item is
-/// marked: the executor would tell of the worker's mark as of another's.
-fn is_left(context: &Context<'_>, (key, hash): (&[u8], KeyHash), sight: Sight) -> bool {
-    let may_be_won = |item: ItemMeta| item.stale && !item.token_sent && !context.read_only;
-    context.leaves_changes()
-        && (context.is_hidden(hash, sight)
-            || context.store.peek(hash, key, context.now).is_some_and(may_be_won))
+/// To whom a worker leaves an item, as far as it is known before the item is marked: who answers in
+/// its place would tell of the worker's mark as of another's.
+fn left_to(
+    context: &Context<'_>,
+    meta: &Meta<'_>,
+    (key, hash): (&[u8], KeyHash),
+    sight: Sight,
+) -> Option<Outcome> {
+    if context.leaves_changes() && context.is_hidden(hash, sight) {
+        return Some(Outcome::Kept);
+    }
+    let item = context.store.peek(hash, key, context.now)?;
+    let with_value = meta.flags.value && meta.flags.cas_compare != Some(context.cas(&item));
+    if with_value && !context.reads(&item) {
+        return Some(Outcome::Elsewhere);
+    }
+    let may_be_won = item.stale && !item.token_sent && !context.read_only;
+    (may_be_won && context.leaves_changes()).then_some(Outcome::Kept)
 }
 
 /// Look at the item: head (and value, where it is small) go to `out`. Where no value is sent it is
