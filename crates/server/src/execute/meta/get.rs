@@ -46,14 +46,7 @@ pub fn meta_get_key(
                 Some(outcome) => return outcome,
                 None => match vivify(context, meta, key, hash, out) {
                     Vivified::Not => return miss(context, meta, key, out),
-                    Vivified::Yes => {
-                        count_hit(context, meta);
-                        context.log_get(key, None);
-                        let made = (Stored::Stored, StoredBy::Add);
-                        let end = meta.flags.vivify.map(|end| expires_at(end, context.now));
-                        context.log_store(key, made, end.unwrap_or(Moment::NEVER), 0);
-                        return Outcome::Done;
-                    }
+                    Vivified::Yes => return vivified(context, meta, key),
                     Vivified::SomebodyElse => continue,
                 },
             },
@@ -91,6 +84,16 @@ pub fn meta_get_key(
     }
     out.truncate(start);
     out.extend_from_slice(TOO_MANY);
+    Outcome::Done
+}
+
+/// What is counted and told of an item that was made because there was none.
+fn vivified(context: &Context<'_>, meta: &Meta<'_>, key: &[u8]) -> Outcome {
+    count_hit(context, meta);
+    context.log_get(key, None);
+    let end = meta.flags.vivify.map(|end| expires_at(end, context.now));
+    let made = (Stored::Stored, StoredBy::Add);
+    context.log_store(key, made, end.unwrap_or(Moment::NEVER), 0);
     Outcome::Done
 }
 
