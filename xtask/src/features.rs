@@ -33,12 +33,33 @@ const ASKED: &[(&str, i32, &[&str])] = &[
     (
         "serve -p -1 -l 127.0.0.1 -U -1 --kernel-lane lo",
         71,
-        &["lo: built without the feature `kernel`", "--features kernel"],
+        &["--kernel-lane: built without the feature `kernel`", "--features kernel"],
+    ),
+    // What else they need is not asked for first.
+    (
+        "serve --kernel-lane lo",
+        71,
+        &["--kernel-lane: built without the feature `kernel`", "--features kernel"],
+    ),
+    (
+        "serve -p -1 -l 127.0.0.1 -U -1 --steer",
+        71,
+        &["--steer: built without the feature `kernel`", "--features kernel"],
+    ),
+    (
+        "serve --af-xdp lo",
+        71,
+        &["--af-xdp: built without the feature `af-xdp`", "--features af-xdp"],
     ),
     (
         "serve -p -1 -l 127.0.0.1 --rdma rxe0",
         71,
         &["--rdma: built without the feature `rdma`", "--features rdma"],
+    ),
+    (
+        "serve --print-config --kernel-lane lo",
+        71,
+        &["--kernel-lane: built without the feature `kernel`", "--features kernel"],
     ),
     ("bench verbs", 2, &["built without the feature `research`", "--features research"]),
 ];

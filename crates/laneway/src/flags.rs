@@ -30,7 +30,7 @@ pub use flag::Handover;
 use foreign::Refused;
 pub use foreign::meant;
 pub use help::text as help;
-pub use layers::{Asked, place, read};
+pub use layers::{Asked, placed, read};
 pub use table::Flags;
 pub use values::bytes;
 

@@ -98,11 +98,9 @@ pub struct NextUser {
     groups: Vec<Gid>,
 }
 
-/// Find that user, if we are root; otherwise we are somebody already.
-pub fn find_user(name: &str) -> Result<Option<NextUser>, String> {
-    if !geteuid().is_root() {
-        return Ok(None);
-    }
+/// Find that user, if one is named and we are root; otherwise we are somebody already.
+pub fn find_user(name: Option<&str>) -> Result<Option<NextUser>, String> {
+    let Some(name) = name.filter(|_| geteuid().is_root()) else { return Ok(None) };
     let wrong = |error| format!("-u {name}: {error}");
     let user = User::from_name(name).map_err(wrong)?;
     let user = user.ok_or_else(|| format!("-u {name}: there is no such user; see /etc/passwd"))?;

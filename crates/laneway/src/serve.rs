@@ -67,11 +67,17 @@ pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
         }
         Err(refused) => return refuse(refused.status, &refused.why),
     };
+    if let Some(why) = features::refused(&flags, &laneway_server::built::FEATURES) {
+        return refuse(STATUS_LISTEN, &why);
+    }
     match checked(&flags) {
-        Ok(_) if flags.print_config => {
-            print!("{}", flags::config(&flags));
-            ExitCode::SUCCESS
-        }
+        Ok(_) if flags.print_config => match process::find_user(flags.user.as_deref()) {
+            Ok(_) => {
+                print!("{}", flags::config(&flags));
+                ExitCode::SUCCESS
+            }
+            Err(error) => refuse(STATUS_SETUP, &error),
+        },
         Ok((settings, durable, format, admin)) => {
             logging::start(format, log_level(settings.verbosity));
             serve(typed, &flags, settings, durable, admin)
@@ -90,10 +96,7 @@ pub fn checked(flags: &Flags) -> Result<Checked, String> {
         let format = Format::named(flags.log_format.as_deref())?;
         Ok((settings, durable, format, admin::addresses(flags)?))
     });
-    all.map_err(|error| match flags::place(flags, &error) {
-        Some(place) => format!("{error} {place}"),
-        None => error,
-    })
+    all.map_err(|error| flags::placed(flags, error))
 }
 
 /// End because of the command line: a sentence for who typed it.
@@ -242,8 +245,7 @@ fn confine(
     flags: &Flags,
     settings: &mut Settings,
 ) -> Result<(Option<NextUser>, sandbox::Begun), String> {
-    let user = flags.user.as_deref().map(process::find_user).transpose()?;
-    Ok((user.flatten(), sandbox::begin(flags, settings)?))
+    Ok((process::find_user(flags.user.as_deref())?, sandbox::begin(flags, settings)?))
 }
 
 /// The files of unix sockets that the server makes.
@@ -574,6 +576,7 @@ fn binding(flags: &Flags) -> Result<Binding, String> {
 mod activation;
 mod admin;
 mod auth;
+mod features;
 mod hot;
 mod kernel;
 mod manager;

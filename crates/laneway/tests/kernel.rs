@@ -8,15 +8,18 @@ mod hosts;
 
 #[cfg(not(feature = "kernel"))]
 #[test]
-fn a_build_without_the_programs_refuses_the_lane_and_tells_the_way_out() {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_laneway"))
-        .args(["serve", "-p", "-1", "-l", "127.0.0.1", "-U", "-1", "--kernel-lane", "lo"])
-        .output()
-        .expect("the binary was built for this test");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(71), "{told}");
-    assert!(told.contains("lo: built without the feature `kernel`"), "{told}");
-    assert!(told.contains("--features kernel"), "{told}");
+fn a_build_without_the_programs_refuses_their_flags_and_tells_the_way_out() {
+    for flags in [&["--kernel-lane", "lo"][..], &["--steer"]] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_laneway"))
+            .args(["serve", "-p", "-1", "-l", "127.0.0.1", "-U", "-1"])
+            .args(flags)
+            .output()
+            .expect("the binary was built for this test");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(71), "{told}");
+        let start = format!("{}: built without the feature `kernel`", flags[0]);
+        assert!(told.contains(&start) && told.contains("--features kernel"), "{told}");
+    }
 }
 
 #[test]

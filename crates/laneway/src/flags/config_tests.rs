@@ -3,6 +3,7 @@
 use super::command_line::all;
 use super::flag::Field;
 use super::foreign::STATUS_UNKNOWN;
+use super::layers::place;
 use super::*;
 use std::ffi::OsString;
 use std::path::PathBuf;

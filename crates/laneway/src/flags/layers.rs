@@ -99,6 +99,14 @@ impl Layer {
     }
 }
 
+/// An error, and where the flag that it begins with was given, if there is more to say of that.
+pub fn placed(flags: &Flags, error: String) -> String {
+    match place(flags, &error) {
+        Some(place) => format!("{error} {place}"),
+        None => error,
+    }
+}
+
 /// Where the flag that an error begins with was given, if that was not the command line, whose
 /// words the reader has before his eyes.
 pub fn place(flags: &Flags, error: &str) -> Option<String> {

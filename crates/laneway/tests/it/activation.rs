@@ -203,6 +203,7 @@ fn flags_that_are_passed_over_refuse_nothing() {
 }
 
 /// Whoever comes over RDMA may write, whatever the sockets say.
+#[cfg(feature = "rdma")]
 #[test]
 fn rdma_is_refused_beside_a_socket_for_readers_and_where_no_address_is_named() {
     const RDMA: [&str; 2] = ["--rdma", "no_such_device"];

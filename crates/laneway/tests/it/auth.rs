@@ -73,6 +73,7 @@ fn a_start_that_would_let_somebody_in_without_a_password_is_refused() {
         (&["-Y", good.name(), "-U", "5000"], "leave -U and --udp-base out, or -Y"),
         (&["-Y", good.name(), "--udp-base", "5000"], "leave -U and --udp-base out, or -Y"),
         (&["-Y", good.name(), "--shm", "/s"], "leave --shm out, or -Y"),
+        #[cfg(feature = "rdma")]
         (&["-Y", good.name(), "--rdma", "rxe0"], "leave --rdma out, or -Y"),
     ] {
         let output = Command::new(BINARY).arg("serve").args(flags).output().expect("it runs");

@@ -145,6 +145,20 @@ fn a_configuration_that_cannot_be_says_where_it_stands() {
     }
 }
 
+/// As a start does, which becomes nobody else where it is not root's.
+#[test]
+fn a_user_who_is_not_there_is_refused_where_the_configuration_is_printed() {
+    let is_root = nix::unistd::geteuid().is_root();
+    for (user, is_there) in [("root", true), ("no-such-user-here", false)] {
+        let output = run(&["serve", "--print-config", "-u", user], &[]);
+        let told = text(&output.stderr);
+        let is_taken = is_there || !is_root;
+        assert_eq!(output.status.code(), Some(if is_taken { 0 } else { 70 }), "{user}: {told}");
+        assert_eq!(told.contains("-u no-such-user-here: there is no such user"), !is_taken);
+        assert_eq!(output.stdout.is_empty(), !is_taken, "{user}");
+    }
+}
+
 #[test]
 fn shells_complete_the_flags_and_man_tells_them() {
     for (args, words) in [

@@ -38,6 +38,24 @@ fn the_metrics_of_a_server_tell_its_features() {
     }
 }
 
+/// With `--print-config` nothing is served, and what a start refuses is refused all the same.
+#[test]
+fn a_flag_that_is_not_in_is_refused_before_anything_else_is_said_of_it() {
+    for (feature, flags) in [
+        ("kernel", &["--kernel-lane", "lo"][..]),
+        ("kernel", &["--steer", "-U", "-1"]),
+        ("af-xdp", &["--af-xdp", "lo"]),
+        ("rdma", &["--rdma", "rxe0"]),
+    ] {
+        let output = laneway(&[&["serve", "--print-config"][..], flags].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_refused = !has_feature(feature);
+        assert_eq!(output.status.code() == Some(71), is_refused, "{flags:?}: {said}");
+        let why = format!("{}: built without the feature `{feature}`; build with", flags[0]);
+        assert_eq!(said.contains(&why), is_refused, "{flags:?}: {said}");
+    }
+}
+
 #[test]
 fn a_study_is_there_or_names_the_feature_that_has_it() {
     let output = laneway(&["bench", "adapt", "--help"]);

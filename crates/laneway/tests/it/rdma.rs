@@ -33,6 +33,7 @@ fn the_doctor_tells_what_rdma_needs_and_what_is_missing() {
     assert!(both.contains("capabilities: ") && both.contains(needs[0]), "{both}");
 }
 
+#[cfg(feature = "rdma")]
 #[test]
 fn a_device_that_is_not_there_is_refused_and_the_way_out_is_said() {
     let output = laneway(&["serve", "-p", "-1", "-l", "127.0.0.1", "--rdma", "no_such_device"]);
