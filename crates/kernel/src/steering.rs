@@ -3,15 +3,23 @@
 //!
 //! Knows no owner: who leads the slots says whose each is, and may say otherwise at any time.
 
+use crate::capabilities::missing_capabilities;
 use crate::counts::SteerCounts;
 use crate::error::Error;
 use crate::layout::STEER_SLOTS;
+use crate::realtime::is_realtime;
 use std::os::fd::BorrowedFd;
 
 /// The slot's keys in the middle of it: the hash by which to ask for its owner.
 pub const fn middle_of_slot(slot: usize) -> u64 {
     let shift = u64::BITS - STEER_SLOTS.ilog2();
     (slot as u64) << shift | 1 << (shift - 1)
+}
+
+/// Whether this process may load the program here; false means that [`Steering::start`] fails. The
+/// kernel may refuse it for reasons of its own all the same.
+pub fn is_possible() -> bool {
+    cfg!(feature = "kernel") && missing_capabilities().is_empty() && !is_realtime()
 }
 
 #[cfg(feature = "kernel")]

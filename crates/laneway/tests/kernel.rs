@@ -557,6 +557,8 @@ mod with {
         assert!(said.contains(&command), "{said}");
         let (_, said) = without_rights(&host, &["--steer"]);
         assert!(said.contains("ready on") && said.contains("handed over in software"), "{said}");
+        // What is done without costs no sandbox.
+        assert!(!said.contains("in no sandbox, since --steer"), "{said}");
     }
 
     #[test]

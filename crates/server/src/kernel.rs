@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use laneway_kernel::drop_capabilities;
 pub use laneway_kernel::probe::layers;
 pub use laneway_kernel::service::parse_range;
+pub use laneway_kernel::steering::is_possible as can_steer;
 
 /// Longest payload of a reply: that of memcached's datagrams.
 const PAYLOAD_BYTES_MAX: u32 = 1400;

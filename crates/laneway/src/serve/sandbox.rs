@@ -10,6 +10,7 @@ mod calls;
 mod files;
 
 use crate::flags::Flags;
+use laneway_server::kernel::can_steer;
 use laneway_server::settings::{Sandbox, Settings};
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub fn begin(flags: &Flags, settings: &mut Settings) -> Result<Begun, String> {
     let is_asked_for = !matches!(flags.sandbox.as_deref(), None | Some("auto"));
     let mut begun = Begun { sandbox: settings.sandbox, is_asked_for, why_without: None };
     if begun.sandbox != Sandbox::Off
-        && let Some(why) = unfit(settings)
+        && let Some(why) = unfit(settings, can_steer())
     {
         begun.go_without(why.to_owned());
     }
@@ -106,14 +107,16 @@ fn ports_file() -> Option<PathBuf> {
 }
 
 /// Why a server cannot be in a sandbox: it goes on loading programs, or talks to a device by calls
-/// that no list can name.
-fn unfit(settings: &Settings) -> Option<&'static str> {
+/// that no list can name. One that cannot steer serves without steering, and needs no more.
+fn unfit(settings: &Settings, can_steer: bool) -> Option<&'static str> {
     let kernel = &settings.kernel;
     match () {
         () if kernel.lane.is_some() => {
             Some("--kernel-lane changes the kernel's maps while it serves")
         }
-        () if kernel.steer => Some("--steer changes the kernel's maps while it serves"),
+        () if kernel.steer && can_steer => {
+            Some("--steer changes the kernel's maps while it serves")
+        }
         () if kernel.bypass.is_some() => Some("--af-xdp talks to the card's driver"),
         () if settings.rdma.is_some() => Some("--rdma talks to the device by its library"),
         () => None,
@@ -128,11 +131,13 @@ mod tests {
 
     #[test]
     fn what_needs_more_than_a_sandbox_leaves_goes_without() {
-        for (line, is_fit) in [
-            ("-l 127.0.0.1", true),
-            ("-l 127.0.0.1 -U 5000 --udp-base 6000 --shm /run/door", true),
-            ("-U 5000 --kernel-lane lo", false),
-            ("-U 5000 --design hkh --access erew --steer", false),
+        const STEERS: &str = "-U 5000 --design hkh --access erew --steer";
+        for (line, can_steer, is_fit) in [
+            ("-l 127.0.0.1", true, true),
+            ("-l 127.0.0.1 -U 5000 --udp-base 6000 --shm /run/door", true, true),
+            ("-U 5000 --kernel-lane lo", false, false),
+            (STEERS, true, false),
+            (STEERS, false, true),
         ] {
             let line = format!("{line} --sandbox on");
             let Ok(Asked::Serve(flags)) =
@@ -142,7 +147,7 @@ mod tests {
             };
             let settings = super::super::settings(&flags).expect(&line);
             assert_eq!(settings.sandbox, Sandbox::On, "{line}");
-            assert_eq!(unfit(&settings).is_none(), is_fit, "{line}");
+            assert_eq!(unfit(&settings, can_steer).is_none(), is_fit, "{line}");
         }
     }
 
