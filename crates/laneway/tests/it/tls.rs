@@ -396,7 +396,7 @@ fn stats_top_and_ping_speak_tls_and_say_what_is_missing() {
         (&["--tls-ca", &files.key], "holds no certificate"),
         (&["--tls-cert", shown], "TLS needs --tls-ca FILE"),
         (&["--tls-ca", ca, "--tls-key", shown], "--tls-key is the key of --tls-cert FILE"),
-        (&["--tls-ca", ca, "--tls-cert", ca], "ca.pem: "),
+        (&["--tls-ca", ca, "--tls-cert", ca], "ca.pem: its key: "),
         (&["--tls-ca", ca], "TLS"),
     ] {
         let (status, said) = asked(&["ping"], place, more);
