@@ -50,10 +50,7 @@ impl Failure {
                 format!("{place} does not answer within {} seconds", waited.as_secs())
             }
             Failure::Connection(error) if by_tls && error.kind() == io::ErrorKind::InvalidData => {
-                format!(
-                    "{place} cannot be asked by TLS: {error}; where its port is one of plain \
-                     text, leave out --tls-ca"
-                )
+                format!("{place} cannot be asked by TLS: {error}; {}", way_out_of_tls(error))
             }
             Failure::Connection(error) if is_end(error) && by_tls => {
                 format!("{place} closed the connection instead of an answer by TLS")
@@ -77,6 +74,20 @@ impl Failure {
                 format!("{place} speaks TLS; --tls-ca FILE names who signed its certificate")
             }
         }
+    }
+}
+
+/// What helps against this error of TLS.
+fn way_out_of_tls(error: &io::Error) -> &'static str {
+    let error = error.to_string();
+    // rustls has no variant for the first; both are told by their names.
+    if error.contains("CaUsedAsEndEntity") {
+        "its certificate is one of an authority; make it with openssl's option -addext \
+         basicConstraints=critical,CA:FALSE"
+    } else if error.contains("CertificateRequired") {
+        "it asks for a certificate; show one with --tls-cert FILE --tls-key FILE"
+    } else {
+        "where its port is one of plain text, leave out --tls-ca"
     }
 }
 
@@ -296,6 +307,21 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn an_error_of_tls_is_told_with_what_helps_against_it() {
+        let mut whom = Whom::default();
+        whom.tls.ca = Some("cert.pem".into());
+        for (error, way_out) in [
+            ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE"),
+            ("received fatal alert: CertificateRequired", "--tls-cert FILE --tls-key FILE"),
+            ("received corrupt message of type InvalidContentType", "leave out --tls-ca"),
+        ] {
+            let failure = Failure::from(io::Error::new(io::ErrorKind::InvalidData, error));
+            let told = failure.told(&whom);
+            assert!(told.contains(error) && told.ends_with(way_out), "{told}");
         }
     }
 

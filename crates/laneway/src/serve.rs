@@ -256,8 +256,11 @@ fn socket_files(settings: &Settings) -> Vec<PathBuf> {
 
 /// The file of `-P`, which goes with what is returned.
 fn pid_file(flags: &Flags) -> Option<PidFile> {
-    let written = PidFile::write(flags.pid_file.as_ref()?);
-    written.inspect_err(|error| log::error!("-P: the pid file cannot be written: {error}")).ok()
+    let path = flags.pid_file.as_ref()?;
+    let written = PidFile::write(path);
+    let told =
+        |error: &std::io::Error| log::error!("-P {}: cannot be written: {error}", path.display());
+    written.inspect_err(told).ok()
 }
 
 /// Descriptors of a worker: its epoll set, what wakes it, and its timer.
@@ -388,8 +391,8 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
     let policy = policy_settings(flags, workers)?;
     policy.check().map_err(|error| error.to_string())?;
     let memory_bytes = match flags.memory_bytes {
-        None | Some(0) => MEMORY_BYTES, // memcached reads -m 0 so
-        Some(bytes) => bytes,
+        Some(0) => return Err("-m 0: must be at least 1; leave it out for 64".to_owned()),
+        given => given.unwrap_or(MEMORY_BYTES),
     };
     let udp = udp::settings(flags, workers)?;
     let domains = numa::settings(flags, workers)?;
@@ -407,6 +410,7 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
     let auth = auth::settings(flags, udp.is_some())?;
     let memcached = if unix.is_some() || !has_own { Vec::new() } else { places(flags)? };
     let resp = if has_own { resp(flags)? } else { Vec::new() };
+    places::check_once(&memcached, &resp)?;
     let tls = tls::settings(flags, &memcached, &resp)?;
     let plain = |places: &[Place]| {
         let plain = places.iter().filter(|place| tls.is_none() || !place.encrypts);

@@ -61,8 +61,13 @@ impl ClientFiles {
             (None, Some(_)) => Err("--tls-key is the key of --tls-cert FILE".into()),
             (Some(cert), key) => {
                 let from = key.as_ref().unwrap_or(cert);
-                let key = PrivateKeyDer::from_pem_file(from)
-                    .map_err(|error| format!("--tls-key {}: {error}", from.display()))?;
+                let key = PrivateKeyDer::from_pem_file(from).map_err(|error| match key {
+                    Some(key) => format!("--tls-key {}: {error}", key.display()),
+                    None => format!(
+                        "--tls-cert {}: its key: {error}; --tls-key FILE names another file",
+                        cert.display()
+                    ),
+                })?;
                 builder.with_client_auth_cert(chain("--tls-cert", cert)?, key).map_err(|error| {
                     format!("--tls-cert {}: cannot be used: {error}", cert.display())
                 })

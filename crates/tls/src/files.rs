@@ -162,8 +162,10 @@ fn key(file: &Named) -> Result<PrivateKeyDer<'static>, String> {
             "the key is encrypted, and nobody is here to type its password; write it without one \
              (openssl pkey -in FILE -out KEY), and let only the server's user read it",
         ),
-        PemError::NoItemsFound => file
-            .wrong("holds no private key; it must have one in PEM (-----BEGIN PRIVATE KEY-----)"),
+        PemError::NoItemsFound => file.wrong(
+            "holds no private key, in PEM (-----BEGIN PRIVATE KEY-----); --tls-key FILE names the \
+             file that does",
+        ),
         error => file.wrong(told(&error)),
     })
 }

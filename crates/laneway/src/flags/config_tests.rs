@@ -139,6 +139,7 @@ fn a_variable_with_a_mistake_is_refused_and_those_of_others_are_passed_over() {
         ("MEMORY-LIMIT=1", STATUS_UNKNOWN, "LANEWAY_MEMORY-LIMIT: not a variable"),
         ("PRINT_CONFIG=true", STATUS_UNKNOWN, "LANEWAY_PRINT_CONFIG: not a variable"),
         ("PORT=x", 2, "LANEWAY_PORT: x is not a number"),
+        ("CLIENT_RATE=5k", 2, "5k is not a number this flag can take; write digits alone"),
         ("LISTEN=", 2, "LANEWAY_LISTEN: is empty"),
         ("STEER=maybe", 2, "LANEWAY_STEER: maybe: must be true or false"),
         ("THREADS=1 WORKERS=2", 2, "LANEWAY_WORKERS: is the same as LANEWAY_THREADS"),

@@ -302,7 +302,16 @@ impl Extended {
 pub fn meant(typed: &str, known: impl Iterator<Item = String>) -> String {
     /// Letters left out, put in, changed, or swapped with the next.
     const SLIPS_MAX: usize = 2;
-    let distances = known.map(|name| (strsim::damerau_levenshtein(typed, &name), name));
-    let nearest = distances.filter(|(slips, _)| *slips <= SLIPS_MAX).min();
+    /// From so many letters on, the first word of a name will do: `--memroy` for `--memory-limit`.
+    const LETTERS_LEAST: usize = 7;
+    let slips = |name: &str| strsim::damerau_levenshtein(typed, name);
+    let distance = |name: String| {
+        let word = name.len() - name.trim_start_matches('-').len();
+        let word = name[word..].find('-').map(|end| &name[..word + end]);
+        let word = word.filter(|_| typed.len() >= LETTERS_LEAST).map(slips);
+        // A whole name before one of which there is but a word.
+        (slips(&name).min(word.map_or(usize::MAX, |slips| slips + 1)), name)
+    };
+    let nearest = known.map(distance).filter(|(slips, _)| *slips <= SLIPS_MAX).min();
     nearest.map(|(_, name)| format!("did you mean {name}? ")).unwrap_or_default()
 }

@@ -140,6 +140,7 @@ fn a_flag_with_a_slip_is_told_which_was_meant() {
         ("--data-dri", Some("--data-dir")),
         ("--treshold", Some("--threshold")),
         ("--desing", Some("--design")),
+        ("--memroy", Some("--memory-limit")),
         ("--nothing-like-it", None),
     ] {
         let refused = parse([OsString::from(typed)]).expect_err(typed);

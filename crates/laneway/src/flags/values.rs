@@ -18,7 +18,12 @@ pub fn put(field: Field<'_>, value: &OsStr) -> Result<(), Refused> {
         }
         Field::Number(number) => {
             if !number.read(text) {
-                Err(format!("{text} is not a number this flag can take"))?;
+                let is_whole = text.bytes().all(|byte| byte.is_ascii_digit());
+                let way_out = match is_whole || number.is_decimal() {
+                    true => "",
+                    false => "; write digits alone",
+                };
+                Err(format!("{text} is not a number this flag can take{way_out}"))?;
             }
         }
         Field::Bytes(size) => *size = Some(bytes(text)?),

@@ -4,7 +4,7 @@
 use crate::flags::{Flags, bytes};
 use laneway_server::access::client_limits::Rates;
 use laneway_server::settings::{Port, Rules};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 /// memcached's port.
@@ -103,10 +103,32 @@ pub fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
     for place in places {
         let words = Words::before(place);
         let (encrypts, rules) = (words.encrypts, words.rules(place)?);
-        let found = resolve(flags, words.bare, port)?;
+        let mut found = resolve(flags, words.bare, port)?;
+        // Names are told with an address twice, by some files of hosts.
+        let mut seen = BTreeSet::new();
+        found.retain(|address| seen.insert(*address));
         all.extend(found.into_iter().map(|address| Place { address, encrypts, rules }));
     }
     Ok(all)
+}
+
+/// Refuses an address that these places have twice: the kernel would refuse the second as it does
+/// one of another server.
+pub fn check_once(memcached: &[Place], resp: &[Place]) -> Result<(), String> {
+    let all = memcached.iter().map(|place| ("-l", place));
+    let all = all.chain(resp.iter().map(|place| ("--resp", place)));
+    // At port 0 the kernel chooses another each time.
+    let all = all.map(|(flag, place)| (flag, place.address)).filter(|(_, place)| place.port() != 0);
+    let mut seen = BTreeSet::new();
+    for (flag, address) in all {
+        if !seen.insert(address) {
+            return Err(format!(
+                "{flag}: {address} is given twice by -l, -p and --resp; leave it out once, or \
+                 choose another port"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// An address of `-l`, and the words before it, which are in any order.
@@ -117,21 +139,31 @@ struct Words<'a> {
     /// As they are written.
     rate: Option<&'a str>,
     bytes: Option<&'a str>,
+    /// One of these that is written again.
+    again: Option<&'static str>,
 }
 
 impl Words<'_> {
     /// Those before this address.
     fn before(place: &str) -> Words<'_> {
-        let mut words =
-            Words { bare: place, encrypts: true, read_only: false, rate: None, bytes: None };
+        let mut words = Words {
+            bare: place,
+            encrypts: true,
+            read_only: false,
+            rate: None,
+            bytes: None,
+            again: None,
+        };
         loop {
             if let Some(rest) = words.bare.strip_prefix(NO_TLS) {
                 (words.bare, words.encrypts) = (rest, false);
             } else if let Some(rest) = words.bare.strip_prefix(READ_ONLY) {
                 (words.bare, words.read_only) = (rest, true);
             } else if let Some((number, rest)) = numbered(words.bare, RATE) {
+                words.again = words.again.or(words.rate.map(|_| RATE));
                 (words.bare, words.rate) = (rest, Some(number));
             } else if let Some((number, rest)) = numbered(words.bare, BYTES) {
+                words.again = words.again.or(words.bytes.map(|_| BYTES));
                 (words.bare, words.bytes) = (rest, Some(number));
             } else {
                 return words;
@@ -140,6 +172,9 @@ impl Words<'_> {
     }
 
     fn rules(&self, place: &str) -> Result<Rules, String> {
+        if let Some(word) = self.again {
+            return Err(format!("-l {place}: {word} is said twice; say it once"));
+        }
         let rates = rates(self.rate, self.bytes).map_err(|why| format!("-l {place}: {why}"))?;
         Ok(Rules { read_only: self.read_only, rates })
     }
@@ -173,7 +208,7 @@ pub fn look_up(flags: &Flags) -> BTreeMap<String, Vec<SocketAddr>> {
     let places = flags.listen.iter().flat_map(|list| list.split(','));
     let places = places.map(|place| Words::before(place).bare).chain(flags.admin.as_deref());
     let names = places.filter(|place| !is_number(place)).map(|place| apart(place).0);
-    let names = names.filter(|name| !is_number(name));
+    let names = names.filter(|name| !is_number(name) && !is_no_name(name));
     let found = names.filter_map(|name| {
         let found = (name, 0).to_socket_addrs().ok()?;
         Some((name.to_owned(), found.collect()))
@@ -201,6 +236,14 @@ fn is_number(place: &str) -> bool {
     place.is_empty() || bare.parse::<IpAddr>().is_ok()
 }
 
+/// Whether it cannot be a name, nor an address with its scope: most of the time a word of `-l` that
+/// is mistyped stands before it.
+fn is_no_name(name: &str) -> bool {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let is_scoped = bare.split_once('%').is_some_and(|(ip, _)| ip.parse::<Ipv6Addr>().is_ok());
+    bare.contains([':', '=']) && !is_scoped && !is_number(name)
+}
+
 /// Addresses of a name that was looked up already, with its port or else this one.
 pub fn known(flags: &Flags, place: &str, otherwise: Option<u16>) -> Option<Vec<SocketAddr>> {
     let (name, port) = apart(place);
@@ -220,6 +263,13 @@ fn resolve(flags: &Flags, place: &str, port: u16) -> Result<Vec<SocketAddr>, Str
     }
     if let Some(known) = known(flags, place, Some(port)) {
         return Ok(known);
+    }
+    if is_no_name(apart(place).0) {
+        return Err(format!(
+            "-l {place}: neither an address nor a name; write ADDRESS, ADDRESS:PORT or \
+             [IPV6]:PORT, and before it, where they are meant, {READ_ONLY}, {NO_TLS}, {RATE}N: or \
+             {BYTES}N:"
+        ));
     }
     let found = match place.rsplit_once(':') {
         Some((_, digits)) if digits.parse::<u16>().is_ok() => place.to_socket_addrs(),
@@ -276,11 +326,37 @@ mod tests {
         ];
         assert_eq!(all, wanted);
         for (line, wrong) in [
+            ("-l rate=5:rate=60:10.0.0.1", ": rate= is said twice; "),
+            ("-l bytes=5:notls:bytes=5:10.0.0.1", ": bytes= is said twice; "),
             ("-l rate=1k:10.0.0.1", ": rate=1k is no number of requests a second; "),
             ("-l bytes=x:10.0.0.1", ": bytes=x is not a size; "),
         ] {
             let told = found(line).expect_err("it is no number");
             assert!(told.starts_with(&format!("{line}{wrong}")), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_mistyped_is_no_name() {
+        for place in [
+            "rdonly:127.0.0.1",
+            "READONLY:127.0.0.1:5",
+            "foo=5:127.0.0.1",
+            "limit=5:localhost",
+            "rate:127.0.0.1",
+            "rate=5",
+        ] {
+            let flags = flags(&format!("-l {place}"));
+            let told = places(&flags).expect_err("there is no such word");
+            let begin = format!("-l {place}: neither an address nor a name; ");
+            assert!(
+                told.starts_with(&begin) && told.contains("readonly:, notls:, rate=N:"),
+                "{told}"
+            );
+        }
+        for name in ["localhost", "[::1]", "::1", "fe80::1%eth0", "[fe80::1%eth0]", "10.0.0.1", ""]
+        {
+            assert!(!is_no_name(name), "{name}");
         }
     }
 

@@ -217,7 +217,7 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
             }
             "memory-limit" => {
                 running.memory_bytes = new.memory_bytes;
-                let asked = new.memory_bytes.filter(|bytes| *bytes > 0).unwrap_or(MEMORY_BYTES);
+                let asked = new.memory_bytes.unwrap_or(MEMORY_BYTES);
                 now_as_far(asked, live.limit_memory(asked))
             }
             "slow-ms" => {

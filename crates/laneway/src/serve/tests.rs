@@ -113,6 +113,11 @@ fn nobody_is_served_before_the_server_is_opened() {
 fn what_cannot_be_says_flag_and_way_out() {
     for (line, words) in [
         ("-c 0", "-c 0"),
+        ("-m 0", "-m 0: must be at least 1"),
+        ("-l 127.0.0.1:5,127.0.0.1:5", "-l: 127.0.0.1:5 is given twice"),
+        ("-p 5 -l readonly:[::1],[::1]", "-l: [::1]:5 is given twice"),
+        ("-p 5 -l 127.0.0.1 --resp 5", "--resp: 127.0.0.1:5 is given twice"),
+        ("-p 5 --resp 5", "--resp: 0.0.0.0:5 is given twice"),
         ("-t 100000", "-t 100000: must be from 1 to 1024"),
         ("-t 0", "-t 0: must be from 1 to 1024"),
         ("-l ,", "-l ',': names no address"),

@@ -55,6 +55,14 @@ fn memory_that_is_locked_is_what_is_used_and_not_what_is_reserved() {
 }
 
 #[test]
+fn a_pid_file_that_cannot_be_written_is_named() {
+    let server = limited("", &["--sandbox", "off", "-P", "/dev/null/pid"]);
+    let told = "-P /dev/null/pid: cannot be written: ";
+    assert!(server.said.contains(told), "{}", server.said);
+    server.stop();
+}
+
+#[test]
 fn a_limit_on_locked_memory_refuses_no_start() {
     // Root raises it; the user that it becomes has what root had, or else nothing is locked.
     let as_user: &[&str] = if is_root() { &["-u", "nobody"] } else { &[] };

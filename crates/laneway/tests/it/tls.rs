@@ -216,7 +216,10 @@ fn a_start_with_files_that_are_wrong_is_refused_with_a_clear_word() {
         (&["-o", &pair], "-o ssl_chain_cert: nothing is encrypted without -Z"),
         (&["--tls-min-version", "1.3"], "--tls-min-version: nothing is encrypted without -Z"),
         (&["--tls-cert", "/no/file"], "--tls-cert /no/file: cannot be read: No such file"),
-        (&["--tls-cert", cert], "cert.pem: holds no private key"),
+        (
+            &["--tls-cert", cert],
+            "cert.pem: holds no private key, in PEM (-----BEGIN PRIVATE KEY-----); --tls-key FILE",
+        ),
         (&["--tls-cert", key, "--tls-key", key], "key.pem: holds no certificate"),
         (&["--tls-cert", cert, "--tls-key", other_key], "is not the key of the certificate in"),
         (&["--tls-cert", old, "--tls-key", key], "the certificate expired at 2000-01-01"),
@@ -393,7 +396,7 @@ fn stats_top_and_ping_speak_tls_and_say_what_is_missing() {
         (&["--tls-ca", &files.key], "holds no certificate"),
         (&["--tls-cert", shown], "TLS needs --tls-ca FILE"),
         (&["--tls-ca", ca, "--tls-key", shown], "--tls-key is the key of --tls-cert FILE"),
-        (&["--tls-ca", ca, "--tls-cert", ca], "ca.pem: "),
+        (&["--tls-ca", ca, "--tls-cert", ca], "ca.pem: its key: "),
         (&["--tls-ca", ca], "TLS"),
     ] {
         let (status, said) = asked(&["ping"], place, more);

@@ -38,10 +38,10 @@ const DEFINITION: &str = "compare";
 const MINUTES: f64 = 9.5;
 const MINUTES_QUICK: f64 = 1.0;
 const MINUTES_MAX: f64 = 24.0 * 60.0;
-/// The message of a comparison in which no run counts.
-const UNMEASURED: &str = "no server could be measured (each run says why above): it needs two CPUs \
-                          that nobody else uses; end what else runs, or give it more rounds: \
-                          --pairs 5 --minutes 5";
+/// The message of a comparison in which no run counts, or none of Laneway's beside the neighbour.
+const UNMEASURED: &str = "there is no result (each run says why above): it needs two CPUs that \
+                          nobody else uses; end what else runs, or give it more rounds: --pairs 5 \
+                          --minutes 5";
 /// Where the page is written, where nothing else is said.
 const PAGE: &str = "laneway-compare.html";
 
@@ -323,6 +323,8 @@ mod tests {
         let nobody = example::beside_a_neighbour(&[("laneway", None), ("memcached", None)]);
         let words = judged(&nobody, &[]).expect_err("nobody was measured");
         assert!(words.contains("two CPUs that nobody else uses; end what"), "{words}");
+        let others = example::beside_a_neighbour(&[("laneway", None), ("memcached", Some(90.0))]);
+        assert_eq!(judged(&others, &[]), Err(UNMEASURED.into()));
         // The same without a neighbour.
         let mut other = example::record();
         assert_eq!(judged(&other, &[]), Ok(()));

@@ -42,11 +42,15 @@ fn p99_during(results: Results<'_>, run: &RunDefinition) -> Option<f64> {
     of_part(results, run, DURING, "small/p99").map(|p99| p99.median)
 }
 
-/// Whether it was asked what the noisy client does, and there is no answer of any server.
+/// Whether it was asked what the noisy client does, and there is no answer of Laneway; where it was
+/// left out, of any server.
 pub fn is_unmeasured(results: Results<'_>) -> bool {
     let p99 = |run, part| of_part(results, run, part, "small/p99");
     let is_measured = |run| p99(run, 0).is_some() && p99(run, DURING).is_some();
-    asked(results).next().is_some() && !asked(results).any(|(_, run)| is_measured(run))
+    match asked(results).find(|(name, _)| *name == OURS) {
+        Some((_, run)) => !is_measured(run),
+        None => asked(results).next().is_some() && !asked(results).any(|(_, run)| is_measured(run)),
+    }
 }
 
 /// The sentence; nothing where the comparison has no such runs.
@@ -66,7 +70,11 @@ pub fn sentence(results: Results<'_>) -> Option<String> {
     let mut out = match went.is_empty() {
         true => format!("What one client that moves {sizes} does to others could not be measured"),
         false => format!(
-            "While one client fetched and stored {sizes}, the small requests' p99 went {}",
+            "{}While one client fetched and stored {sizes}, the small requests' p99 went {}",
+            match is_unmeasured(results) {
+                true => "There is no result, as Laneway itself could not be measured. ",
+                false => "",
+            },
             listed(&went)
         ),
     };
@@ -343,6 +351,21 @@ mod tests {
         let nobody = example::beside_a_neighbour(&[("laneway", None)]);
         assert!(said(&nobody).ends_with("could not be measured."), "{}", said(&nobody));
         assert!(picture(Results { record: &nobody }).is_none());
+    }
+
+    #[test]
+    fn without_a_figure_of_laneway_itself_there_is_no_result() {
+        let all = [("laneway", None), ("laneway-resp", Some(80.0)), ("memcached", Some(900.0))];
+        let record = example::beside_a_neighbour(&all);
+        let words = said(&record);
+        let begin = "There is no result, as Laneway itself could not be measured. While one client";
+        assert!(words.starts_with(begin), "{words}");
+        assert!(words.ends_with("There is no figure of laneway; why stands below."), "{words}");
+        assert!(is_unmeasured(Results { record: &record }));
+        // Nobody misses who was left out.
+        let other = example::beside_a_neighbour(&[("valkey", Some(900.0))]);
+        assert!(!is_unmeasured(Results { record: &other }));
+        assert!(said(&other).starts_with("While one client"), "{}", said(&other));
     }
 
     #[test]

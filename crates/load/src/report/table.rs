@@ -37,10 +37,10 @@ fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
     let sizes = match workload.sizes {
         crate::workload::Sizes::Fixed { value_bytes } => format!("values of {value_bytes} B"),
         crate::workload::Sizes::Etc { large_bytes_max } => {
-            format!("{} % large up to {large_bytes_max} B", workload.large_percent)
+            format!("{} % large up to {large_bytes_max} B", percent(workload.large_percent))
         }
         crate::workload::Sizes::Pair { small_bytes, large_bytes_max, .. } => {
-            let percent = workload.large_percent;
+            let percent = percent(workload.large_percent);
             format!("{percent} % of up to {large_bytes_max} B, else {small_bytes} B")
         }
         crate::workload::Sizes::Listed => "values as the trace has them".into(),
@@ -240,9 +240,23 @@ fn short(value: f64) -> String {
     }
 }
 
+/// A share that may be the quotient of two rates.
+fn percent(value: f64) -> String {
+    if value > 0.0 && value < 0.1 { format!("{value:.4}") } else { short(value) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentages_read_well() {
+        let quotient = 100.0 * 20.0 / 4020.0;
+        for (value, words) in [(0.0, "0"), (quotient, "0.50"), (0.0625, "0.0625"), (12.25, "12.2")]
+        {
+            assert_eq!(percent(value), words);
+        }
+    }
 
     #[test]
     fn spreads_read_well() {
