@@ -204,6 +204,8 @@ fn more_fits_where_values_are_compressed_and_they_are_read_with_and_without() {
     let from = told(&mut client, "compressed_from_bytes");
     assert_eq!(from, TWICE * FILLING_BYTES as u64);
     assert!(told(&mut client, "compressed_to_bytes") < from / 4);
+    let used = 32 * 1024 * 1024 - told(&mut client, "ssd_bytes_free");
+    assert!(told(&mut client, "large_bytes_live") < used, "what is current is in use");
     server.kill();
     for flags in [&flags[..], &[&flags[..], &["--compress", "lz4"]].concat()[..]] {
         let server = Server::start(&folder, flags);
