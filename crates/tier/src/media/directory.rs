@@ -106,6 +106,11 @@ impl DirectorySettings {
         Ok(all.into_iter().filter(|(path, ..)| !is_made(path)).collect())
     }
 
+    /// Makes the folder and those above it, where they are missing.
+    pub fn make_folder(&self) -> Result<()> {
+        make_folder(&self.path)
+    }
+
     /// What is to be done about a load that did not come to its end, if there was one.
     fn half_loaded(&self) -> Option<String> {
         let mark = self.path.join(LOADING);
@@ -240,7 +245,7 @@ impl Directory {
         progress: Progress<'_>,
         is_to_load: bool,
     ) -> Result<(Directory, Report)> {
-        make_folder(&settings.path)?;
+        settings.make_folder()?;
         let lock = lock_folder(&settings.path)?;
         let mark = settings.path.join(LOADING);
         let half_loaded = settings.half_loaded();
