@@ -282,6 +282,10 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
     let told = ran(backup(at, &["kept"]));
     assert!(text(&told.stderr).contains("is there already"), "{}", text(&told.stderr));
     assert_eq!(fs::read(place.path("copies/kept")).expect("it stays"), b"mine");
+    let told = text(&ask(&mut client, b"stats backup\r\n", b"END\r\n"));
+    for line in ["STAT backup_name again\r\n", "STAT backup_refused kept\r\n"] {
+        assert!(told.contains(line), "the one before is the last one: {told}");
+    }
     // A stop of the server ends it, and does not wait for it.
     assert_eq!(ask(&mut asker, b"backup start last\r\n", b"\r\n"), b"OK\r\n");
     server.stop();
