@@ -165,6 +165,10 @@ fn progress(told: &Family) -> String {
 /// How the backup of this name has ended, if it has: whether all of it was copied.
 fn end(name: &str, told: &Family) -> Option<Result<bool, String>> {
     let text = |name: &str| told.text(name).unwrap_or_default();
+    // Nothing was begun: the rest is about the backup before.
+    if text("backup_refused") == name {
+        return Some(Err(format!("{name}: {}", text("backup_refused_error"))));
+    }
     // Told at every look: one that ended since the last may have been followed by another.
     if text("backup_name") != name {
         return Some(Err(format!(
@@ -214,6 +218,11 @@ mod tests {
         for state in ["running", "done", "failed"] {
             let why = end("day", &told("night", state)).unwrap().unwrap_err();
             assert!(why.contains("day: it has ended") && why.contains("night"), "{why}");
+        }
+        for before in ["day", "night"] {
+            let refused = [("backup_refused", "day"), ("backup_refused_error", "it is there")];
+            let told = [("backup_name", before), ("backup_state", "done"), refused[0], refused[1]];
+            assert_eq!(end("day", &family(&told)), Some(Err("day: it is there".into())));
         }
     }
 

@@ -27,6 +27,7 @@ Usage: laneway fsck DIR [--repair]
 Reads everything in the order in which it lies on log and SSD, and writes
 nothing. It names every item that cannot be read, and tells on stderr how far it
 is. With --repair these items, and only they, are dropped; look first.
+A load that did not come to its end is a problem, too: it must be done again.
 ";
 
 const COMPACT: &str = "\
@@ -70,6 +71,8 @@ From standard input, or FILE, which is read twice: nothing is loaded of one that
 is damaged. DIR is made if it is missing; items that it has already are replaced.
 What interrupts a load leaves a folder that no server opens, until it is loaded.
 Sizes may differ from the old ones: this is how a store is moved to larger media.
+A store that is there, such as one that had no room for all of a load, grows to a
+larger --pm-size or --ssd-size first.
 A store that is made here takes --pm-index, too.
 ";
 
@@ -255,6 +258,9 @@ fn tell_findings(out: &mut impl Write, findings: &Findings, repair: bool) -> io:
     for problem in &findings.report.problems {
         writeln!(out, "problem: {problem}")?;
     }
+    if let Some(why) = &findings.half_loaded {
+        writeln!(out, "problem: {why}")?;
+    }
     for (key, why) in &findings.lost {
         let fate = if repair { "dropped" } else { "lost" };
         writeln!(out, "{fate}: {}: {why}", key.escape_ascii())?;
@@ -270,7 +276,7 @@ fn tell_findings(out: &mut impl Write, findings: &Findings, repair: bool) -> io:
              first; a repair drops nothing meanwhile",
             findings.refused
         )?;
-    } else {
+    } else if findings.half_loaded.is_none() {
         writeln!(out, "laneway fsck --repair drops what is named above, and only that")?;
     }
     out.flush()
@@ -378,6 +384,13 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     };
     let told = |error| match error {
         Error::Dump(what) => Error::Dump(format!("{name}: {what}")),
+        Error::PmFull | Error::SsdFull { .. } => {
+            let medium = if matches!(error, Error::PmFull) { "log" } else { "SSD" };
+            Error::Setting(format!(
+                "the {medium} has no room for all of it: load again with a larger --pm-size or \
+                 --ssd-size, by which this store grows, or load into a new folder"
+            ))
+        }
         error => error,
     };
     let mut given_out = 0;
@@ -391,11 +404,14 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     // Nobody else makes room here.
     let mut store = store.clone();
     store.settings.background = true;
+    // A load that found no room goes on in a store that is larger.
+    store.pm_grows = asked.media.pm_bytes.is_some();
+    store.ssd_grows = asked.media.ssd_bytes.is_some();
     let (directory, _) = Directory::open_to_load(&store, &mut |_, _| {})?;
     // First, where it is known: whatever interrupts this, no CAS id comes again.
-    directory.pass_over(given_out)?;
+    directory.pass_over(given_out).map_err(told)?;
     let items = stream.load(&directory).map_err(told)?;
-    directory.close_loaded()?;
+    directory.close_loaded().map_err(told)?;
     eprintln!("laneway load: {items} items");
     Ok(ExitCode::SUCCESS)
 }

@@ -144,7 +144,8 @@ pub struct Usage {
     pub ssd_used_bytes: u64,
     /// Current records in sort tables.
     pub table_live_bytes: u64,
-    /// Large items' values; nothing where the index is in persistent memory, which a walk tells.
+    /// What is stored of large items' values; nothing where the index is in persistent memory,
+    /// which a walk tells.
     pub large_live_bytes: Option<u64>,
     /// Sort tables, in number.
     pub tables: u64,

@@ -112,7 +112,7 @@ fn write_usage(usage: &Usage, page: &mut Page<'_>) -> fmt::Result {
     page.gauges("tier_used", help, bytes(), by(usage.log_used_bytes, usage.ssd_used_bytes))?;
     if let Some(large) = usage.large_live_bytes {
         let help = "Of these, what is current: records of the log, those of sort tables and large \
-                    values";
+                    values, as they are stored";
         let live = by(usage.log_live_bytes, usage.table_live_bytes + large);
         page.gauges("tier_live", help, bytes(), live)?;
     }

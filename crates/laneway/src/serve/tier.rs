@@ -242,6 +242,8 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
             log::info!("{folder}: {percent} % of {} MiB replayed", total >> 20);
         }
     };
+    // First: nothing is said to be made in a folder that cannot be.
+    directory.make_folder().map_err(|error| place(&directory, &error))?;
     for (path, bytes, flag) in directory.missing().unwrap_or_default() {
         log::info!("{folder}: makes {}, {} MiB ({flag})", path.display(), bytes >> 20);
     }
@@ -277,13 +279,12 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
 fn tell_sizes(directory: &DirectorySettings, report: &Report) {
     let (folder, has) = (directory.path.display(), report.sizes);
     if let Some(from) = report.grown_from {
-        log::info!(
-            "{folder}: has grown: the log from {} to {} MiB, the SSD from {} to {} MiB",
-            from.log >> 20,
-            has.log >> 20,
-            from.ssd >> 20,
-            has.ssd >> 20
-        );
+        let grown = [("the log", from.log, has.log), ("the SSD", from.ssd, has.ssd)]
+            .into_iter()
+            .filter(|(_, from, has)| from != has)
+            .map(|(medium, from, has)| format!("{medium} from {} to {} MiB", from >> 20, has >> 20))
+            .collect::<Vec<String>>();
+        log::info!("{folder}: has grown: {}", grown.join(", "));
     }
     let log = ("--pm-size", directory.pm_bytes, has.log, directory.settings.segment_bytes);
     let ssd = ("--ssd-size", directory.ssd_bytes, has.ssd, BLOCK_BYTES as u32);

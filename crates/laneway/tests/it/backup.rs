@@ -282,6 +282,10 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
     let told = ran(backup(at, &["kept"]));
     assert!(text(&told.stderr).contains("is there already"), "{}", text(&told.stderr));
     assert_eq!(fs::read(place.path("copies/kept")).expect("it stays"), b"mine");
+    let told = text(&ask(&mut client, b"stats backup\r\n", b"END\r\n"));
+    for line in ["STAT backup_name again\r\n", "STAT backup_refused kept\r\n"] {
+        assert!(told.contains(line), "the one before is the last one: {told}");
+    }
     // A stop of the server ends it, and does not wait for it.
     assert_eq!(ask(&mut asker, b"backup start last\r\n", b"\r\n"), b"OK\r\n");
     server.stop();
@@ -365,6 +369,38 @@ fn a_folder_that_is_half_loaded_serves_nobody_until_it_is_loaded() {
     assert!(loaded.status.success(), "{}", text(&loaded.stderr));
     assert!(scan(&restored).contains("key-49 200 49 4000000000\n"));
     place.serve("restored", &[]).stop();
+}
+
+#[test]
+fn a_load_that_had_no_room_is_told_of_and_comes_to_its_end_in_a_larger_store() {
+    let place = Place::new("no-room");
+    let server = place.serve("data", &[]);
+    let mut client = connect(address(&server));
+    (0..80).for_each(|n| set(&mut client, &format!("key-{n}"), n, &value(n, 500_000)));
+    assert!(ran(backup(address(&server), &["day"])).status.success());
+    server.stop();
+    let (restored, copy) = (place.path("restored"), place.path("copies/day"));
+    let load = |ssd: &str| {
+        let mut command = Command::new(BINARY);
+        command.args(["load", &restored, "--input", &copy]);
+        command.args(["--pm-size", "32m", "--ssd-size", ssd]);
+        ran(command)
+    };
+    let checked = || Command::new(BINARY).args(["fsck", &restored]).output().expect("it runs");
+    let full = load("20m");
+    assert_eq!(full.status.code(), Some(74));
+    let told = text(&full.stderr);
+    assert!(told.contains("load again with a larger --pm-size or --ssd-size"), "{told}");
+    let half = checked();
+    assert_eq!(half.status.code(), Some(1), "{}", text(&half.stderr));
+    let told = text(&half.stdout);
+    assert!(told.contains("problem: a load into this folder did not come to its end"), "{told}");
+    assert!(told.contains(", 0 cannot\n") && !told.contains("--repair"), "{told}");
+    let loaded = load("128m");
+    assert!(loaded.status.success(), "{}", text(&loaded.stderr));
+    let whole = checked();
+    assert!(whole.status.success(), "{}", text(&whole.stdout));
+    assert_eq!(text(&whole.stdout), "80 items can be read, 0 cannot\n");
 }
 
 #[test]

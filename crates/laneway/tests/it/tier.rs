@@ -204,6 +204,8 @@ fn more_fits_where_values_are_compressed_and_they_are_read_with_and_without() {
     let from = told(&mut client, "compressed_from_bytes");
     assert_eq!(from, TWICE * FILLING_BYTES as u64);
     assert!(told(&mut client, "compressed_to_bytes") < from / 4);
+    let used = 32 * 1024 * 1024 - told(&mut client, "ssd_bytes_free");
+    assert!(told(&mut client, "large_bytes_live") < used, "what is current is in use");
     server.kill();
     for flags in [&flags[..], &[&flags[..], &["--compress", "lz4"]].concat()[..]] {
         let server = Server::start(&folder, flags);
@@ -593,6 +595,26 @@ fn larger_sizes_of_a_start_make_the_store_larger_and_smaller_ones_are_told() {
         assert_eq!(lengths(), [48 << 20, 96 << 20], "{command}");
     }
     assert!(text(&tool(&folder, "scan", &[]).stdout).contains("kept"));
+    let server = Server::start(&folder, &["--pm-size", "48m", "--ssd-size", "112m"]);
+    let told = "has grown: the SSD from 96 to 112 MiB";
+    assert!(server.process.said.contains(told), "{}", server.process.said);
+    server.stop();
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named_with_the_way_out_and_nothing_is_said_to_be_made() {
+    let folder = Folder::new("unmade");
+    fs::create_dir_all(&folder.0).expect("made");
+    let file = folder.0.join("file");
+    fs::write(&file, b"no folder").expect("written");
+    let below = file.join("store");
+    let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", below.to_str().unwrap()];
+    let refused = Command::new(BINARY).args(own).args(SIZES).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(74), "{}", text(&refused.stderr));
+    let told = text(&refused.stderr);
+    let whose = format!("{}: this folder cannot be made: ", file.display());
+    assert!(told.contains(&whose) && told.contains("mkdir -p"), "{told}");
+    assert!(!told.contains(": makes "), "{told}");
 }
 
 #[test]

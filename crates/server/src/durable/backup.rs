@@ -6,6 +6,7 @@
 //! [`super::copier`].
 
 use laneway_tier::backup::file::is_name;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -80,6 +81,17 @@ pub struct Told {
     pub began_seconds: u32,
     /// See above.
     pub ended_seconds: u32,
+    /// One that was asked for since, and was not begun.
+    pub refused: Option<Refused>,
+}
+
+/// A backup of which nothing was begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub error: String,
 }
 
 /// Backups that have ended since the start.
@@ -106,6 +118,8 @@ pub(super) enum Order {
 struct State {
     order: Option<Order>,
     told: Told,
+    /// As it was told of the one before, which stays the last one if this one cannot be begun.
+    before: Told,
     is_closed: bool,
 }
 
@@ -165,7 +179,8 @@ impl Backups {
             Asked::Start(_) if is_under_way => return UNDER_WAY,
             Asked::Start(name) => {
                 let standing = Standing::UnderWay;
-                state.told = Told { standing, name: name.clone(), ..Told::default() };
+                let told = Told { standing, name: name.clone(), ..Told::default() };
+                state.before = mem::replace(&mut state.told, told);
                 state.order = Some(Order::Begin(name.clone()));
                 self.asker.store(asker, Relaxed); // under the lock, as where it is taken away
             }
@@ -229,6 +244,17 @@ impl Backups {
     /// What is to be done, once.
     pub(super) fn take_order(&self) -> Option<Order> {
         self.lock().order.take()
+    }
+
+    /// What was asked for cannot be begun: the backup before is the last one again.
+    pub(super) fn refuse(&self, error: String) {
+        let mut state = self.lock();
+        let before = mem::take(&mut state.before);
+        let Told { name, .. } = mem::replace(&mut state.told, before);
+        state.told.refused = Some(Refused { name, error });
+        state.order = None;
+        self.asker.store(0, Relaxed);
+        self.failed.fetch_add(1, Relaxed);
     }
 
     /// Tells how the backup stands.

@@ -94,7 +94,7 @@ impl Copier {
     pub fn step(&mut self, now_nanos: u64, now_seconds: u32) -> Option<u64> {
         match self.durable.backups.take_order() {
             Some(Order::Begin(name)) => {
-                self.make_target(name, now_seconds);
+                self.make_target(name);
                 return Some(now_nanos);
             }
             Some(Order::GiveUp(why)) => self.fail(why.to_owned(), now_seconds),
@@ -131,12 +131,15 @@ impl Copier {
         }
     }
 
-    fn make_target(&mut self, name: String, now_seconds: u32) {
+    fn make_target(&mut self, name: String) {
         match self.place.begin(&name) {
             Ok(target) => {
                 self.coming = Some(Coming { name, target, items: 0, from: Box::default() });
             }
-            Err(error) => self.fail(error.to_string(), now_seconds),
+            Err(error) => {
+                log::warn!("a backup was not begun: {error}");
+                self.durable.backups.refuse(error.to_string());
+            }
         }
     }
 

@@ -18,8 +18,13 @@ pub fn write_backup(told: Option<&Told>, out: &mut Vec<u8>) {
             lines.number("backup_began", told.began_seconds.into());
             lines.number("backup_ended", told.ended_seconds.into());
         }
+        let one_line = |error: &str| error.replace(['\r', '\n'], " ");
         if told.standing == Standing::Failed {
-            lines.text("backup_error", &told.error.replace(['\r', '\n'], " "));
+            lines.text("backup_error", &one_line(&told.error));
+        }
+        if let Some(refused) = &told.refused {
+            lines.text("backup_refused", &refused.name);
+            lines.text("backup_refused_error", &one_line(&refused.error));
         }
     }
     lines.end();

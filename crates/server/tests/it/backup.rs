@@ -1,11 +1,11 @@
 //! Backups as clients ask for them, with time and the place they go to in a test's hands.
 
 use laneway_policy::Form;
-use laneway_server::durable::backup::{Standing, Told};
+use laneway_server::durable::backup::{Refused, Standing, Told};
 use laneway_server::durable::copier::{Copier, Place};
 use laneway_tier::backup::file::Target;
 use laneway_tier::backup::{Bounds, MAGIC};
-use laneway_tier::{Result, dump};
+use laneway_tier::{Error, Result, dump};
 use laneway_vopr::rig::durable::{Kept, Machine, settings};
 use laneway_vopr::rig::{Plan, Rig, value};
 use std::io::{self, Write};
@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex};
 
 const SECOND_NANOS: u64 = 1_000_000_000;
 const KEYS: u64 = 40;
+/// A name under which nothing can be begun.
+const TAKEN: &str = "taken";
 
 /// What was written so far, what there is room for, and whether it was finished.
 #[derive(Clone, Default)]
@@ -33,8 +35,11 @@ impl Memory {
 }
 
 impl Place for Memory {
-    fn begin(&self, _: &str) -> Result<Box<dyn Target>> {
-        Ok(Box::new(self.clone()))
+    fn begin(&self, name: &str) -> Result<Box<dyn Target>> {
+        match name {
+            TAKEN => Err(Error::Backup("it is there already".into())),
+            _ => Ok(Box::new(self.clone())),
+        }
     }
 }
 
@@ -78,6 +83,31 @@ fn begin(memory: &Memory, bytes_per_second: u64) -> (Machine, Rig, Copier) {
 
 fn told(rig: &Rig) -> Told {
     rig.shared.durable.get().unwrap().backups.told()
+}
+
+#[test]
+fn a_backup_that_cannot_be_begun_leaves_the_one_before_as_the_last() {
+    let memory = Memory::with_room(usize::MAX);
+    let (_machine, mut rig, mut copier) = begin(&memory, 0);
+    let client = rig.net.connect();
+    assert_eq!(rig.ask(&client, b"backup start one\r\n", b"\r\n"), b"OK\r\n");
+    while copier.step(5, 9).is_some() {}
+    let done = told(&rig);
+    assert_eq!((done.standing, done.items, done.ended_seconds), (Standing::Done, KEYS, 9));
+    assert_eq!(rig.ask(&client, b"backup start taken\r\n", b"\r\n"), b"OK\r\n");
+    assert_eq!(told(&rig).standing, Standing::UnderWay);
+    while copier.step(6, 10).is_some() {}
+    let refused = Refused { name: TAKEN.into(), error: "it is there already".into() };
+    assert_eq!(told(&rig), Told { refused: Some(refused), ..done });
+    let stats = String::from_utf8(rig.ask(&client, b"stats backup\r\n", b"END\r\n")).unwrap();
+    assert!(stats.contains("STAT backup_state done\r\nSTAT backup_name one\r\n"), "{stats}");
+    let line = "STAT backup_refused taken\r\nSTAT backup_refused_error it is there already\r\n";
+    assert!(stats.contains(line), "{stats}");
+    // The next one that is begun is the last one, and nothing is told of the other any more.
+    assert_eq!(rig.ask(&client, b"backup start two\r\n", b"\r\n"), b"OK\r\n");
+    while copier.step(7, 11).is_some() {}
+    let two = told(&rig);
+    assert_eq!((two.standing, two.name.as_str(), two.refused), (Standing::Done, "two", None));
 }
 
 #[test]

@@ -152,7 +152,7 @@ pub struct Counts {
     pub small_on_ssd: u64,
     /// Large items.
     pub large: u64,
-    /// Bytes of their values.
+    /// Bytes that are stored of their values.
     pub large_bytes: u64,
     /// Deleted keys that must be remembered.
     pub tombstones: u64,
@@ -187,7 +187,7 @@ impl Counts {
             What::Small { .. } => self.small_in_log += 1,
             What::Large(_) => {
                 self.large += 1;
-                self.large_bytes += entry.value_bytes();
+                self.large_bytes += entry.stored_bytes();
             }
             What::Tombstone => self.tombstones += 1,
             What::Lost => self.lost += 1,

@@ -106,6 +106,24 @@ impl DirectorySettings {
         Ok(all.into_iter().filter(|(path, ..)| !is_made(path)).collect())
     }
 
+    /// Makes the folder and those above it, where they are missing.
+    pub fn make_folder(&self) -> Result<()> {
+        make_folder(&self.path)
+    }
+
+    /// What is to be done about a load that did not come to its end, if there was one.
+    fn half_loaded(&self) -> Option<String> {
+        let mark = self.path.join(LOADING);
+        mark.symlink_metadata().is_ok().then(|| {
+            let (path, mark) = (self.path.display(), mark.display());
+            format!(
+                "a load into this folder did not come to its end, so not every item is there: do \
+                 it again (laneway load {path}, with a larger --pm-size or --ssd-size if there was \
+                 no room), or remove {mark} to go on with what is there"
+            )
+        })
+    }
+
     /// Makes what is missing, all of it or nothing.
     fn make_missing(&self) -> Result<()> {
         let missing = self.missing()?;
@@ -227,19 +245,16 @@ impl Directory {
         progress: Progress<'_>,
         is_to_load: bool,
     ) -> Result<(Directory, Report)> {
-        make_folder(&settings.path)?;
+        settings.make_folder()?;
         let lock = lock_folder(&settings.path)?;
         let mark = settings.path.join(LOADING);
-        let is_half = mark.symlink_metadata().is_ok();
+        let half_loaded = settings.half_loaded();
+        let is_half = half_loaded.is_some();
         if is_to_load {
             doing("mark the folder", File::create(&mark).map(drop))?;
             sync_folder_of(&mark)?;
-        } else if is_half {
-            let (path, mark) = (settings.path.display(), mark.display());
-            return Err(Error::HalfLoaded(format!(
-                "a load into this folder did not come to its end, so not every item is there: do \
-                 it again (laneway load {path}), or remove {mark} to go on with what is there"
-            )));
+        } else if let Some(why) = half_loaded {
+            return Err(Error::HalfLoaded(why));
         }
         Directory::open_locked(settings, progress, lock).inspect_err(|_| {
             if is_to_load && !is_half {
@@ -281,7 +296,8 @@ impl Directory {
         }
         let region = settings.region(|| FileDisk::open_read_only(&pm_path))?;
         let media = Media { region, ssd: Arc::new(FileDisk::open_read_only(&ssd_path)?) };
-        fsck::check_telling(media, settings.settings, progress)
+        let findings = fsck::check_telling(media, settings.settings, progress)?;
+        Ok(Findings { half_loaded: settings.half_loaded(), ..findings })
     }
 
     /// Drops what cannot be read and says what that is.

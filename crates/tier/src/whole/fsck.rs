@@ -29,12 +29,14 @@ pub struct Findings {
     /// How many of these a device refused to give. It may do so another time, so a repair drops
     /// nothing while there are any.
     pub refused: u64,
+    /// What is to be done about a load into the folder that did not come to its end.
+    pub half_loaded: Option<String>,
 }
 
 impl Findings {
-    /// Whether there is nothing to repair.
+    /// Whether there is nothing to repair, and all is there that was to be loaded.
     pub fn is_sound(&self) -> bool {
-        self.report.problems.is_empty() && self.lost.is_empty()
+        self.report.problems.is_empty() && self.lost.is_empty() && self.half_loaded.is_none()
     }
 }
 

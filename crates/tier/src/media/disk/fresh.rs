@@ -124,7 +124,15 @@ pub fn make_folder(folder: &Path) -> Result<()> {
     folder.parent().map_or(Ok(()), make_folder)?;
     match fs::create_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
-        made => doing("make the store's folder", made)?,
+        Err(source) => {
+            return Err(Error::Setting(format!(
+                "{}: this folder cannot be made: {source}; make it first (mkdir -p) for the user \
+                 who opens the store, have the folder above it writable for that user, or name \
+                 another folder",
+                folder.display()
+            )));
+        }
+        Ok(()) => {}
     }
     sync_folder_of(folder)
 }
@@ -151,6 +159,10 @@ mod tests {
         make_folder(&deep).unwrap();
         let path = deep.join("ssd");
         let left = || fs::read_dir(&deep).unwrap().count();
+        fs::write(folder.join("file"), []).unwrap();
+        let told = make_folder(&folder.join("file/below")).unwrap_err().to_string();
+        let whose = format!("{}: this folder cannot be made: ", folder.join("file").display());
+        assert!(told.starts_with(&whose) && told.contains("mkdir -p"), "{told}");
         // What a start that was interrupted has left.
         fs::write(deep.join("ssd.making"), [7; 9000]).unwrap();
         let making = Making::begin(&path, 8192, "--ssd-size").unwrap();
