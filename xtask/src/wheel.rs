@@ -37,7 +37,16 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         _ => return skipped(format!("there is no python3 of {PYTHON_MIN} or later")),
     }
     let environment = |name: &str, wanted: &str| python::environment(name, &package().join(wanted));
-    let fetched = process::run(cargo("fetch", None).arg("--locked"));
+    let (status, told) = process::capture(cargo("fetch", None).arg("--locked"))?;
+    if told.contains("because --locked was passed") {
+        // Nothing that is absent here: what the client library depends on has changed.
+        return failed(format!(
+            "clients/python/Cargo.lock is not that of its manifests; `cargo update --workspace \
+             --manifest-path clients/python/Cargo.toml` makes it so ({})",
+            told.trim()
+        ));
+    }
+    let fetched = if status.success() { Ok(()) } else { Err(told.trim().to_owned()) };
     let fetched = fetched.and_then(|()| environment("venv-wheel-build", "requirements-build.txt"));
     let fetched = fetched.and_then(|builds| {
         let tests = environment("venv-wheel-test", "requirements-test.txt")?;
