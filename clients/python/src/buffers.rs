@@ -59,7 +59,7 @@ impl<'py> FromPyObject<'_, 'py> for Bytes {
     }
 }
 
-/// What an object with the buffer protocol holds, in C's order.
+/// A copy of the bytes that an object with the buffer protocol exposes, in C order.
 fn copied(given: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let buffer = PyUntypedBuffer::get(given)?;
     if buffer.len_bytes() == 0 {

@@ -47,7 +47,7 @@ fn expiry(expire: i64) -> PyResult<Expiry> {
     }
 }
 
-/// What is no answer to what was asked.
+/// The error for an answer that does not fit its request.
 fn wrong() -> PyErr {
     told(Error::Garbled)
 }
@@ -393,7 +393,7 @@ impl Client {
     /// Lets go of the server, once the calls of other threads are over. Every call raises Closed
     /// from then on, but for another `close`.
     fn close(&self, py: Python<'_>) {
-        // What a fork has of it goes with the fork.
+        // A forked process drops its own copy when it ends.
         if self.is_here() {
             // Whatever a call that ended in a panic left is let go of as well.
             py.detach(|| drop(self.held.lock().unwrap_or_else(|held| held.into_inner()).take()));
