@@ -45,7 +45,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
         }
     }
-    let known = pairs::list(&options.root)?;
+    let known = pairs::definition::list(&options.root)?;
     if list {
         for (id, about) in &known {
             println!("{id:<20} {about}");
@@ -73,7 +73,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if definition.servers.iter().any(|server| server.tls) {
         make_certificates()?;
     }
-    for program in pairs::programs(&options.root, &id)? {
+    for program in pairs::programs(&definition) {
         build_program(&program)?;
     }
     // The runner has told its figures and its verdict already.
@@ -95,7 +95,7 @@ fn build_before(commit: &str) -> Result<(), Failure> {
     }
     println!("building the server of {commit}, which this benchmark holds today's against");
     let folder = root.join(pairs::BEFORE).join(commit);
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
+    process::make_dir(&folder)?;
     let archive = folder.join("files.tar");
     let mut files = Command::new("git");
     files.args(["archive", "--format=tar", "-o"]).arg(&archive).arg(commit).current_dir(&root);
@@ -112,14 +112,13 @@ fn build_before(commit: &str) -> Result<(), Failure> {
 /// A certificate for servers that encrypt: of ECDSA with P-256, as most have one.
 fn make_certificates() -> Result<(), Failure> {
     let folder = process::root().join(pairs::TLS);
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
+    process::make_dir(&folder)?;
     let authority = Authority::new("laneway's benchmarks");
     let pair = authority.pair_p256();
     for (name, text) in
         [("ca.pem", &authority.pem), ("cert.pem", &pair.chain), ("key.pem", &pair.key)]
     {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|error| format!("{path:?}: {error}"))?;
+        process::write(folder.join(name), text)?;
     }
     Ok(())
 }

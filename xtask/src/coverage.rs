@@ -111,7 +111,7 @@ fn find_tools() -> Result<(), String> {
     }
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "target-libdir"]).current_dir(process::root());
-    let (_, text) = process::capture(&mut rustc)?;
+    let text = process::printed(&mut rustc)?;
     let folder = text.lines().next().unwrap_or_default();
     match Path::new(folder).with_file_name("bin").join("llvm-cov").is_file() {
         true => Ok(()),
@@ -144,7 +144,7 @@ fn exported() -> Result<String, String> {
     let mut report = process::cargo();
     report.args(["llvm-cov", "report", "--lcov", "--output-path"]).arg(&path);
     process::run(&mut report)?;
-    std::fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+    process::read(&path)
 }
 
 /// The lines of the files below the root, by path from there.

@@ -1,11 +1,12 @@
 //! What is given away: the binary of profile `dist`, and all that goes with it, in one folder.
 
 use crate::features::RELEASED;
+use crate::flags;
 use crate::musl;
 use crate::outcome::{Outcome, passed, skipped};
 use crate::package::{deb, kubernetes, sbom};
 use crate::process;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 pub const HELP: &str = "\
@@ -43,14 +44,8 @@ const PRINTED: &[(&[&str], &str)] = &[
     (&["completions", "fish"], "completions/laneway.fish"),
 ];
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let mut is_static = false;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            lexopt::Arg::Long("musl") => is_static = true,
-            _ => return Err(argument.unexpected().into()),
-        }
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let is_static = flags::switch(parser, "musl")?;
     let mut build = process::cargo();
     build.args(["build", "--locked", "--profile", "dist", "-p", "laneway"]);
     build.args(["--features", RELEASED]);
@@ -108,22 +103,7 @@ fn fill(binary: &Path, folder: &Path, has_package: bool) -> Result<(), String> {
 
 /// SHA256SUMS of every file, as `sha256sum --check` takes them.
 fn sums(folder: &Path) -> Result<(), String> {
-    let mut files: Vec<PathBuf> = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
-        let whine = |e: std::io::Error| format!("{}: {e}", next.display());
-        for entry in std::fs::read_dir(&next).map_err(whine)? {
-            let path = entry.map_err(whine)?.path();
-            let kept = if path.is_dir() { &mut folders } else { &mut files };
-            kept.push(path);
-        }
-    }
-    files.sort();
-    let names = files.iter().filter_map(|file| file.strip_prefix(folder).ok());
-    let mut command = Command::new("sha256sum");
-    let (status, text) = process::capture(command.current_dir(folder).args(names))?;
-    match status.success() {
-        true => deb::put(folder, "SHA256SUMS", text.as_bytes(), 0o644).map(drop),
-        false => Err(format!("sha256sum ended with {}: {text}", process::told(status))),
-    }
+    const SUMS: &str = "find . -type f -printf '%P\\0' | LC_ALL=C sort -z | xargs -0 sha256sum";
+    let sums = process::printed(Command::new("sh").current_dir(folder).args(["-c", SUMS]))?;
+    deb::put(folder, "SHA256SUMS", sums.as_bytes(), 0o644).map(drop)
 }

@@ -15,6 +15,7 @@
 //! who does the work. So the generator needs no layout. It counts in whole pixels, so that the same
 //! text gives the same bytes on every machine, and `cargo xtask tidy` compares them.
 
+use crate::flags;
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
 use std::collections::BTreeMap;
@@ -72,37 +73,24 @@ rect{fill:#262c36;stroke:#8b95a5}
 </style>
 "#;
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let mut only_check = false;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            lexopt::Arg::Long("check") => only_check = true,
-            other => return Err(Failure::Usage(other.unexpected().to_string())),
-        }
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let only_check = flags::switch(parser, "check")?;
     let folder = process::root().join(FOLDER);
-    let failed = |error: std::io::Error| format!("{FOLDER}: {error}");
     let mut stale = Vec::new();
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).map_err(failed)? {
-        let source = entry.map_err(failed)?.path();
-        if source.extension().is_none_or(|extension| extension != "txt") {
-            continue;
-        }
-        count += 1;
-        let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&source).map_err(failed)?;
+    let names = process::named(&folder, ".txt")?;
+    let count = names.len();
+    for name in names {
+        let text = process::read(folder.join(format!("{name}.txt")))?;
         let made = svg(&text).map_err(|why| format!("{FOLDER}{name}.txt: {why}"))?;
-        let target = source.with_extension("svg");
+        let target = folder.join(format!("{name}.svg"));
         if std::fs::read_to_string(&target).is_ok_and(|present| present == made) {
             continue;
         }
         if !only_check {
-            std::fs::write(&target, made).map_err(failed)?;
+            process::write(&target, made)?;
         }
         stale.push(name);
     }
-    stale.sort_unstable();
     match (stale.is_empty(), only_check) {
         (true, _) => passed(format!("{count} drawings are up to date")),
         (false, false) => passed(format!("made anew: {}", stale.join(", "))),

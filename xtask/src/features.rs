@@ -2,6 +2,7 @@
 //! compiled for several; what a user builds without a flag has none, and is asked here what it says
 //! of those that it has not.
 
+use crate::flags;
 use crate::outcome::{Outcome, failed, passed};
 use crate::process::{self, Guarded};
 use crate::server::Executable;
@@ -75,10 +76,8 @@ pub fn has_clang() -> bool {
     is_named || COMPILERS.iter().any(|name| process::find_program(name).is_some())
 }
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    if let Some(argument) = parser.next()? {
-        return Err(argument.unexpected().into());
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    flags::none(parser)?;
     let binary = Executable::laneway()?;
     let log = process::scratch_dir("features")?.join("said.log");
     for (line, status, words) in ASKED {
@@ -100,6 +99,6 @@ fn ask(binary: &Path, line: &str, log: &Path) -> Result<(Option<i32>, String), S
     let mut child = Guarded::start(&mut command, log)?;
     let ended = child.wait(PATIENCE);
     drop(child);
-    let said = std::fs::read_to_string(log).map_err(|error| error.to_string())?;
+    let said = process::read(log)?;
     Ok((ended.and_then(|status| status.code()), said))
 }

@@ -8,7 +8,8 @@
 //! the product came after what it measured; above [`BEHIND_MAX`] it is marked stale, and
 //! `cargo xtask tidy` fails where a mark is missing or a table is not what the records say.
 
-use crate::outcome::{Failure, Outcome, passed};
+use crate::flags;
+use crate::outcome::{Outcome, passed};
 use crate::process;
 use laneway_load::pairs::definition::{self, Definition};
 use laneway_load::pairs::record::Record;
@@ -17,7 +18,6 @@ use laneway_load::report::table::spread;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
 
 pub const HELP: &str = "\
 Write the tables of figures in README and docs/figures.md from the newest records in bench/record.
@@ -85,10 +85,8 @@ const ROWS: [(&str, &str, &str); 12] = [
     ),
 ];
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    if let Some(argument) = parser.next()? {
-        return Err(Failure::Usage(argument.unexpected().to_string()));
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    flags::none(parser)?;
     passed(if update()? { "the tables are new" } else { "the tables were up to date" })
 }
 
@@ -110,14 +108,9 @@ pub fn update() -> Result<bool, String> {
 
 /// The files of a folder, by name.
 fn texts(root: &Path, folder: &str) -> Result<BTreeMap<String, String>, String> {
-    let failed = |error: std::io::Error| format!("{folder}: {error}");
-    let mut texts = BTreeMap::new();
-    for entry in std::fs::read_dir(root.join(folder)).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        texts.insert(name, std::fs::read_to_string(&path).map_err(failed)?);
-    }
-    Ok(texts)
+    let folder = root.join(folder);
+    let text = |name: String| process::read(folder.join(&name)).map(|text| (name, text));
+    process::named(&folder, "")?.into_iter().map(text).collect()
 }
 
 fn pairs(texts: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
@@ -174,9 +167,7 @@ const STALE: &str = "**stale**:";
 
 /// Whether this is a repository with all that came before: a shallow clone cannot tell ages.
 pub fn has_history() -> bool {
-    let mut git = Command::new("git");
-    git.current_dir(process::root()).args(["rev-parse", "--is-shallow-repository"]);
-    process::capture(&mut git).is_ok_and(|(_, text)| text.trim() == "false")
+    process::git(&["rev-parse", "--is-shallow-repository"]).is_ok_and(|told| told.trim() == "false")
 }
 
 fn with_table(path: &str, text: &str, table: &str) -> Result<String, String> {
@@ -189,11 +180,9 @@ fn with_table(path: &str, text: &str, table: &str) -> Result<String, String> {
 /// How many commits of the product came after this one; nothing where git does not know it.
 pub fn behind(commit: &str) -> Option<u32> {
     let measured = commit.trim_end_matches("-dirty");
-    let mut git = Command::new("git");
-    git.current_dir(process::root());
-    git.args(["rev-list", "--count", &format!("{measured}..HEAD"), "--"]).args(PRODUCT);
-    let (status, text) = process::capture(&mut git).ok()?;
-    status.success().then(|| text.trim().parse().ok())?
+    let range = format!("{measured}..HEAD");
+    let words = [&["rev-list", "--count", &range, "--"][..], &PRODUCT].concat();
+    process::git(&words).ok()?.trim().parse().ok()
 }
 
 /// The newest record of a benchmark, and its figures.
@@ -337,27 +326,14 @@ mod tests {
     use super::*;
 
     const DEFINITION: &str = r#"
-        about = "a test"
-        pairs = 3
-        [[server]]
-        name = "s"
-        command = "memcached"
-        [[run]]
-        name = "a"
-        server = "s"
-        [[run]]
-        name = "b"
-        server = "s"
-        [[figure]]
-        name = "CPU per GET, of memcached"
-        value = "/c"
-        of = "a"
-        over = "b"
-        at_most = 1.0
-        [[figure]]
-        name = "CPU, us"
-        value = "/c"
-        of = "a"
+    about = "a test"
+    pairs = 3
+    server = [{ name = "s", command = "memcached" }]
+    run = [{ name = "a", server = "s" }, { name = "b", server = "s" }]
+    figure = [
+        { name = "CPU per GET, of memcached", value = "/c", of = "a", over = "b", at_most = 1.0 },
+        { name = "CPU, us", value = "/c", of = "a" },
+    ]
     "#;
     /// Its own figures are those of an older definition, which nobody asks for any more.
     const RECORD: &str = r#"{"schema":"laneway-pairs/1","id":"get-1","ended":"2026-01-02T03:04:05Z",

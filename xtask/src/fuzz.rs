@@ -107,9 +107,7 @@ fn folder() -> PathBuf {
 }
 
 fn targets() -> Result<Vec<String>, String> {
-    let path = folder().join("Cargo.toml");
-    let text =
-        std::fs::read_to_string(&path).map_err(|e| format!("cannot read fuzz/Cargo.toml: {e}"))?;
+    let text = process::read(folder().join("Cargo.toml"))?;
     let manifest: toml::Table = text.parse().map_err(|e| format!("fuzz/Cargo.toml: {e}"))?;
     let bins = manifest.get("bin").and_then(|b| b.as_array()).cloned().unwrap_or_default();
     let name = |bin: &toml::Value| Some(bin.get("name")?.as_str()?.to_string());
@@ -129,7 +127,7 @@ fn build(target: &str) -> Result<PathBuf, String> {
 }
 
 fn host() -> Result<String, String> {
-    let (_, text) = process::capture(Command::new("rustc").arg("-vV"))?;
+    let text = process::printed(Command::new("rustc").arg("-vV"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("host: "));
     line.map(String::from).ok_or_else(|| "`rustc -vV` names no host".into())
 }
@@ -137,7 +135,7 @@ fn host() -> Result<String, String> {
 fn fuzz(target: &str, program: &Path, options: &Options) -> Result<String, Failure> {
     let made = |name: &str| -> Result<PathBuf, String> {
         let dir = folder().join(name).join(target);
-        std::fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+        process::make_dir(&dir)?;
         Ok(dir)
     };
     let (corpus, artifacts) = (made("corpus")?, made("artifacts")?);
@@ -186,7 +184,7 @@ fn keep(target: &str, program: &Path) -> Result<String, Failure> {
     for old in files(&chosen)? {
         std::fs::remove_file(&old.1).map_err(|e| wrong(&old.1, e))?;
     }
-    std::fs::create_dir_all(&seeds).map_err(|e| wrong(&seeds, e))?;
+    process::make_dir(&seeds)?;
     let mut command = Command::new(program);
     command.current_dir(folder()).arg("-set_cover_merge=1").arg(&chosen);
     command.args([folder().join("corpus").join(target), seeds.clone()]);

@@ -175,7 +175,7 @@ fn write(mut ceilings: Costs, counted: &Costs) -> Outcome {
              allocations = {allocations}\ncalls = {calls}\n"
         ));
     }
-    std::fs::write(process::root().join(CEILINGS), text).map_err(|error| error.to_string())?;
+    process::write(process::root().join(CEILINGS), text)?;
     passed(format!("{} ceilings in {CEILINGS}", ceilings.len()))
 }
 

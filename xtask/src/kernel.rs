@@ -57,7 +57,10 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     process::run(&mut clippy)?;
     let mut tests = process::cargo();
     tests.args(["test", "--no-fail-fast"]).args(set);
-    let names = names()?;
+    // The unit tests of the loader and the server run with all others: the set of features is the
+    // same, so nothing is compiled for these alone.
+    let mut names = process::named(&process::root().join(TESTS), ".rs")?;
+    names.push(TEST_OF_SERVER.to_owned());
     tests.args(names.iter().flat_map(|name| ["--test", name.as_str()]));
     tests.args(["--", "--nocapture", &only]);
     tests.envs(longer.iter().map(|(name, count)| (name, count.to_string())));
@@ -73,20 +76,4 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         true => passed("programs verified, run on frames and between network namespaces"),
         false => skipped(lacks.join("; ")),
     }
-}
-
-/// What is tested, by the names of the tests' files. The unit tests of the loader and the server
-/// run with all others: the set of features is the same, so nothing is compiled for these alone.
-fn names() -> Result<Vec<String>, String> {
-    let folder = process::root().join(TESTS);
-    let whine = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let mut names = vec![TEST_OF_SERVER.to_owned()];
-    for entry in std::fs::read_dir(&folder).map_err(whine)? {
-        let path = entry.map_err(whine)?.path();
-        if path.extension().is_some_and(|end| end == "rs") {
-            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
 }

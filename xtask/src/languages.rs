@@ -15,6 +15,9 @@ pub enum Told {
     LeftOut(String),
 }
 
+/// How a client is run.
+pub type Run = fn(&Place) -> Result<Told, String>;
+
 /// Where the scripts lie, where to build, and the server's port.
 pub struct Place {
     pub scripts: PathBuf,
@@ -34,8 +37,16 @@ impl Place {
 
     /// Runs a script against the server.
     pub fn script(&self, command: &mut Command) -> Result<Told, String> {
-        let (status, text) = process::capture(command.arg(&self.port).args(&self.further))?;
-        told(command, status.success(), &text)
+        ran(command.arg(&self.port).args(&self.further))
+    }
+
+    /// Runs a client and shows what it said.
+    pub fn run(&self, name: &str, run: Run) -> Result<Told, String> {
+        let told = run(self).map_err(|why| format!("{name}: {why}"))?;
+        if let Told::Ran(said) = &told {
+            println!("{said}");
+        }
+        Ok(told)
     }
 }
 
@@ -55,9 +66,10 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// What a script said at its end, or how it failed.
-pub fn told(command: &Command, is_good: bool, text: &str) -> Result<Told, String> {
+pub fn ran(command: &mut Command) -> Result<Told, String> {
+    let (status, text) = process::capture(command)?;
     let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-    match is_good {
+    match status.success() {
         true => Ok(Told::Ran(last.trim().to_owned())),
         false => Err(format!("`{}` failed: {}", process::typed(command), text.trim())),
     }
@@ -168,20 +180,22 @@ pub fn java(place: &Place, (library, class): (&str, &str)) -> Result<Told, Strin
         .arg(format!("{class}.java"));
     process::run(build.current_dir(&folder))?;
     let mut client = Command::new("java");
-    client.current_dir(&folder).args(["-cp", "classes:libraries/*", class, &place.port, &version]);
-    let (status, text) = process::capture(&mut client)?;
-    told(&client, status.success(), &text)
+    ran(client.current_dir(&folder).args([
+        "-cp",
+        "classes:libraries/*",
+        class,
+        &place.port,
+        &version,
+    ]))
 }
 
 /// The version in the name of a library's file, such as `jedis-6.2.0.jar`.
 fn library_version(folder: &Path, library: &str) -> Result<String, String> {
-    let files = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
-    let version = |name: String| {
-        let version = name.strip_prefix(library)?.strip_prefix('-')?.strip_suffix(".jar")?;
+    let version = |name: &String| {
+        let version = name.strip_prefix(library)?.strip_prefix('-')?;
         version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
     };
-    let found = names.filter_map(version).next();
+    let found = process::named(folder, ".jar")?.iter().find_map(version);
     found.ok_or_else(|| format!("no {library} in {}", folder.display()))
 }
 

@@ -129,24 +129,16 @@ impl Crate {
 
 fn crates() -> Result<Vec<Crate>, String> {
     let folder = process::root().join("crates");
-    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
     let mut crates = Vec::new();
-    for path in paths {
+    for name in process::named(&folder, "")? {
+        let path = folder.join(name);
         let Ok(text) = std::fs::read_to_string(path.join("Cargo.toml")) else { continue };
         let manifest: toml::Table =
             text.parse().map_err(|e| format!("{}/Cargo.toml: {e}", path.display()))?;
         let features = manifest.get("features").and_then(|f| f.as_table());
         let features = features.into_iter().flat_map(|f| f.keys().cloned()).collect();
-        let mut tests: Vec<String> = std::fs::read_dir(path.join("tests"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".rs")?.to_string()))
-            .filter(|name| name.starts_with("loom_"))
-            .collect();
-        tests.sort();
+        let mut tests = process::named(&path.join("tests"), ".rs").unwrap_or_default();
+        tests.retain(|name| name.starts_with("loom_"));
         let package = manifest.get("package").and_then(|p| p.get("name")).and_then(|n| n.as_str());
         let Some(package) = package.map(String::from) else { continue };
         crates.push(Crate { package, tests, features });

@@ -18,6 +18,7 @@ mod drawings;
 mod faults;
 mod features;
 mod figures;
+mod flags;
 mod fuzz;
 mod histories;
 mod hot_cost;

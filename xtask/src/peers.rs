@@ -6,7 +6,8 @@
 //! script's process becomes the server's by exec. Comparisons look into the folder of scripts
 //! before they look at the PATH (`laneway_load::pairs::server`).
 
-use crate::outcome::{Failure, Outcome, Verdict, failed, passed};
+use crate::flags;
+use crate::outcome::{Outcome, Verdict, failed, passed};
 use crate::{process, setup};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -43,14 +44,8 @@ const PEERS: &[Peer] = &[
 /// Programs beside them, by which `cargo xtask redis` speaks to Laneway.
 const TOOLS: &[&str] = &["redis-cli", "redis-benchmark", "valkey-cli", "valkey-benchmark"];
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let mut anew = false;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            lexopt::Arg::Long("anew") => anew = true,
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let anew = flags::switch(parser, "anew")?;
     let told = if anew { Err("to be fetched anew".to_owned()) } else { check_all() };
     if let Ok(versions) = told {
         tools()?;
@@ -112,7 +107,7 @@ fn fetch() -> Result<Result<(), String>, String> {
     let (root, bin) = (folder().join("root"), bin());
     // What a run left that did not come to its end, or an older version.
     let _ = fs::remove_dir_all(folder());
-    make(&root)?;
+    process::make_dir(&root)?;
     let packages: Vec<&str> = PEERS.iter().map(|peer| peer.package).collect();
     println!("unpacking {} of Debian's {SUITE}", packages.join(", "));
     let include = format!("--include={}", packages.join(","));
@@ -121,7 +116,7 @@ fn fetch() -> Result<Result<(), String>, String> {
         return Ok(Err(why));
     }
     let loader = loader(&root)?;
-    make(&bin)?;
+    process::make_dir(&bin)?;
     for peer in PEERS {
         script(&root, &loader, &bin.join(peer.program), peer.program)?;
     }
@@ -138,10 +133,6 @@ fn tools() -> Result<(), String> {
         script(&root, &loader, &bin().join(tool), tool)?;
     }
     Ok(())
-}
-
-fn make(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))
 }
 
 /// The loader of what was unpacked, such as `usr/lib64/ld-linux-x86-64.so.2`.

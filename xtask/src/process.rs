@@ -31,7 +31,7 @@ pub fn target_dir() -> PathBuf {
 /// A folder of our own below the target folder, made if it is missing.
 pub fn scratch_dir(name: &str) -> Result<PathBuf, String> {
     let dir = target_dir().join("xtask").join(name);
-    std::fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+    make_dir(&dir)?;
     Ok(dir)
 }
 
@@ -75,6 +75,58 @@ pub fn capture(command: &mut Command) -> Result<(ExitStatus, String), String> {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     Ok((output.status, text))
+}
+
+/// Runs to the end and returns what it printed on standard output; an error has what it said beside
+/// that.
+pub fn printed_bytes(command: &mut Command) -> Result<Vec<u8>, String> {
+    command.stdin(Stdio::null());
+    let output = command.output().map_err(|e| format!("cannot start `{}`: {e}", typed(command)))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`{}` ended with {}: {}", typed(command), told(output.status), said.trim()))
+}
+
+/// The same as text.
+pub fn printed(command: &mut Command) -> Result<String, String> {
+    printed_bytes(command).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What git prints of this repository.
+pub fn git(words: &[&str]) -> Result<String, String> {
+    printed(Command::new("git").current_dir(root()).args(words))
+}
+
+/// The text of a file.
+pub fn read(path: impl AsRef<Path>) -> Result<String, String> {
+    let path = path.as_ref();
+    std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+}
+
+/// Writes a file, in the place of the one that is there.
+pub fn write(path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<(), String> {
+    let path = path.as_ref();
+    std::fs::write(path, contents).map_err(|e| format!("cannot write {}: {e}", path.display()))
+}
+
+/// Makes a folder, and those above it.
+pub fn make_dir(path: impl AsRef<Path>) -> Result<(), String> {
+    let path = path.as_ref();
+    std::fs::create_dir_all(path).map_err(|e| format!("cannot make {}: {e}", path.display()))
+}
+
+/// The names in a folder that end so, without that end, in their order.
+pub fn named(folder: &Path, end: &str) -> Result<Vec<String>, String> {
+    let wrong = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(wrong)? {
+        let name = entry.map_err(wrong)?.file_name();
+        names.extend(name.to_str().and_then(|name| name.strip_suffix(end)).map(str::to_owned));
+    }
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// A status in words: "status 3" or "signal 9".

@@ -3,7 +3,7 @@
 //! pip fetches both once; they are kept below the target folder. A suite's `requirements.txt` pins
 //! packages by version, its `sdist.txt` the archive by hash.
 
-use crate::process;
+use crate::process::{self, read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,7 +20,7 @@ pub fn environment(name: &str, wanted: &Path) -> Result<PathBuf, String> {
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     process::run(pip.args(["--only-binary", ":all:", "-r"]).arg(wanted))?;
-    std::fs::write(&installed, text).map_err(|e| format!("{}: {e}", installed.display()))?;
+    process::write(&installed, text)?;
     Ok(python)
 }
 
@@ -43,7 +43,7 @@ pub fn sources(python: &Path, package: &str, pinned: &Path) -> Result<PathBuf, S
     process::run(pip.arg("--dest").arg(&dir))?;
     let archive = dir.join(format!("{name}.tar.gz"));
     process::run(Command::new(python).args(["-m", "tarfile", "-e"]).arg(archive).arg(&dir))?;
-    std::fs::write(&whole, "").map_err(|e| format!("{}: {e}", whole.display()))?;
+    process::write(&whole, "")?;
     Ok(unpacked)
 }
 
@@ -52,10 +52,6 @@ pub fn count(line: &str, word: &str) -> usize {
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|w| w.trim_end_matches(',') == word);
     at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok()).unwrap_or(0)
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
 }
 
 #[cfg(test)]

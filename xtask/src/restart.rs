@@ -8,7 +8,7 @@
 use crate::aligned::Aligned;
 use crate::client::{Client, number};
 use crate::outcome::{Failure, Outcome, failed, passed};
-use crate::process;
+use crate::place::Folder;
 use crate::random::{self, Value};
 use crate::server::{Executable, Server};
 use fastrand::Rng;
@@ -27,12 +27,8 @@ usage: cargo xtask restart [--size 10g] [--pm-index fair] [flags]
 
   --size N[k|m|g]   bytes of keys and values in the folder; less, and it says so, where the disk
                     has no room for them (default 10g)
-  --pm-index KIND   the store's index: btree, in memory, or fair, in persistent memory, emulated
-                    in --pm (default btree, with the log on the disk)
-  --pm FILE         the emulated persistent memory: with --pm-index, both kinds have their log
-                    there (default /dev/shm/laneway-restart-pm, removed afterwards)
-  --folder DIR      where the folder is made and afterwards removed (default: below the target
-                    folder); it must not be there yet
+  --pm-index KIND   the store's index: btree, in memory, or fair, in persistent memory; both with
+                    their log there, emulated in /dev/shm (default btree, with the log on the disk)
   --rewrite N       bytes of items that are written again before the kill (default 24m)
   --server PROGRAM  restart this executable instead of a release build of this tree
   --seed N          which items are looked at after a start (default 1)
@@ -76,18 +72,16 @@ const CACHE_DROPPER: &str = "/proc/sys/vm/drop_caches";
 
 struct Options {
     size_bytes: u64,
-    folder: Option<PathBuf>,
     server: Option<PathBuf>,
     memory: Memory,
     rewritten_bytes: u64,
     seed: u64,
 }
 
-/// Which index is asked for, and where persistent memory is emulated for it. Without `--pm-index`
+/// Which index is asked for; persistent memory is then emulated in [`MEMORY`]. Without `--pm-index`
 /// the log is on the disk, as by default.
 struct Memory {
     index: Option<IndexKind>,
-    path: PathBuf,
 }
 
 impl Memory {
@@ -107,19 +101,17 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.index.is_some() {
-            let _ = fs::remove_file(&self.path); // it may never have been made
+            let _ = fs::remove_file(MEMORY); // it may never have been made
         }
     }
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     use lexopt::prelude::*;
-    let memory = Memory { index: None, path: MEMORY.into() };
     let mut options = Options {
         size_bytes: SIZE_BYTES,
-        folder: None,
         server: None,
-        memory,
+        memory: Memory { index: None },
         rewritten_bytes: REWRITTEN_BYTES,
         seed: 1,
     };
@@ -129,10 +121,8 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
             Long("rewrite") => {
                 options.rewritten_bytes = bytes("--rewrite", &parser.value()?.string()?)?;
             }
-            Long("folder") => options.folder = Some(parser.value()?.into()),
             Long("server") => options.server = Some(parser.value()?.into()),
             Long("pm-index") => options.memory.index = Some(index(&parser.value()?.string()?)?),
-            Long("pm") => options.memory.path = parser.value()?.into(),
             Long("seed") => options.seed = parser.value()?.parse()?,
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
         }
@@ -142,19 +132,11 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         return Err(Failure::Usage(format!("--size {size}: must be at least {least}m")));
     }
     let executable = Executable::named_or_laneway(options.server.as_deref())?;
-    let folder = match options.folder {
-        Some(folder) => folder,
-        None => {
-            let folder = process::scratch_dir("restart")?.join("store");
-            // Ours, from a run that did not come to its end.
-            let _ = fs::remove_dir_all(&folder);
-            folder
-        }
-    };
-    let folder = Removed::make(folder)?;
-    let size_bytes = room(&folder.0, options.size_bytes)?;
+    let removed = Folder::make("restart")?;
+    let folder = PathBuf::from(removed.file(""));
+    let size_bytes = room(&folder, options.size_bytes)?;
     let (items, memory) = (size_bytes / ITEM_BYTES, options.memory);
-    let rig = Rig { executable, folder: &folder.0, memory, items, size_bytes };
+    let rig = Rig { executable, folder: &folder, memory, items, size_bytes };
     rig.run(options.rewritten_bytes, options.seed)
 }
 
@@ -176,26 +158,6 @@ fn bytes(flag: &str, text: &str) -> Result<u64, Failure> {
     let number = (digits.len() + usize::from(shift != 0) == text.len()).then_some(digits);
     let bytes = number.and_then(|digits| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
     bytes.ok_or_else(|| Failure::Usage(format!("{flag} {text}: a number, or one with k, m or g")))
-}
-
-/// A folder of ours, removed when this is dropped.
-struct Removed(PathBuf);
-
-impl Removed {
-    fn make(folder: PathBuf) -> Result<Removed, String> {
-        match fs::create_dir(&folder) {
-            Ok(()) => Ok(Removed(folder)),
-            Err(error) => Err(format!("cannot make {}: {error}", folder.display())),
-        }
-    }
-}
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("cannot remove {}: {error}", self.0.display());
-        }
-    }
 }
 
 /// The size of the SSD's file for so many bytes of items: checkpoints, and room to migrate, too.
@@ -294,7 +256,7 @@ impl Rig<'_> {
         settings.ssd_bytes = ssd_bytes(self.size_bytes);
         settings.backend = self.memory.backend();
         if self.memory.index.is_some() {
-            settings.pm_path = Some(self.memory.path.clone());
+            settings.pm_path = Some(MEMORY.into());
             settings.settings.index = self.memory.index;
         }
         let told = |error: laneway_tier::Error| format!("filling the folder: {error}");
@@ -345,9 +307,8 @@ impl Rig<'_> {
         let log = format!("{}m", self.memory.bytes(self.items) >> 20);
         let mut flags =
             vec!["--data-dir", &folder, "--ssd-size", &ssd, "--pm-size", &log, "-m", "512"];
-        let pm = self.memory.path.display().to_string();
         if let Some(index) = self.memory.index {
-            let emulated = ["--pm-backend", "emu", "--unsafe-volatile-pm", "--pm", &pm];
+            let emulated = ["--pm-backend", "emu", "--unsafe-volatile-pm", "--pm", MEMORY];
             flags.extend(emulated.into_iter().chain(["--pm-index", index.name()]));
         }
         self.executable.start("restart", &flags)

@@ -3,6 +3,7 @@
 //! Debian starts a service when its package is installed; a test machine must not suddenly have a
 //! memcached on port 11211, so a policy-rc.d that says no stands in for the time of the call.
 
+use crate::flags;
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
 use std::path::Path;
@@ -63,14 +64,8 @@ const MMDEBSTRAP: Need =
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const APT_LOCK_SECONDS: &str = "DPkg::Lock::Timeout=300";
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let mut check_only = false;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            lexopt::Arg::Long("check") => check_only = true,
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let check_only = flags::switch(parser, "check")?;
     components()?;
     let needed = provide(NEEDS, check_only)?;
     for want in WANTED.iter().filter(|want| !(want.is_there)()) {
@@ -239,7 +234,7 @@ impl Silence {
         }
         let draft = process::scratch_dir("setup")?.join("policy-rc.d");
         // 101: "action forbidden by policy" (Debian Policy, invoke-rc.d).
-        std::fs::write(&draft, "#!/bin/sh\nexit 101\n").map_err(|e| e.to_string())?;
+        process::write(&draft, "#!/bin/sh\nexit 101\n")?;
         process::run(as_root(root, "install").args(["-m", "755"]).arg(&draft).arg(POLICY))?;
         Ok(Silence { root, ours: true })
     }

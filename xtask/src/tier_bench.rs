@@ -2,6 +2,7 @@
 //! built, tested and linted here, because they are packages of their own outside the workspace.
 //! What they compare with is nobody else's dependency.
 
+use crate::flags;
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process;
 use crate::setup;
@@ -21,10 +22,8 @@ pub const PROGRAM: &str = "{release}/tier-ycsb";
 const MANIFEST: &str = "bench/tier/Cargo.toml";
 const MANIFESTS: [&str; 2] = [MANIFEST, "bench/io-probe/Cargo.toml"];
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    if let Some(argument) = parser.next()? {
-        return Err(Failure::Usage(argument.unexpected().to_string()));
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    flags::none(parser)?;
     for manifest in MANIFESTS {
         process::run(cargo("fmt", manifest).arg("--check"))?;
         let clippy = ["--quiet", "--no-deps", "--all-targets"];

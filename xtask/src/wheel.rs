@@ -89,26 +89,16 @@ fn cargo(task: &str, python: Option<&Path>) -> Command {
 
 /// The wheel, built anew.
 fn build(python: &Path) -> Result<PathBuf, String> {
-    let folder = process::scratch_dir("wheel")?;
-    // Of an older version, or for another machine.
-    for wheel in wheels(&folder)? {
-        std::fs::remove_file(&wheel).map_err(|e| format!("{}: {e}", wheel.display()))?;
-    }
+    let folder = process::scratch_dir("wheel")?.join("built");
+    let _ = std::fs::remove_dir_all(&folder); // of an older version, or for another machine
     let mut maturin = Command::new(python);
     maturin.current_dir(package()).env("CARGO_TARGET_DIR", built());
     maturin.args(["-m", "maturin", "build", "--release", "--locked", "--quiet", "--interpreter"]);
     process::run(maturin.arg(python).arg("--out").arg(&folder))?;
-    let wheels = wheels(&folder)?;
-    match wheels.as_slice() {
-        [wheel] => Ok(wheel.clone()),
-        _ => Err(format!("maturin made {} wheels in {}", wheels.len(), folder.display())),
+    match process::named(&folder, ".whl")?.as_slice() {
+        [wheel] => Ok(folder.join(format!("{wheel}.whl"))),
+        wheels => Err(format!("maturin made {} wheels in {}", wheels.len(), folder.display())),
     }
-}
-
-fn wheels(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    Ok(paths.filter(|path| path.extension().is_some_and(|end| end == "whl")).collect())
 }
 
 /// Runs its tests, with the installed package alone: the folder of its sources is on no path.

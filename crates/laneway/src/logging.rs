@@ -4,6 +4,7 @@
 //! backend is all there is behind it. A line is written by one call, and one that cannot be written
 //! (the reader of the pipe is gone, the disk is full) is dropped: a log must never end a server.
 
+use laneway_load::pairs::record::utc;
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -137,25 +138,7 @@ impl<'kvs> VisitSource<'kvs> for Fields {
 /// RFC 3339, in UTC.
 fn timestamp(unix_milliseconds: u64) -> String {
     let (seconds, milliseconds) = (unix_milliseconds / 1000, unix_milliseconds % 1000);
-    let (day, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, date) = civil(day);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}Z")
-}
-
-/// Year, month and day of month of a day since 1970-01-01. Years are counted from the first of
-/// March of year 0, so that a leap day is a year's last, in eras of 400 years.
-fn civil(day: u64) -> (u64, u64, u64) {
-    const DAYS_TO_1970: u64 = 719_468;
-    const DAYS_OF_ERA: u64 = 146_097;
-    let day = day + DAYS_TO_1970;
-    let (era, of_era) = (day / DAYS_OF_ERA, day % DAYS_OF_ERA);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153; // 0 is March
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let january_or_february = u64::from(month >= 10);
-    (era * 400 + year + january_or_february, (month + 2) % 12 + 1, date)
+    format!("{}.{milliseconds:03}Z", utc(seconds).trim_end_matches('Z'))
 }
 
 #[cfg(test)]

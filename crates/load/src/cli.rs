@@ -43,7 +43,7 @@ const KEYS: u64 = 50_000;
 const KEYS_LARGE: u64 = 50;
 
 /// Flags as typed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Typed {
     server: String,
     socket: Option<PathBuf>,
@@ -83,53 +83,27 @@ struct Typed {
     quiet: bool,
 }
 
-impl Default for Typed {
-    fn default() -> Self {
+impl Typed {
+    /// Where nothing is said but the workload.
+    fn new(workload: WorkloadOptions) -> Self {
         Typed {
             server: "127.0.0.1:11211".into(),
-            socket: None,
-            tls: ClientFiles::default(),
-            dialect: Dialect::Text,
-            workload: WorkloadOptions::default(),
-            large_bytes_max: None,
-            value_bytes: None,
-            rates: None,
-            closed: false,
+            workload,
             depth: 1,
             late_percent_max: 100.0 * LATE_REFUSE,
             runs: 1,
-            first_run: 0,
-            connections: None,
-            connections_large: 0,
             threads: 1,
-            duration_s: None,
-            warmup_s: None,
             drain_s: DRAIN_S,
-            trace: None,
             speed: 1.0,
             prefill: true,
-            floor: false,
-            udp: UdpTyped::default(),
-            server_pid: None,
-            cpu: None,
-            large_percents: Vec::new(),
-            beside: Beside::default(),
-            timeline: None,
-            distribution: false,
-            count_idle: false,
-            json: None,
-            service_times: None,
-            quiet: false,
+            ..Typed::default()
         }
     }
-}
 
-impl Typed {
     /// Of a command line. Definitions go from the workload's own default: their records were made
     /// with that.
     fn at_the_command_line() -> Self {
-        let workload = WorkloadOptions { keys: KEYS, keys_large: KEYS_LARGE, ..Default::default() };
-        Typed { workload, ..Typed::default() }
+        Self::new(WorkloadOptions { keys: KEYS, keys_large: KEYS_LARGE, ..Default::default() })
     }
 
     fn rates(&self) -> &[f64] {
@@ -210,7 +184,7 @@ fn look_at_files(invocation: &Invocation) -> Result<(), String> {
 
 /// Reads the flags of a definition.
 pub fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
-    parse_from(Typed::default(), arguments)
+    parse_from(Typed::new(WorkloadOptions::default()), arguments)
 }
 
 fn parse_from(mut typed: Typed, arguments: Vec<OsString>) -> Result<Command, String> {
@@ -260,18 +234,12 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "zipf" => typed.workload.zipf_exponent = number(name, parser)?,
         "seed" => typed.workload.seed = number(name, parser)?,
         "rate" => {
-            let list = text(name, parser)?;
-            let rates = list.split(',').map(|one| one.trim().parse::<f64>());
-            typed.rates = Some(rates.collect::<Result<_, _>>().map_err(|_| {
-                format!("--rate {list}: requests per second, or a list such as 10000,20000")
-            })?);
+            let words = "requests per second, or a list such as 10000,20000";
+            typed.rates = Some(numbers(name, parser, words)?);
         }
         "p-large-steps" => {
-            let list = text(name, parser)?;
-            let percents = list.split(',').map(|one| one.trim().parse::<f64>());
-            typed.large_percents = percents.collect::<Result<_, _>>().map_err(|_| {
-                format!("--p-large-steps {list}: percentages, such as 0.125,0.75,0.125")
-            })?;
+            let words = "percentages, such as 0.125,0.75,0.125";
+            typed.large_percents = numbers(name, parser, words)?;
         }
         "timeline" => typed.timeline = Some(text(name, parser)?.into()),
         "distribution" => typed.distribution = true,
@@ -298,6 +266,13 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         _ => return other_flag(typed, name, parser),
     }
     Ok(())
+}
+
+/// The value of flag `name`, as a list of numbers, which are what these words say.
+fn numbers(name: &str, parser: &mut Parser, words: &str) -> Result<Vec<f64>, String> {
+    let list = text(name, parser)?;
+    let numbers = list.split(',').map(|one| one.trim().parse::<f64>());
+    numbers.collect::<Result<_, _>>().map_err(|_| format!("--{name} {list}: {words}"))
 }
 
 /// The flags that belong to some part.

@@ -260,7 +260,7 @@ impl Connection {
                 write_some(&mut self.stream, &self.output[self.output_sent..])?
             } else if let Some((value, at)) = self.streaming {
                 let mut head = [0; 16];
-                let piece = context.values.piece(value, at, &mut head).0;
+                let piece = context.values.piece(value, at, &mut head);
                 write_some(&mut self.stream, &piece[..piece.len().min(budget)])?
             } else {
                 0

@@ -90,6 +90,7 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no VmRSS in its status"))
 }
 
+/// The number behind this name in a file of /proc, in KiB.
 fn status_kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -98,8 +99,7 @@ fn status_kib(text: &str, name: &str) -> Option<u64> {
 /// Memory of this machine that is free, or would be on demand; none where the kernel does not say.
 pub fn memory_available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
+    status_kib(&text, "MemAvailable:").map(|kib| kib * 1024)
 }
 
 /// Keeps the calling thread on one CPU.

@@ -10,6 +10,7 @@
 //!
 //! Requests belong to the lap in which they were due. It knows no clock. Unit: nanoseconds.
 
+use crate::report::quantiles::{add, count, empty};
 use crate::workload::Class;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -74,13 +75,7 @@ impl Laps {
     pub fn new(window_ns: Range<u64>) -> Self {
         let whole_ns = window_ns.end.saturating_sub(window_ns.start);
         let lap_ns = LAP_NS_MIN.max(whole_ns.div_ceil(LAPS_MAX));
-        let lap = || {
-            let empty = || {
-                let histogram = Histogram::new(DIGITS);
-                histogram.unwrap_or_else(|error| unreachable!("constant digits: {error}"))
-            };
-            Lap { due: 0, late: 0, small_ns: empty(), large_ns: empty() }
-        };
+        let lap = || Lap { due: 0, late: 0, small_ns: empty(DIGITS), large_ns: empty(DIGITS) };
         let laps = (0..whole_ns.div_ceil(lap_ns)).map(|_| lap()).collect();
         Laps { window_ns, lap_ns, laps }
     }
@@ -105,9 +100,7 @@ impl Laps {
                 Class::Large => &mut lap.large_ns,
                 _ => &mut lap.small_ns,
             };
-            histogram
-                .record(latency_ns)
-                .unwrap_or_else(|error| unreachable!("it resizes itself: {error}"));
+            count(histogram, latency_ns);
         }
     }
 
@@ -134,8 +127,7 @@ impl Laps {
             each.sort_unstable();
             each.get(each.len() / 2).map_or(0.0, |&median_ns| median_ns as f64 / 1e3)
         };
-        let mut large_ns =
-            Histogram::new(DIGITS).unwrap_or_else(|error| unreachable!("constant digits: {error}"));
+        let mut large_ns = empty(DIGITS);
         quiet.iter().for_each(|lap| add(&mut large_ns, &lap.large_ns));
         let large_us = |quantile: f64| large_ns.value_at_quantile(quantile) as f64 / 1e3;
         Quiet {
@@ -146,10 +138,6 @@ impl Laps {
             large: LapQuantiles { p50: large_us(0.5), p90: large_us(0.9), p99: large_us(0.99) },
         }
     }
-}
-
-fn add(own: &mut Histogram<u64>, others: &Histogram<u64>) {
-    own.add(others).unwrap_or_else(|error| unreachable!("it resizes itself: {error}"));
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! disturbed is decided by the host's and the client's figures alone, never by a latency. It knows
 //! no clock. Times are nanoseconds from the start of the run.
 
-use crate::report::quantiles::Quantiles;
+use crate::report::quantiles::{Quantiles, add, count, empty};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -72,7 +72,7 @@ pub struct SliceOf {
 impl Phases {
     /// So many parts of a window, one at least.
     pub fn new(window_ns: Range<u64>, parts: usize) -> Self {
-        let slice = || Slice { small_ns: empty(), late_ns_max: 0, large_bytes: 0 };
+        let slice = || Slice { small_ns: empty(DIGITS), late_ns_max: 0, large_bytes: 0 };
         // As the schedule cuts the window (`arrivals::changing`).
         let part_ns = (window_ns.end - window_ns.start).div_ceil(parts as u64).max(1);
         let slices = (0..parts as u64 * SLICES).map(|_| slice()).collect();
@@ -101,10 +101,7 @@ impl Phases {
     /// A small request due at `due_ns` was answered after so long.
     pub fn answered(&mut self, due_ns: u64, latency_ns: u64) {
         if let Some(slice) = self.slice(due_ns) {
-            slice
-                .small_ns
-                .record(latency_ns)
-                .unwrap_or_else(|error| unreachable!("it resizes itself: {error}"));
+            count(&mut slice.small_ns, latency_ns);
         }
     }
 
@@ -135,7 +132,7 @@ impl Phases {
         let slices: Vec<SliceOf> = slices.collect();
         let part_s = self.part_ns as f64 / 1e9;
         let part = |(slices, disturbed): (&[Slice], &[bool])| {
-            let mut small_ns = empty();
+            let mut small_ns = empty(DIGITS);
             slices.iter().for_each(|slice| add(&mut small_ns, &slice.small_ns));
             let bytes: u64 = slices.iter().map(|slice| slice.large_bytes).sum();
             PartOf {
@@ -167,14 +164,6 @@ impl Phases {
         };
         self.slices.iter().zip(lost_ns).map(is_disturbed).collect()
     }
-}
-
-fn empty() -> Histogram<u64> {
-    Histogram::new(DIGITS).unwrap_or_else(|error| unreachable!("constant digits: {error}"))
-}
-
-fn add(own: &mut Histogram<u64>, others: &Histogram<u64>) {
-    own.add(others).unwrap_or_else(|error| unreachable!("it resizes itself: {error}"));
 }
 
 #[cfg(test)]

@@ -109,6 +109,7 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
         let decade = |value: f64, round: fn(f64) -> f64| 10_f64.powf(round(value.log10()));
         let (low, high) = (y_low.max(1e-3) / 1.1, y_high.max(1e-3) * 1.1);
         let y_log = (decade(low, f64::floor)..decade(high, f64::ceil)).log_scale();
+        let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
         match chart.log {
             Log::Neither => {
                 draw(chart, builder.build_cartesian_2d(x_linear, y_linear).map_err(text)?, lines)?;
@@ -117,15 +118,12 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
                 draw(chart, builder.build_cartesian_2d(x_linear, y_log).map_err(text)?, lines)?;
             }
             Log::Horizontal => {
-                let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
                 draw(chart, builder.build_cartesian_2d(x_log, y_linear).map_err(text)?, lines)?;
             }
             Log::Both => {
-                let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
                 draw(chart, builder.build_cartesian_2d(x_log, y_log).map_err(text)?, lines)?;
             }
             Log::Nines => {
-                let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
                 let nines = Nines(y_high);
                 draw(chart, builder.build_cartesian_2d(x_log, nines).map_err(text)?, lines)?;
             }

@@ -7,6 +7,7 @@
 use crate::connection::{Completion, Outcome, Request};
 use crate::laps::{LATE_NS, Laps};
 use crate::phases::Phases;
+use crate::report::quantiles::add;
 use crate::workload::{Class, Operation};
 use hdrhistogram::Histogram;
 use std::ops::Range;
@@ -242,7 +243,7 @@ impl Recorder {
     /// Adds another thread's record of the same window.
     pub fn merge(&mut self, other: &Recorder) {
         for (own, others) in self.latency_ns.iter_mut().zip(&other.latency_ns) {
-            own.add(others).unwrap_or_else(|error| unreachable!("same bounds: {error}"));
+            add(own, others);
         }
         self.counts.add(&other.counts);
         self.laps.merge(&other.laps);
@@ -263,8 +264,7 @@ impl Recorder {
                 if operation.is_none_or(|wanted| wanted == own_operation)
                     && class.is_none_or(|wanted| wanted == own_class)
                 {
-                    let part = &self.latency_ns[index(own_operation, own_class)];
-                    merged.add(part).unwrap_or_else(|error| unreachable!("same bounds: {error}"));
+                    add(&mut merged, &self.latency_ns[index(own_operation, own_class)]);
                 }
             }
         }

@@ -59,34 +59,31 @@ impl Values {
 
     /// Appends the whole of `value`.
     pub fn append(&self, value: Value, out: &mut Vec<u8>) {
-        let mut at = 0;
+        let (mut at, mut head) = (0, [0; 16]);
         while at < value.bytes {
-            let piece = self.piece(value, at, &mut [0; 16]).to_vec_onto(out);
-            at += piece;
+            let piece = self.piece(value, at, &mut head);
+            out.extend_from_slice(piece);
+            at += piece.len() as u64;
         }
     }
 
     /// The bytes of `value` from `at` on, as far as they lie together: at least one.
-    pub fn piece<'a>(&'a self, value: Value, at: u64, head: &'a mut [u8; 16]) -> Piece<'a> {
+    pub fn piece<'a>(&'a self, value: Value, at: u64, head: &'a mut [u8; 16]) -> &'a [u8] {
         assert!(at < value.bytes, "a piece behind the end of a value");
         let head_bytes = self.head(value, head);
         if at < head_bytes {
-            return Piece(&head[at as usize..head_bytes as usize]);
+            return &head[at as usize..head_bytes as usize];
         }
         let run = self.pattern_from(self.check_word(value), at - head_bytes);
         let rest = (value.bytes - at).min(run.len() as u64);
-        Piece(&run[..rest as usize])
+        &run[..rest as usize]
     }
 
     /// Writes what stands before the pattern (all of it, for a short value) and says how much.
     fn head(&self, value: Value, head: &mut [u8; 16]) -> u64 {
         if let Some(byte) = self.same {
             head.fill(byte);
-            return value.bytes.min(if value.bytes >= PATTERNED_BYTES_MIN {
-                HEAD_BYTES
-            } else {
-                16
-            });
+            return if value.bytes >= PATTERNED_BYTES_MIN { HEAD_BYTES } else { value.bytes };
         }
         if value.bytes >= PATTERNED_BYTES_MIN {
             head[..4].copy_from_slice(&value.version.to_le_bytes());
@@ -111,17 +108,6 @@ impl Values {
     fn pattern_from(&self, word: u64, at: u64) -> &[u8] {
         let start = scale(mix(word), PATTERN_BYTES as u64);
         &self.pattern[((start + at) % PATTERN_BYTES as u64) as usize..]
-    }
-}
-
-/// Some bytes of a value that lie together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece<'a>(pub &'a [u8]);
-
-impl Piece<'_> {
-    fn to_vec_onto(self, out: &mut Vec<u8>) -> u64 {
-        out.extend_from_slice(self.0);
-        self.0.len() as u64
     }
 }
 

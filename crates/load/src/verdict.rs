@@ -108,27 +108,16 @@ fn judge_schedule(
 mod tests {
     use super::*;
 
-    const GOOD: Counts = Counts {
-        due: 10_000,
-        late: 0,
-        late_ns_max: 0,
-        never_sent: 0,
-        unanswered: 0,
-        lost: 0,
-        no_idle_connection: 0,
-        hits: 9_500,
-        misses: 0,
-        stored: 500,
-        deleted: 0,
-        refused: 0,
-        corrupt: 0,
-        large: 0,
-        value_bytes: 0,
-        value_bytes_large: 0,
-        ended_within: 10_000,
-        keys_within: 10_000,
-        ended: 12_000,
-    };
+    fn good() -> Counts {
+        Counts {
+            due: 10_000,
+            hits: 9_500,
+            stored: 500,
+            ended_within: 10_000,
+            ended: 12_000,
+            ..Counts::default()
+        }
+    }
 
     #[derive(Debug, PartialEq)]
     enum Seen {
@@ -151,20 +140,20 @@ mod tests {
     #[test]
     fn the_rule_row_by_row() {
         for (counts, open, closed) in [
-            (GOOD, Seen::Good, Seen::Good),
-            (Counts { late: 10, ..GOOD }, Seen::Good, Seen::Good),
-            (Counts { late: 11, ..GOOD }, Seen::Warned, Seen::Good),
-            (Counts { late: 500, ..GOOD }, Seen::Warned, Seen::Good),
-            (Counts { late: 501, ..GOOD }, Seen::Refused, Seen::Good),
-            (Counts { never_sent: 501, ..GOOD }, Seen::Refused, Seen::Good),
-            (Counts { ended_within: 9_500, ..GOOD }, Seen::Good, Seen::Good),
-            (Counts { ended_within: 9_499, ..GOOD }, Seen::Refused, Seen::Good),
-            (Counts { misses: 10, ..GOOD }, Seen::Warned, Seen::Warned),
-            (Counts { corrupt: 1, ..GOOD }, Seen::Failed, Seen::Failed),
-            (Counts { refused: 1, ..GOOD }, Seen::Failed, Seen::Failed),
-            (Counts { lost: 1, ..GOOD }, Seen::Warned, Seen::Warned),
-            (Counts { unanswered: 1, ..GOOD }, Seen::Failed, Seen::Failed),
-            (Counts { due: 0, ..GOOD }, Seen::Failed, Seen::Failed),
+            (good(), Seen::Good, Seen::Good),
+            (Counts { late: 10, ..good() }, Seen::Good, Seen::Good),
+            (Counts { late: 11, ..good() }, Seen::Warned, Seen::Good),
+            (Counts { late: 500, ..good() }, Seen::Warned, Seen::Good),
+            (Counts { late: 501, ..good() }, Seen::Refused, Seen::Good),
+            (Counts { never_sent: 501, ..good() }, Seen::Refused, Seen::Good),
+            (Counts { ended_within: 9_500, ..good() }, Seen::Good, Seen::Good),
+            (Counts { ended_within: 9_499, ..good() }, Seen::Refused, Seen::Good),
+            (Counts { misses: 10, ..good() }, Seen::Warned, Seen::Warned),
+            (Counts { corrupt: 1, ..good() }, Seen::Failed, Seen::Failed),
+            (Counts { refused: 1, ..good() }, Seen::Failed, Seen::Failed),
+            (Counts { lost: 1, ..good() }, Seen::Warned, Seen::Warned),
+            (Counts { unanswered: 1, ..good() }, Seen::Failed, Seen::Failed),
+            (Counts { due: 0, ..good() }, Seen::Failed, Seen::Failed),
         ] {
             assert_eq!(seen(counts, true), open, "open loop {counts:?}");
             assert_eq!(seen(counts, false), closed, "closed loop {counts:?}");
@@ -173,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_may_leave_late_is_asked_for() {
-        let counts = Counts { late: 900, ..GOOD };
+        let counts = Counts { late: 900, ..good() };
         let refused = judge(&counts, Some(0.089), None).refused;
         assert!(refused.is_some_and(|words| words.ends_with("or lower --rate")), "the way out");
         let patient = judge(&counts, Some(0.091), None);
@@ -182,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_failure_tells_the_first_fault() {
-        let wrong = Counts { corrupt: 2, ..GOOD };
+        let wrong = Counts { corrupt: 2, ..good() };
         let verdict = judge(&wrong, Some(LATE_REFUSE), Some("a hole in it"));
         assert!(verdict.failed.is_some_and(|words| words.contains("a hole in it")));
     }

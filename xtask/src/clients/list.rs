@@ -1,6 +1,6 @@
 //! The clients, how each is run, and what who uses it needs to know.
 
-use crate::languages::{self, Place, Told, go, java, node};
+use crate::languages::{Place, Run, Told, go, java, node, ran};
 use crate::process;
 use crate::python;
 use crate::setup;
@@ -17,7 +17,7 @@ pub struct Client {
     pub knows_sasl: bool,
     /// What is worth knowing who uses it with Laneway.
     pub advice: &'static str,
-    pub run: fn(&Place) -> Result<Told, String>,
+    pub run: Run,
 }
 
 const NOTHING: &str = "nothing";
@@ -167,9 +167,7 @@ fn tools(place: &Place) -> Result<Told, String> {
         return Ok(Told::LeftOut("no memccp here: cargo xtask setup".into()));
     }
     let folder = place.built.join("tools");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    process::make_dir(&folder)?;
     let mut command = Command::new("sh");
-    command.arg(place.scripts.join("shell/tools.sh")).arg(&place.port).arg(&folder);
-    let (status, text) = process::capture(&mut command)?;
-    languages::told(&command, status.success(), &text)
+    ran(command.arg(place.scripts.join("shell/tools.sh")).arg(&place.port).arg(&folder))
 }

@@ -71,7 +71,8 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     let server = subject.start("clients", &[])?;
     for client in &chosen {
-        match run(client, &place(&server.address().port().to_string())?)? {
+        let place = place(&server.address().port().to_string())?;
+        match place.run(client.name, client.run)? {
             Told::Ran(said) => rows.push(Row::of(client, &said)?),
             Told::LeftOut(why) => left_out.push(format!("{}: {why}", client.name)),
         }
@@ -102,13 +103,13 @@ fn with_users(
         return Ok(0);
     }
     let users = process::scratch_dir("clients")?.join("users");
-    std::fs::write(&users, format!("{USER}:{PASSWORD}\n")).map_err(|e| e.to_string())?;
+    process::write(&users, format!("{USER}:{PASSWORD}\n"))?;
     let server = subject.start("clients-users", &["-S", "-Y", &users.to_string_lossy()])?;
     let mut place = place(&server.address().port().to_string())?;
     place.further = [USER, PASSWORD].map(str::to_owned).to_vec();
     let mut count = 0;
     for client in chosen {
-        match run(client, &place)? {
+        match place.run(client.name, client.run)? {
             // What a script leaves out it has told already.
             Told::Ran(said) => count += usize::from(!said.starts_with(SKIPPED_PREFIX)),
             Told::LeftOut(why) => left_out.push(format!("{} with users: {why}", client.name)),
@@ -116,14 +117,6 @@ fn with_users(
     }
     server.stop()?;
     Ok(count)
-}
-
-fn run(client: &Client, place: &Place) -> Result<Told, String> {
-    let told = (client.run)(place).map_err(|why| format!("{}: {why}", client.name))?;
-    if let Told::Ran(said) = &told {
-        println!("{said}");
-    }
-    Ok(told)
 }
 
 fn place(port: &str) -> Result<Place, String> {

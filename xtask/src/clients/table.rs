@@ -37,11 +37,10 @@ fn parts<'a>(name: &str, said: &'a str) -> Option<(&'a str, &'a str)> {
 /// Writes these rows into the table; or fails where a pinned one is not in it as it is.
 pub fn keep(rows: &[Row], write: bool) -> Result<(), Failure> {
     let path = process::root().join("docs").join("clients.md");
-    let told = |e: std::io::Error| format!("{}: {e}", path.display());
-    let text = std::fs::read_to_string(&path).map_err(told)?;
+    let text = process::read(&path)?;
     let fresh = with(&text, rows).ok_or_else(|| format!("{}: no table", path.display()))?;
     if write {
-        return Ok(std::fs::write(&path, fresh).map_err(told)?);
+        return Ok(process::write(&path, fresh)?);
     }
     let stale: Vec<&str> = rows
         .iter()

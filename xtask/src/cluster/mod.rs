@@ -124,7 +124,7 @@ fn value(key: u64) -> Value {
 }
 
 fn guide() -> Result<String, String> {
-    std::fs::read_to_string(process::root().join(GUIDE)).map_err(|e| format!("{GUIDE}: {e}"))
+    process::read(process::root().join(GUIDE))
 }
 
 /// Run the guide's commands.
@@ -152,7 +152,7 @@ fn proxy(
     let guide = guide()?;
     let (door, file) = (free_address()?, folder.file("nutcracker.yml"));
     let text = configuration(&guide, door, servers)?;
-    std::fs::write(&file, text).map_err(|e| format!("{file}: {e}"))?;
+    process::write(&file, text)?;
     let stats = free_address()?;
     let mut command = Command::new(program);
     command.args(["-c", &file, "-a", "127.0.0.1", "-s", &stats.port().to_string()]);

@@ -241,9 +241,7 @@ fn clock_steps(executable: &Executable) -> Done {
     };
     let folder = Folder::make("clock")?;
     let file = folder.file("offset");
-    let step = |offset: &str| {
-        std::fs::write(&file, offset).map_err(|e| format!("cannot write {file}: {e}"))
-    };
+    let step = |offset: &str| process::write(&file, offset);
     step("+0")?;
     let (preload, file_setting) =
         (format!("LD_PRELOAD={library}"), format!("FAKETIME_TIMESTAMP_FILE={file}"));

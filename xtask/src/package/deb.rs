@@ -27,23 +27,11 @@ const FILES: &[(&str, &str)] = &[
     ("packaging/systemd/sysusers.conf", "usr/lib/sysusers.d/laneway.conf"),
     ("packaging/prometheus/alerts.yaml", "usr/share/laneway/alerts.yaml"),
     ("packaging/grafana/laneway.json", "usr/share/laneway/grafana.json"),
-    ("docs/operating.md", "usr/share/doc/laneway/operating.md"),
-    ("docs/security.md", "usr/share/doc/laneway/security.md"),
-    ("docs/protocol.md", "usr/share/doc/laneway/protocol.md"),
-    ("docs/binary.md", "usr/share/doc/laneway/binary.md"),
-    ("docs/clients.md", "usr/share/doc/laneway/clients.md"),
-    ("docs/cluster.md", "usr/share/doc/laneway/cluster.md"),
-    ("docs/disk-format.md", "usr/share/doc/laneway/disk-format.md"),
-    ("docs/install.md", "usr/share/doc/laneway/install.md"),
-    ("docs/kernel.md", "usr/share/doc/laneway/kernel.md"),
-    ("docs/migrating.md", "usr/share/doc/laneway/migrating.md"),
-    ("docs/python.md", "usr/share/doc/laneway/python.md"),
-    ("docs/reliability.md", "usr/share/doc/laneway/reliability.md"),
-    ("docs/resp.md", "usr/share/doc/laneway/resp.md"),
-    ("docs/tour.md", "usr/share/doc/laneway/tour.md"),
-    ("docs/troubleshooting.md", "usr/share/doc/laneway/troubleshooting.md"),
     ("packaging/debian/conffiles", "DEBIAN/conffiles"),
 ];
+/// Pages of docs/ that go with it.
+const DOCUMENTS: &str = "operating security protocol binary clients cluster disk-format install \
+    kernel migrating python reliability resp tour troubleshooting";
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 /// What the binary prints, and where it lies.
 const PRINTED: &[(&[&str], &str)] = &[
@@ -72,6 +60,10 @@ pub fn build(binary: &Path, folder: &Path, packing: Packing) -> Result<PathBuf, 
     for (from, to) in FILES {
         put(&tree, to, &read(&process::root().join(from))?, 0o644)?;
     }
+    for name in DOCUMENTS.split(' ') {
+        let page = read(&process::root().join(format!("docs/{name}.md")))?;
+        put(&tree, &format!("usr/share/doc/laneway/{name}.md"), &page, 0o644)?;
+    }
     for (words, to) in PRINTED {
         put(&tree, to, &printed(&program, words)?, 0o644)?;
     }
@@ -99,20 +91,16 @@ pub fn build(binary: &Path, folder: &Path, packing: Packing) -> Result<PathBuf, 
 
 /// What Debian calls this machine's kind.
 pub fn architecture() -> Result<String, String> {
-    let (status, text) = process::capture(Command::new("dpkg").arg("--print-architecture"))?;
-    match status.success() {
-        true => Ok(text.trim().to_owned()),
-        false => Err(format!("dpkg does not say which architecture this is: {text}")),
-    }
+    let told = process::printed(Command::new("dpkg").arg("--print-architecture"))?;
+    Ok(told.trim().to_owned())
 }
 
 /// What this program prints with these words.
 pub fn printed(program: &Path, words: &[&str]) -> Result<Vec<u8>, String> {
-    let output = Command::new(program).args(words).output();
-    let output = output.map_err(|e| format!("cannot start {}: {e}", program.display()))?;
-    match output.status.success() && !output.stdout.is_empty() {
-        true => Ok(output.stdout),
-        false => Err(format!("laneway {} prints nothing", words.join(" "))),
+    let printed = process::printed_bytes(Command::new(program).args(words))?;
+    match printed.is_empty() {
+        false => Ok(printed),
+        true => Err(format!("laneway {} prints nothing", words.join(" "))),
     }
 }
 
@@ -140,14 +128,12 @@ pub fn put(tree: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<PathBuf, 
 /// Packed by gzip, without the time of the packing.
 fn zipped(folder: &Path, text: &[u8]) -> Result<Vec<u8>, String> {
     let draft = folder.join("draft");
-    fs::write(&draft, text).map_err(|e| format!("cannot write {}: {e}", draft.display()))?;
-    let output = Command::new("gzip").args(["-9", "-n", "-c"]).arg(&draft).output();
-    let output = output.map_err(|e| format!("cannot start gzip: {e}"))?;
-    output.status.success().then_some(output.stdout).ok_or_else(|| "gzip failed".into())
+    process::write(&draft, text)?;
+    process::printed_bytes(Command::new("gzip").args(["-9", "-n", "-c"]).arg(&draft))
 }
 
 fn kibibytes(tree: &Path) -> Result<u64, String> {
-    let (_, text) = process::capture(Command::new("du").arg("-sk").arg(tree))?;
+    let text = process::printed(Command::new("du").arg("-sk").arg(tree))?;
     let number = text.split_whitespace().next().and_then(|word| word.parse().ok());
     number.ok_or_else(|| format!("du says {text}"))
 }
@@ -186,21 +172,18 @@ mod tests {
     #[test]
     fn documents_of_the_package_lead_to_documents_of_the_package() {
         /// These are about how Laneway is measured, and are in the repository alone.
-        const LEFT_OUT: [&str; 3] = ["figures.md", "papers.md", "performance-log.md"];
-        let is_packed = |name: &str| {
-            let path = format!("docs/{name}");
-            FILES.iter().any(|(from, _)| **from == path)
-        };
+        const LEFT_OUT: [&str; 3] = ["figures", "papers", "performance-log"];
         let mut links = 0;
-        for (from, _) in FILES.iter().filter(|(from, _)| from.ends_with(".md")) {
-            let text = read(&process::root().join(from)).expect("it is part of the repository");
-            let text = String::from_utf8_lossy(&text).into_owned();
+        for from in DOCUMENTS.split(' ') {
+            let path = process::root().join(format!("docs/{from}.md"));
+            let text = process::read(path).expect("it is part of the repository");
             for link in text.split("](").skip(1) {
-                let name = link.split([')', '#']).next().unwrap_or_default();
-                if name.ends_with(".md") && !name.contains('/') && !LEFT_OUT.contains(&name) {
-                    links += 1;
-                    assert!(is_packed(name), "{from} leads to {name}, which is not packed");
-                }
+                let name = link.split([')', '#']).next().and_then(|name| name.strip_suffix(".md"));
+                let name = name.filter(|name| !name.contains('/') && !LEFT_OUT.contains(name));
+                let Some(name) = name else { continue };
+                links += 1;
+                let is_packed = DOCUMENTS.split(' ').any(|packed| packed == name);
+                assert!(is_packed, "{from} leads to {name}, which is not packed");
             }
         }
         assert!(links > 20, "{links} links were looked at");

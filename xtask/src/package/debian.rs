@@ -34,7 +34,7 @@ pub fn base() -> Result<Result<PathBuf, String>, String> {
     if let Err(why) = setup::unpack(suite, &root, &["--variant=apt", "--include=passwd"])? {
         return Ok(Err(why));
     }
-    std::fs::write(&whole, "").map_err(|e| format!("{}: {e}", whole.display()))?;
+    process::write(&whole, "")?;
     Ok(Ok(root))
 }
 
@@ -98,7 +98,7 @@ pub fn install(root: &Root, package: &Path, commands: &[String]) -> Result<(), S
 
 /// Run the server as the unit does, and use it.
 pub fn serve(root: &Root) -> Result<String, String> {
-    let unit = std::fs::read_to_string(root.0.join(UNIT)).map_err(|e| format!("{UNIT}: {e}"))?;
+    let unit = process::read(root.0.join(UNIT))?;
     let value = |key: &str| {
         let found = unit.lines().find_map(|line| line.strip_prefix(key));
         found.ok_or_else(|| format!("the unit has no {key}"))

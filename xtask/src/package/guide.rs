@@ -11,8 +11,7 @@ const NOT_RUN: &[&str] = &["sh source", "sh static", "sh service", "sh image", "
 
 /// Each line of each block that is run.
 pub fn commands() -> Result<Vec<String>, String> {
-    let text = deb::read(&process::root().join(GUIDE))?;
-    let commands = blocks(&String::from_utf8_lossy(&text))?;
+    let commands = blocks(&process::read(process::root().join(GUIDE))?)?;
     // The guide writes the name that the package has on x86-64.
     let (written, here) = (name("amd64"), name(&deb::architecture()?));
     match commands.iter().any(|line| line.contains(&written)) {

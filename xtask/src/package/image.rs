@@ -4,7 +4,7 @@
 //! check. That an engine builds the image is not tried: it would fetch a compiler and build for
 //! minutes.
 
-use super::{deb, user};
+use super::user;
 use crate::outcome::Tried;
 use crate::place::{self, Folder};
 use crate::process;
@@ -31,8 +31,7 @@ pub struct Image {
 
 impl Image {
     pub fn read() -> Result<Image, String> {
-        let text = deb::read(&process::root().join(CONTAINERFILE))?;
-        Image::parse(&String::from_utf8_lossy(&text))
+        Image::parse(&process::read(process::root().join(CONTAINERFILE))?)
     }
 
     fn parse(text: &str) -> Result<Image, String> {

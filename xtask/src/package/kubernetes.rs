@@ -4,30 +4,25 @@
 //! They are plain: a chart would have to be rendered by a tool before anything could be checked.
 
 use super::{deb, image::Image};
+use crate::client::Client;
 use crate::outcome::Tried;
 use crate::place::Folder;
 use crate::process;
 use crate::server::{Executable, free_address};
 use saphyr::{LoadableYamlNode, Yaml};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 const MANIFESTS: [&str; 2] = ["laneway.yaml", "monitoring.yaml"];
 const DASHBOARD: &str = "grafana/laneway.json";
 const RULES: &str = "prometheus/alerts.yaml";
-const PATIENCE: Duration = Duration::from_secs(60);
 /// What a pod may take is at least this part of the memory for items (docs/operating.md, "Memory").
 const MEMORY_PERCENT_MIN: u64 = 162;
 
 /// Every manifest of a release: those of the repository, and those made of the dashboard and rules.
 pub fn manifests() -> Result<Vec<(&'static str, String)>, String> {
-    let text = |name: &str| {
-        let bytes = deb::read(&process::root().join("packaging").join(name))?;
-        Ok::<_, String>(String::from_utf8_lossy(&bytes).into_owned())
-    };
+    let text = |name: &str| process::read(process::root().join("packaging").join(name));
     let mut all = Vec::new();
     for name in MANIFESTS {
         all.push((name, text(&format!("kubernetes/{name}"))?));
@@ -59,12 +54,7 @@ fn indented(text: &str, by: &str) -> String {
 /// Read them all, hold them against each other, the image and the server.
 pub fn check(binary: &Path) -> Tried {
     let texts = manifests()?;
-    let mut documents = Vec::new();
-    for (name, text) in &texts {
-        let read = Yaml::load_from_str(text).map_err(|e| format!("{name}: {e}"))?;
-        documents.extend(read.into_iter().map(|document| (*name, document)));
-    }
-    let set = Set { documents };
+    let set = Set::read(&texts)?;
     set.is_whole()?;
     set.agrees()?;
     set.has_few_rights()?;
@@ -116,6 +106,15 @@ const PROBES: [&str; 3] = ["startupProbe", "readinessProbe", "livenessProbe"];
 const LABELS: &str = "spec/template/metadata/labels";
 
 impl<'t> Set<'t> {
+    fn read(texts: &'t [(&'static str, String)]) -> Result<Set<'t>, String> {
+        let mut documents = Vec::new();
+        for (name, text) in texts {
+            let read = Yaml::load_from_str(text).map_err(|e| format!("{name}: {e}"))?;
+            documents.extend(read.into_iter().map(|document| (*name, document)));
+        }
+        Ok(Set { documents })
+    }
+
     /// The one resource of this kind that carries the name.
     fn one(&self, kind: &str) -> Result<&Yaml<'t>, String> {
         let is_it = |document: &&Yaml| text(document, "kind").is_ok_and(|found| found == kind);
@@ -200,12 +199,11 @@ impl<'t> Set<'t> {
 
     /// What was made of the dashboard and the rules holds them, byte for byte and rule for rule.
     fn sources_are_unchanged(&self) -> Result<(), String> {
-        let source = |name: &str| deb::read(&process::root().join("packaging").join(name));
+        let source = |name: &str| process::read(process::root().join("packaging").join(name));
         let is_dashboard = |(file, _): &&(&str, Yaml)| *file == "dashboard.yaml";
         let made = self.documents.iter().find(is_dashboard).ok_or("there is no dashboard")?;
-        let same_text = text(&made.1, "data/laneway.json")?.as_bytes() == source(DASHBOARD)?;
+        let same_text = text(&made.1, "data/laneway.json")? == source(DASHBOARD)?;
         let rules = source(RULES)?;
-        let rules = String::from_utf8_lossy(&rules);
         let rules = Yaml::load_from_str(&rules).map_err(|e| format!("{RULES}: {e}"))?;
         let rules = rules.first().and_then(|rules| at(rules, "groups"));
         let same_rules = at(self.one("PrometheusRule")?, "spec/groups") == rules;
@@ -221,7 +219,7 @@ impl<'t> Set<'t> {
         let (key, config) = self.configuration(pods)?;
         let folder = Folder::make("package-kubernetes")?;
         let file = folder.file(key);
-        std::fs::write(&file, config).map_err(|e| format!("{file}: {e}"))?;
+        process::write(&file, config)?;
         let mount = text(pods, &format!("{CONTAINER}/volumeMounts/0/mountPath"))?;
         let mounted = format!("{mount}/{key}");
         let mut flags = Vec::new();
@@ -298,15 +296,11 @@ impl<'t> Set<'t> {
 
 /// The status of what the admin endpoint answers.
 fn answer(admin: SocketAddr, path: &str) -> Result<String, String> {
-    let whine = |e: std::io::Error| format!("http://{admin}{path}: {e}");
-    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE).map_err(whine)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(whine)?;
+    let mut client = Client::connect(admin)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).map_err(whine)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).map_err(whine)?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    answer.split(' ').nth(1).map(str::to_owned).ok_or_else(|| format!("{path}: {answer}"))
+    client.send(request.as_bytes())?;
+    let line = client.line()?;
+    line.split(' ').nth(1).map(str::to_owned).ok_or_else(|| format!("{path}: {line}"))
 }
 
 #[cfg(test)]
@@ -323,13 +317,8 @@ mod tests {
         let texts = manifests().expect("they are in the repository");
         let set = |from: &str, to: &str| -> Result<(), String> {
             let changed = texts.iter().map(|(name, text)| (*name, text.replacen(from, to, 1)));
-            let changed: Vec<(&str, String)> = changed.collect();
-            let mut documents = Vec::new();
-            for (name, text) in &changed {
-                let read = Yaml::load_from_str(text).map_err(|e| e.to_string())?;
-                documents.extend(read.into_iter().map(|document| (*name, document)));
-            }
-            let set = Set { documents };
+            let changed: Vec<_> = changed.collect();
+            let set = Set::read(&changed)?;
             set.is_whole().and_then(|()| set.agrees()).and_then(|()| set.has_few_rights())?;
             set.sources_are_unchanged()
         };

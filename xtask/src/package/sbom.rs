@@ -19,15 +19,9 @@ pub fn text() -> Result<String, String> {
     let mut cargo = process::cargo();
     cargo.args(["tree", "--quiet", "--locked", "--package", "laneway", "--edges", "normal"]);
     cargo.args(["--features", RELEASED]);
-    let output = cargo.args(["--prefix", "none", "--format", "{p}\t{l}"]).output();
-    let output = output.map_err(|error| format!("cannot start cargo: {error}"))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("cargo tree: {}", why.trim()));
-    }
-    let lock = deb::read(&process::root().join("Cargo.lock"))?;
-    let sums = checksums(&String::from_utf8_lossy(&lock))?;
-    let bill = bill(&String::from_utf8_lossy(&output.stdout), &sums)?;
+    let tree = process::printed(cargo.args(["--prefix", "none", "--format", "{p}\t{l}"]))?;
+    let sums = checksums(&process::read(process::root().join("Cargo.lock"))?)?;
+    let bill = bill(&tree, &sums)?;
     Ok(format!("{bill:#}\n"))
 }
 

@@ -30,7 +30,7 @@ pub fn check() -> Tried {
     if !status.success() {
         return Err(format!("{}\n{}", last.trim(), said.trim()).into());
     }
-    let text = read(UNIT)?;
+    let text = process::read(&unit)?;
     if let Some(line) = SAID.iter().find(|line| !text.lines().any(|found| found == **line)) {
         return Err(format!("{UNIT} has no line {line}").into());
     }
@@ -43,10 +43,6 @@ pub fn check() -> Tried {
     Ok(Ok(format!("exposure {}", exposure.trim())))
 }
 
-fn read(name: &str) -> Result<String, String> {
-    std::fs::read_to_string(process::root().join(name)).map_err(|e| format!("{name}: {e}"))
-}
-
 /// Have it read the units where they would lie, with a program where the service has one.
 fn verify(analyze: &Path, text: &str) -> Result<(), String> {
     let folder = Folder::make("package-unit")?;
@@ -55,9 +51,10 @@ fn verify(analyze: &Path, text: &str) -> Result<(), String> {
     let service = text.replace("ExecStart=/usr/bin/laneway", &format!("ExecStart={program}"));
     let mut command = Command::new(analyze);
     command.args(["verify", "--man=no"]);
-    for (name, text) in [("laneway.service", service), ("laneway.socket", read(SOCKET)?)] {
+    let socket = process::read(process::root().join(SOCKET))?;
+    for (name, text) in [("laneway.service", service), ("laneway.socket", socket)] {
         let file = folder.file(name);
-        std::fs::write(&file, text).map_err(|e| format!("{file}: {e}"))?;
+        process::write(&file, text)?;
         command.arg(&file);
     }
     let (status, said) = process::capture(&mut command)?;

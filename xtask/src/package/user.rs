@@ -77,7 +77,7 @@ pub fn use_and_stop(mut server: Guarded, address: SocketAddr) -> Result<(), Stri
 /// The user and group that a process runs as, and whether it has any capability.
 pub fn rights(id: u32) -> Result<(u32, u32, bool), String> {
     let path = format!("/proc/{id}/status");
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    let text = process::read(&path)?;
     let words = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         line.map(str::split_whitespace).ok_or_else(|| format!("{path} has no {name}"))

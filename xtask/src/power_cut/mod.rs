@@ -262,7 +262,7 @@ impl<'a> Machine<'a> {
     /// Starts it, on the disk as it is now and with a new log of its writes.
     fn start(&self, until: u64) -> Result<Guarded, String> {
         let Files { nvdimm, disk, writes, .. } = self.files;
-        fs::write(disk, &self.disk).map_err(|e| format!("cannot write {}: {e}", disk.display()))?;
+        process::write(disk, &self.disk)?;
         sparse(writes, WRITES_BYTES)?;
         let boot = format!(
             "cut_boot={} cut_files={} cut_seed={} cut_operations={} cut_lives={} cut_until={until}",

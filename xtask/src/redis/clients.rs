@@ -1,30 +1,24 @@
 //! Real clients of Redis, each with a script of its own that verifies what it gets back
 //! (tests-external/redis/clients).
 
-use crate::languages::{self, Place, Told, go, java, node};
+use crate::languages::{self, Place, Run, Told, go, java, node, ran};
 use crate::peers;
 use crate::process;
 use std::path::Path;
 use std::process::Command;
 
-/// One client: its name, and what its script says at the end; or why it cannot run here.
-struct Client {
-    name: &'static str,
-    run: fn(&Place) -> Result<Told, String>,
-}
-
-const CLIENTS: &[Client] = &[
-    Client { name: "go-redis", run: |place| go(place, "go-redis") },
-    Client { name: "ioredis", run: |place| node(place, "ioredis") },
-    Client { name: "node-redis", run: |place| node(place, "node-redis") },
-    Client { name: "redis-rs", run: redis_rs },
-    Client { name: "hiredis", run: hiredis },
-    Client { name: "redis-cli", run: |place| cli(place, "redis-cli") },
-    Client { name: "valkey-cli", run: |place| cli(place, "valkey-cli") },
-    Client { name: "redis-benchmark", run: |place| benchmark(place, "redis-benchmark") },
-    Client { name: "valkey-benchmark", run: |place| benchmark(place, "valkey-benchmark") },
-    Client { name: "lettuce", run: |place| java(place, ("lettuce-core", "LettuceClient")) },
-    Client { name: "jedis", run: |place| java(place, ("jedis", "JedisClient")) },
+const CLIENTS: &[(&str, Run)] = &[
+    ("go-redis", |place| go(place, "go-redis")),
+    ("ioredis", |place| node(place, "ioredis")),
+    ("node-redis", |place| node(place, "node-redis")),
+    ("redis-rs", redis_rs),
+    ("hiredis", hiredis),
+    ("redis-cli", |place| cli(place, "redis-cli")),
+    ("valkey-cli", |place| cli(place, "valkey-cli")),
+    ("redis-benchmark", |place| benchmark(place, "redis-benchmark")),
+    ("valkey-benchmark", |place| benchmark(place, "valkey-benchmark")),
+    ("lettuce", |place| java(place, ("lettuce-core", "LettuceClient"))),
+    ("jedis", |place| java(place, ("jedis", "JedisClient"))),
 ];
 
 /// Runs all clients whose name contains `only`; what each said, and which were left out.
@@ -35,17 +29,14 @@ pub fn run(glue: &Path, port: u16, only: &str) -> Result<(Vec<String>, Vec<Strin
         port: port.to_string(),
         further: Vec::new(),
     };
-    let (mut ran, mut left_out) = (Vec::new(), Vec::new());
-    for client in CLIENTS.iter().filter(|client| client.name.contains(only)) {
-        match (client.run)(&place).map_err(|why| format!("{}: {why}", client.name))? {
-            Told::Ran(said) => {
-                println!("{said}");
-                ran.push(said);
-            }
-            Told::LeftOut(why) => left_out.push(format!("{}: {why}", client.name)),
+    let (mut said_all, mut left_out) = (Vec::new(), Vec::new());
+    for (name, client) in CLIENTS.iter().filter(|(name, _)| name.contains(only)) {
+        match place.run(name, *client)? {
+            Told::Ran(said) => said_all.push(said),
+            Told::LeftOut(why) => left_out.push(format!("{name}: {why}")),
         }
     }
-    Ok((ran, left_out))
+    Ok((said_all, left_out))
 }
 
 fn redis_rs(place: &Place) -> Result<Told, String> {
@@ -81,20 +72,18 @@ fn hiredis(place: &Place) -> Result<Told, String> {
 fn cli(place: &Place, name: &str) -> Result<Told, String> {
     let Some(program) = peers::program(name) else { return Ok(Told::LeftOut(no_peers())) };
     let folder = place.built.join(name);
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    process::make_dir(&folder)?;
     let mut command = Command::new("sh");
-    command.arg(place.scripts.join("shell/cli.sh")).arg(program).arg(&place.port).arg(&folder);
-    let (status, text) = process::capture(&mut command)?;
-    languages::told(&command, status.success(), &text)
+    let script = place.scripts.join("shell/cli.sh");
+    ran(command.arg(script).arg(program).arg(&place.port).arg(&folder))
 }
 
 fn benchmark(place: &Place, name: &str) -> Result<Told, String> {
     let both = (peers::program(name), peers::program("valkey-cli"));
     let (Some(program), Some(cli)) = both else { return Ok(Told::LeftOut(no_peers())) };
     let mut command = Command::new("sh");
-    command.arg(place.scripts.join("shell/benchmark.sh")).arg(program).arg(&place.port).arg(cli);
-    let (status, text) = process::capture(&mut command)?;
-    languages::told(&command, status.success(), &text)
+    let script = place.scripts.join("shell/benchmark.sh");
+    ran(command.arg(script).arg(program).arg(&place.port).arg(cli))
 }
 
 fn no_peers() -> String {

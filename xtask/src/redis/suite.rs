@@ -21,13 +21,12 @@ const LISTS: [(&str, Wanted); 3] =
 
 /// Runs the picked tests against the server at `port`; a line of what came out.
 pub fn run(python: &Path, glue: &Path, port: u16) -> Result<String, String> {
-    let listed = glue.join("suite.txt");
-    let text = std::fs::read_to_string(&listed).map_err(|e| format!("suite.txt: {e}"))?;
+    let text = process::read(glue.join("suite.txt"))?;
     let picked = parse(&text)?;
     let suite = python::sources(python, "redis", &glue.join("sdist.txt"))?;
     let names = process::scratch_dir("redis")?.join("picked.txt");
     let lines: String = picked.iter().map(|(test, _)| format!("{test}\n")).collect();
-    std::fs::write(&names, lines).map_err(|e| format!("{}: {e}", names.display()))?;
+    process::write(&names, lines)?;
     let mut command = Command::new(python);
     command.current_dir(suite).args(["-m", "pytest", "-c"]).arg(glue.join("pytest.ini"));
     command.args(["--rootdir", ".", "-p", "no:cacheprovider", "-q", "-rA", "--tb=line"]);

@@ -32,9 +32,7 @@ pub struct Allowed {
 impl Allowed {
     /// Reads the file.
     pub fn read() -> Result<Allowed, String> {
-        let path = process::root().join(PATH);
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{PATH}: {e}"))?;
-        Allowed::parse(&text)
+        Allowed::parse(&process::read(process::root().join(PATH))?)
     }
 
     fn parse(text: &str) -> Result<Allowed, String> {

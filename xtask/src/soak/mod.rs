@@ -24,7 +24,6 @@ use crate::outcome::{Failure, Outcome, passed};
 use crate::random;
 use crate::server::{Executable, Server};
 use durable::DurableServer;
-use judge::WRITERS_MAX;
 use report::Report;
 use stage::{Scene, Space, Stage};
 use std::path::PathBuf;
@@ -34,17 +33,12 @@ use std::time::{Duration, Instant};
 pub const HELP: &str = "\
 Serve well-behaved and misbehaving clients while the load changes and a server restarts.
 
-usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1] [flags]
+usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1] [--server PROGRAM]
 
   --minutes N, --seconds N   how long (default 10 minutes)
   --workers N                worker threads of each server (default 4)
   --seed N                   what the clients draw from (default 1)
-  --clients N                clients of each server, half of them misbehaving (6 to 16, default 12)
-  --server PROGRAM           test this executable instead of Laneway; of memcached no roles are
-                             counted, and it has no durable server, no RESP and none of our UDP
-  --server-flag FLAG         one more word for the servers' command lines; may be repeated (with
-                             another --design no roles are counted)
-  --no-durable               leave out the durable server, which only --design lanes has
+  --server PROGRAM           test this executable of Laneway's instead of this tree's
 
 Two servers: one whose clients have more keys than its memory holds, by TCP, UDP and RESP; and a
 durable one that is ended every three minutes (a shorter run: each fifth of it), by SIGTERM and
@@ -60,10 +54,11 @@ by UDP that is not answered in time, or refused by a full memory that evicts, is
 failure.";
 
 const WORKERS_WITHOUT_ROLES_MAX: usize = 2;
-/// Fewer would leave out a kind of well-behaved client at the durable server.
-const CLIENTS_MIN: usize = 6;
-/// Believe an epoch of the few hundred requests that verifying clients manage on a busy machine.
-const LANEWAY_FLAGS: &[&str] = &["--samples-min", "200", "--udp-base", "-1"];
+/// Clients of each server; half of them misbehave, and each kind of the others is there.
+const CLIENTS: usize = 12;
+/// Both believe an epoch of the few hundred requests that verifying clients manage on a busy
+/// machine.
+const COMMON_FLAGS: &[&str] = &["-c", "4096", "--samples-min", "200", "--udp-base", "-1"];
 /// At their mean lengths the large keys alone exceed `-m 64`; and so do small ones, nearly.
 const EVICTING: &[&str] = &["-m", "64"];
 const EVICTING_SPACE: Space = Space { small: 120_000, large: 400 };
@@ -81,26 +76,14 @@ pub struct Options {
     length: Duration,
     workers: usize,
     seed: u64,
-    clients: usize,
     server: Option<PathBuf>,
-    server_flags: Vec<String>,
-    is_laneway: bool,
-    is_durable: bool,
 }
 
 impl Options {
     fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
         use lexopt::prelude::*;
-        let mut options = Options {
-            length: Duration::from_secs(600),
-            workers: 4,
-            seed: 1,
-            clients: 12,
-            server: None,
-            server_flags: Vec::new(),
-            is_laneway: true,
-            is_durable: true,
-        };
+        let mut options =
+            Options { length: Duration::from_secs(600), workers: 4, seed: 1, server: None };
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("minutes") => {
@@ -109,10 +92,7 @@ impl Options {
                 Long("seconds") => options.length = Duration::from_secs(parser.value()?.parse()?),
                 Long("workers") => options.workers = parser.value()?.parse()?,
                 Long("seed") => options.seed = parser.value()?.parse()?,
-                Long("clients") => options.clients = parser.value()?.parse()?,
                 Long("server") => options.server = Some(parser.value()?.into()),
-                Long("no-durable") => options.is_durable = false,
-                Long("server-flag") => options.server_flags.push(parser.value()?.string()?),
                 _ => return Err(Failure::Usage(argument.unexpected().to_string())),
             }
         }
@@ -122,70 +102,50 @@ impl Options {
                 "--seconds {seconds}: at least 10, to restart a server a few times"
             )));
         }
-        let clients = options.clients;
-        if !(CLIENTS_MIN..=2 * WRITERS_MAX).contains(&clients) {
-            return Err(Failure::Usage(format!(
-                "--clients {clients}: from {CLIENTS_MIN} to {}, so that each kind is there",
-                2 * WRITERS_MAX
-            )));
-        }
         Ok(options)
     }
 
     /// The words behind a server's `-l` and `-p`.
     fn flags(&self, own: &[&str]) -> Vec<String> {
-        let threads = self.workers.to_string();
-        let common = ["-c", "4096", "-t", &threads];
-        let ours = if self.is_laneway { LANEWAY_FLAGS } else { &[] };
-        let all = own.iter().chain(&common).chain(ours).map(|word| word.to_string());
-        all.chain(self.server_flags.iter().cloned()).collect()
+        let threads = ["-t".to_owned(), self.workers.to_string()];
+        own.iter().chain(COMMON_FLAGS).map(|word| word.to_string()).chain(threads).collect()
     }
 
-    /// Up to two workers time-share: there are no roles that could change. Other designs than the
-    /// default may have none either.
+    /// Up to two workers time-share: there are no roles that could change.
     fn counts_roles(&self) -> bool {
-        let has_design = self.server_flags.iter().any(|word| word == "--design");
-        self.is_laneway && !has_design && WORKERS_WITHOUT_ROLES_MAX < self.workers
+        WORKERS_WITHOUT_ROLES_MAX < self.workers
     }
 }
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let mut options = Options::read(parser)?;
+    let options = Options::read(parser)?;
     let executable = Executable::named_or_laneway(options.server.as_deref())?;
-    options.is_laneway = !executable.is_memcached();
-    options.is_durable &= options.is_laneway;
-    let options = options;
     let words = options.flags(EVICTING);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut server = executable.start("soak-evicting", &words)?;
     let scene = Scene::default();
     let evicting =
         Stage::new(&scene, "the evicting server", server.address(), EVICTING_SPACE, true);
-    let mut durable_server =
-        options.is_durable.then(|| DurableServer::start(&executable, &options)).transpose()?;
-    let durable = durable_server.as_ref().map(|durable_server| {
-        Stage::new(&scene, "the durable server", durable_server.address(), DURABLE_SPACE, false)
-    });
-    let stages: Vec<&Stage> = [&evicting].into_iter().chain(&durable).collect();
-    if options.is_laneway {
-        for stage in &stages {
-            stage.look_for_datagrams()?;
-        }
+    let mut durable_server = DurableServer::start(&executable, &options)?;
+    let address = durable_server.address();
+    let durable = Stage::new(&scene, "the durable server", address, DURABLE_SPACE, false);
+    let stages = [&evicting, &durable];
+    for stage in stages {
+        stage.look_for_datagrams()?;
     }
     let mut report = Report::new(&server, options.counts_roles())?;
     let conducted = std::thread::scope(|scope| {
-        for stage in stages.iter().copied() {
-            for client in 0..options.clients {
-                let options = &options;
-                scope.spawn(move || play(stage, options, client));
+        for stage in stages {
+            for client in 0..CLIENTS {
+                let seed = options.seed;
+                scope.spawn(move || play(stage, seed, client));
             }
         }
-        if let (Some(durable_server), Some(stage)) = (&mut durable_server, &durable) {
-            scope.spawn(move || {
-                let kept = durable_server.keep(stage);
-                kept.unwrap_or_else(|why| stage.error(why));
-            });
-        }
+        let (durable_server, stage) = (&mut durable_server, &durable);
+        scope.spawn(move || {
+            let kept = durable_server.keep(stage);
+            kept.unwrap_or_else(|why| stage.error(why));
+        });
         let conducted = conduct(&options, &stages, &mut server, &mut report);
         scene.over.store(true, Relaxed);
         conducted
@@ -194,25 +154,22 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     // An error is told before whatever it led to.
     report.errors(&scene)?;
     conducted?;
-    let durable_server = match (durable_server, &durable) {
-        (Some(durable_server), Some(stage)) => Some(durable_server.finish(stage)?),
-        _ => None,
-    };
-    let told = report.judge(&options, &stages, durable_server.as_ref())?;
+    let durable_server = durable_server.finish(&durable)?;
+    let told = report.judge(&options, &stages, &durable_server)?;
     server.stop()?;
     passed(told)
 }
 
 /// One client of one server, until the run is over: every second one misbehaves.
-fn play(stage: &Stage, options: &Options, client: usize) {
-    let (writer, seed) = (client / 2, options.seed);
+fn play(stage: &Stage, seed: u64, client: usize) {
+    let writer = client / 2;
     match (client % 2, stage.evicts, writer % 3) {
         (1, ..) => mischief::misbehave(stage, seed, client as u64),
-        (_, true, kind) if kind == 1 || !options.is_laneway => sharer::share(stage, seed, writer),
+        (_, true, 1) => sharer::share(stage, seed, writer),
         (_, true, 2) => resp::share(stage, seed, writer),
         (_, true, _) => datagrams::share(stage, seed, writer),
         (_, false, 0) => well::behave(stage, seed, client as u64),
-        (_, false, 1) if writer / 3 % 2 == 0 => sharer::share(stage, seed, writer),
+        (_, false, 1) if (writer / 3).is_multiple_of(2) => sharer::share(stage, seed, writer),
         (_, false, 1) => resp::share(stage, seed, writer),
         (_, false, _) => datagrams::share(stage, seed, writer),
     }

@@ -87,14 +87,11 @@ impl Report {
         &self,
         options: &Options,
         stages: &[&Stage],
-        durable_server: Option<&DurableServer>,
+        durable_server: &DurableServer,
     ) -> Result<String, Failure> {
         let told = self.told(options, stages, durable_server);
         let fails = |why: String| Err(Failure::Failed(format!("{why} ({told})")));
         for stage in stages {
-            if !options.is_laneway {
-                continue; // there is no UDP to ask or to misuse
-            }
             let mut done = KINDS.iter().zip(&stage.seen.misdeeds);
             if let Some((kind, _)) = done.find(|(_, count)| count.load(Relaxed) == 0) {
                 return fails(format!("nobody did `{}` to {}: run longer", kind.name, stage.name));
@@ -129,34 +126,21 @@ impl Report {
         }
     }
 
-    fn told(
-        &self,
-        options: &Options,
-        stages: &[&Stage],
-        durable_server: Option<&DurableServer>,
-    ) -> String {
+    fn told(&self, options: &Options, stages: &[&Stage], durable_server: &DurableServer) -> String {
         let slope = |(growth, hours): (f64, f64)| match HOURS_TOLD_MIN <= hours {
             true => format!("{:+.2} %/h", 100.0 * growth / hours),
             false => "too short for a slope".into(),
         };
         let misdeeds: u64 =
             (0..MISDEEDS).map(|kind| sum(stages, |seen| &seen.misdeeds[kind])).sum();
-        let (mut restarts, mut lives) = (String::new(), String::new());
-        if let Some(durable_server) = durable_server {
-            let [terms, kills] = durable_server.ends;
-            restarts = format!(
-                ", {terms} restarts by SIGTERM and {kills} by SIGKILL with {} keys swept",
-                durable_server.swept
-            );
-            let lived = slope(growth_over_lives(&durable_server.memory));
-            lives = format!(", of the durable one {lived} from life to life");
-        }
+        let [terms, kills] = durable_server.ends;
         let growth = self.memory.growth();
         format!(
             "{} s: {} replies by TCP, {} by RESP and {} by UDP verified ({} MB), {} evictions, {} \
-             role changes, {} hot-set shifts{restarts}, {misdeeds} misdeeds, {} refused by full \
-             memory, {} by UDP unanswered; memory of the evicting server {} ({:+.2} % over the \
-             second half){lives}; seed {}",
+             role changes, {} hot-set shifts, {terms} restarts by SIGTERM and {kills} by SIGKILL \
+             with {} keys swept, {misdeeds} misdeeds, {} refused by full memory, {} by UDP \
+             unanswered; memory of the evicting server {} ({:+.2} % over the second half), of the \
+             durable one {} from life to life; seed {}",
             options.length.as_secs(),
             sum(stages, |seen| &seen.tcp),
             sum(stages, |seen| &seen.resp),
@@ -165,10 +149,12 @@ impl Report {
             self.evictions,
             self.role_changes,
             stages[0].scene.hot_shifts.load(Relaxed),
+            durable_server.swept,
             sum(stages, |seen| &seen.refused),
             sum(stages, |seen| &seen.unanswered),
             slope(growth),
             100.0 * growth.0,
+            slope(growth_over_lives(&durable_server.memory)),
             options.seed
         )
     }

@@ -6,11 +6,10 @@
 //! crate counts as its own ([`READ`]).
 
 use super::list::{Scope, Step};
-use crate::process;
+use crate::process::{self, git};
 use crate::tidy::code::is_test_path;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::process::Command;
 
 /// What every build hangs on.
 const ALL: &[&str] = &["Cargo.toml", "Cargo.lock", ".cargo/", ".ci/"];
@@ -147,25 +146,9 @@ fn starts_with_any(path: &str, places: &[&str]) -> bool {
     places.iter().any(|place| path.starts_with(place))
 }
 
-fn git(words: &[&str]) -> Result<String, String> {
-    let mut command = Command::new("git");
-    command.current_dir(process::root()).args(words);
-    let (status, text) = process::capture(&mut command)?;
-    match status.success() {
-        true => Ok(text),
-        false => Err(format!("`{}`: {}", process::typed(&command), text.trim())),
-    }
-}
-
 fn metadata() -> Result<String, String> {
-    let mut cargo = process::cargo();
-    cargo.args(["metadata", "--quiet", "--no-deps", "--format-version", "1"]);
-    // Without what cargo may say beside it.
-    let output = cargo.output().map_err(|e| format!("cannot start cargo: {e}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim())),
-    }
+    let words = ["metadata", "--quiet", "--no-deps", "--format-version", "1"];
+    process::printed(process::cargo().args(words))
 }
 
 /// The crates of the workspace, as `cargo metadata --no-deps` tells them.

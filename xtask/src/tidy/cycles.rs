@@ -55,7 +55,6 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
                 rule: "cycle",
                 subject: format!("{root} {}", names.join(" ")),
                 line: 0,
-                measure: names.len(),
                 text: "these files use each other".into(),
             });
         }

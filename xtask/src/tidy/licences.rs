@@ -31,7 +31,7 @@ pub fn check(metadata: &str, found: &mut Vec<Finding>) -> Result<(), String> {
         let name = package["name"].as_str().unwrap_or_default();
         let mut complain = |rule, text| {
             let subject = format!("the package {name}");
-            found.push(Finding { rule, subject, line: 0, measure: 1, text });
+            found.push(Finding { rule, subject, line: 0, text });
         };
         if let Err(why) = licensed(package["license"].as_str(), &allowed) {
             complain("licence", why);

@@ -2,13 +2,11 @@
 //!
 //! A rule is a function from the tree to findings; the tests plant one violation for each rule in a
 //! tree that lies in memory. Reads text, not types: a rule can be fooled by who wants to, and is
-//! there for who forgets. Sizes and use cycles may be excepted in tidy-exceptions.txt, a list that
-//! only shrinks; nothing else may.
+//! there for who forgets. Nothing is excepted but prose.
 
 pub mod code;
 mod count;
 mod cycles;
-mod exceptions;
 mod licences;
 mod pages;
 mod prose;
@@ -22,10 +20,9 @@ mod words;
 use crate::drawings;
 use crate::figures;
 use crate::outcome::{Failure, Outcome, passed};
-use crate::process;
+use crate::process::{self, git};
 use code::Code;
-use std::collections::BTreeMap;
-use std::process::Command;
+use words::push;
 
 pub const HELP: &str = "\
 Check the invariants of ARCHITECTURE.md in the text of every file.
@@ -39,8 +36,7 @@ machine; the tables of figures in README and docs/figures.md as bench/record has
 marked; the drawings of docs/drawings as their texts make them; links, headings and tasks that pages
 name, the list of pages in docs/SUMMARY.md, and the program's words in docs/troubleshooting.md;
 licence and source of every package that is built in; sentences of at most 22 words on the average,
-each with a verb and a subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).
-Exceptions to sizes and cycles stand in xtask/tidy-exceptions.txt, which only shrinks.";
+each with a verb and a subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -93,17 +89,22 @@ impl Tree {
 #[derive(Debug, PartialEq)]
 struct Finding {
     rule: &'static str,
-    /// What an exception would name: a file, a function of a file, a cycle.
+    /// A file, a package, the files of a cycle.
     subject: String,
     /// From 1; 0 if it is about the whole file.
     line: usize,
-    /// What is compared with an exception; 1 for a rule that only counts.
-    measure: usize,
     text: String,
 }
 
-/// The rules that tidy-exceptions.txt may name.
-const EXCEPTABLE: &[&str] = &["function-lines", "file-lines", "line-columns", "cycle"];
+impl Finding {
+    /// As one line: what, where, why.
+    fn told(&self) -> String {
+        match self.line {
+            0 => format!("{}: {}: {}", self.subject, self.rule, self.text),
+            line => format!("{}:{line}: {}: {}", self.subject, self.rule, self.text),
+        }
+    }
+}
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     match parser.next()? {
@@ -112,14 +113,10 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         Some(argument) => return Err(Failure::Usage(argument.unexpected().to_string())),
     }
     let tree = read_tree()?;
-    let allowed = tree.file(exceptions::PATH).map_or("", |file| &file.text);
     let mut all = findings(&tree);
     licences::check(&packages()?, &mut all)?;
-    let complaints = exceptions::apply(all, allowed);
-    for complaint in &complaints {
-        println!("{complaint}");
-    }
-    match complaints.len() {
+    all.iter().for_each(|finding| println!("{}", finding.told()));
+    match all.len() {
         0 => passed(format!("{} files are tidy", tree.files.len())),
         count => Err(Failure::Failed(format!("{count} places are not tidy"))),
     }
@@ -173,8 +170,7 @@ fn pictures(tree: &Tree, found: &mut Vec<Finding>) {
             (!has_source).then(|| "no text makes this drawing".to_owned())
         };
         if let Some(text) = complaint {
-            let subject = file.path.clone();
-            found.push(Finding { rule: "drawing", subject, line: 0, measure: 1, text });
+            push(found, "drawing", file, 0, text);
         }
     }
 }
@@ -191,19 +187,9 @@ fn tables(tree: &Tree, found: &mut Vec<Finding>) {
         let Some(file) = tree.file(path) else { continue };
         let (definitions, records) = (texts(figures::DEFINITIONS), texts(figures::RECORDS));
         if let Some(text) = figures::complaint(path, &file.text, definitions, records, ages) {
-            let subject = file.path.clone();
-            found.push(Finding { rule: "figures", subject, line: 0, measure: 1, text });
+            push(found, "figures", file, 0, text);
         }
     }
-}
-
-/// Findings of one rule on one subject, together.
-fn grouped(findings: Vec<Finding>) -> BTreeMap<(&'static str, String), Vec<Finding>> {
-    let mut groups: BTreeMap<_, Vec<Finding>> = BTreeMap::new();
-    for finding in findings {
-        groups.entry((finding.rule, finding.subject.clone())).or_default().push(finding);
-    }
-    groups
 }
 
 /// What cargo would build on this machine, as its JSON tells it.
@@ -211,11 +197,7 @@ fn packages() -> Result<String, String> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut cargo = process::cargo();
     cargo.args(["metadata", "--quiet", "--format-version", "1", "--locked", "--filter-platform"]);
-    let output = cargo.arg(platform).output().map_err(|e| format!("cannot start cargo: {e}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim())),
-    }
+    process::printed(cargo.arg(platform))
 }
 
 /// Everything that git tracks or would track: a new file is checked before it is committed.
@@ -238,14 +220,4 @@ fn read_commit(commit: &str) -> Result<Tree, String> {
     let wanted = paths.lines().filter(|path| path.ends_with(".rs") || path.ends_with(".md"));
     let read = |path: &str| Ok(Source::new(path, git(&["show", &format!("{commit}:{path}")])?));
     Ok(Tree { files: wanted.map(read).collect::<Result<_, String>>()? })
-}
-
-fn git(arguments: &[&str]) -> Result<String, String> {
-    let mut git = Command::new("git");
-    git.current_dir(process::root()).args(arguments);
-    let (status, text) = process::capture(&mut git)?;
-    match status.success() {
-        true => Ok(text),
-        false => Err(format!("git {}: {}", arguments.join(" "), text.trim())),
-    }
 }

@@ -61,7 +61,7 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
                 if let Some((rule, why)) = words.complaint(sentence, is_summary) {
                     let text = format!("{why}: {}", sentence.join(" "));
                     let (subject, line) = (file.path.clone(), paragraph.line);
-                    complaints.push(Finding { rule, subject, line, measure: 1, text });
+                    complaints.push(Finding { rule, subject, line, text });
                 }
             }
         }
@@ -71,7 +71,7 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
             let text = format!(
                 "{count} sentences have {words} words, more than {WORDS_MEAN_MAX} on the average"
             );
-            complaints.push(Finding { rule: LENGTH, subject, line: 0, measure: 1, text });
+            complaints.push(Finding { rule: LENGTH, subject, line: 0, text });
         }
     }
     except(tree, complaints, found);
@@ -81,13 +81,7 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
 fn except(tree: &Tree, complaints: Vec<Finding>, found: &mut Vec<Finding>) {
     let list = tree.file(EXCEPTIONS).map_or("", |file| &file.text);
     let mut entries = BTreeMap::new();
-    let stale = |line, text| Finding {
-        rule: STALE,
-        subject: EXCEPTIONS.to_owned(),
-        line,
-        measure: 1,
-        text,
-    };
+    let stale = |line, text| Finding { rule: STALE, subject: EXCEPTIONS.to_owned(), line, text };
     for (index, line) in list.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;

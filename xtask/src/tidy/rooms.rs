@@ -1,5 +1,6 @@
 //! Who may know whom, and who may depend on nothing, read from the manifests.
 
+use super::words::push;
 use super::{Finding, Source, Tree};
 
 /// A crate and the crates of ours that it may know. `laneway` is known to nobody.
@@ -56,9 +57,7 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
 }
 
 fn manifest(file: &Source, name: &str, found: &mut Vec<Finding>) {
-    let mut complain = |rule, text: String| {
-        found.push(Finding { rule, subject: file.path.clone(), line: 0, measure: 1, text });
-    };
+    let mut complain = |rule, text: String| push(found, rule, file, 0, text);
     let Ok(table) = file.text.parse::<toml::Table>() else {
         return complain("manifest", "is not TOML".into());
     };

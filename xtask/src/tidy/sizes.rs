@@ -1,5 +1,7 @@
 //! Functions, files and lines stay small; tests may be long.
 
+use super::code::Function;
+use super::words::push;
 use super::{Finding, Source, Tree};
 
 const FUNCTION_LINES_MAX: usize = 70;
@@ -22,14 +24,10 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
 
 fn functions(file: &Source, found: &mut Vec<Finding>) {
     for function in file.code.functions() {
-        if FUNCTION_LINES_MAX < function.lines && !file.code.is_test(function.line) {
-            found.push(Finding {
-                rule: "function-lines",
-                subject: format!("{}::{}", file.path, function.name),
-                line: function.line,
-                measure: function.lines,
-                text: format!("{} lines, at most {FUNCTION_LINES_MAX}", function.lines),
-            });
+        let Function { name, line, lines } = function;
+        if FUNCTION_LINES_MAX < lines && !file.code.is_test(line) {
+            let text = format!("{name} has {lines} lines, at most {FUNCTION_LINES_MAX}");
+            push(found, "function-lines", file, line, text);
         }
     }
 }
@@ -37,13 +35,8 @@ fn functions(file: &Source, found: &mut Vec<Finding>) {
 fn file_lines(file: &Source, found: &mut Vec<Finding>) {
     let lines = file.code.lines().filter(|(line, _)| !file.code.is_test(*line)).count();
     if FILE_LINES_MAX < lines {
-        found.push(Finding {
-            rule: "file-lines",
-            subject: file.path.clone(),
-            line: 0,
-            measure: lines,
-            text: format!("{lines} lines besides its tests, at most {FILE_LINES_MAX}"),
-        });
+        let text = format!("{lines} lines besides its tests, at most {FILE_LINES_MAX}");
+        push(found, "file-lines", file, 0, text);
     }
 }
 
@@ -51,13 +44,8 @@ fn columns(file: &Source, found: &mut Vec<Finding>) {
     for (index, line) in file.text.lines().enumerate() {
         let columns = line.chars().count();
         if LINE_COLUMNS_MAX < columns {
-            found.push(Finding {
-                rule: "line-columns",
-                subject: file.path.clone(),
-                line: index + 1,
-                measure: 1,
-                text: format!("{columns} columns, at most {LINE_COLUMNS_MAX}"),
-            });
+            let text = format!("{columns} columns, at most {LINE_COLUMNS_MAX}");
+            push(found, "line-columns", file, index + 1, text);
         }
     }
 }

@@ -1,17 +1,14 @@
 //! Each rule finds a planted violation, and leaves alone what only looks like one.
 
-use super::exceptions::apply_at_most;
-use super::{Finding, Source, Tree, findings};
+use super::{Source, Tree, findings};
 
 /// The rules that complain about these files.
 fn rules(files: &[(&str, &str)]) -> Vec<&'static str> {
-    let mut rules: Vec<&str> = found(files).into_iter().map(|finding| finding.rule).collect();
+    let files = files.iter().map(|(path, text)| Source::new(*path, *text)).collect();
+    let found = findings(&Tree { files });
+    let mut rules: Vec<&str> = found.into_iter().map(|finding| finding.rule).collect();
     rules.dedup();
     rules
-}
-
-fn found(files: &[(&str, &str)]) -> Vec<Finding> {
-    findings(&Tree { files: files.iter().map(|(path, text)| Source::new(*path, *text)).collect() })
 }
 
 #[track_caller]
@@ -298,24 +295,4 @@ fn a_file_may_use_the_one_it_is_nested_in() {
         rules(&[a, ("crates/store/src/a/c.rs", "use super::A;\nuse super::super::B;")]),
         [""; 0]
     );
-}
-
-#[test]
-fn the_list_of_exceptions_only_shrinks() {
-    let long = || {
-        let body = "    g();\n".repeat(80);
-        found(&[("crates/server/src/a.rs", &format!("fn f() {{\n{body}}}\n"))])
-    };
-    let entry = |lines: usize| format!("function-lines crates/server/src/a.rs::f {lines}\n");
-    assert_eq!(apply_at_most(long(), &entry(82), 1).len(), 0);
-    let complaint = |findings, list: &str, entries_max| {
-        let complaints = apply_at_most(findings, list, entries_max);
-        assert_eq!(complaints.len(), 1, "{complaints:?}");
-        complaints[0].clone()
-    };
-    assert!(complaint(long(), &entry(81), 1).contains("82 lines"));
-    assert!(complaint(long(), &entry(83), 1).contains("stale"));
-    assert!(complaint(Vec::new(), &entry(82), 1).contains("stale"));
-    assert!(complaint(long(), &entry(82), 2).contains("ENTRIES_MAX"));
-    assert!(complaint(Vec::new(), "clock crates/server/src/a.rs 1\n", 0).contains("expected"));
 }

@@ -57,7 +57,7 @@ pub fn push(
     text: impl Into<String>,
 ) {
     let subject = file.path.clone();
-    found.push(Finding { rule, subject, line, measure: 1, text: text.into() });
+    found.push(Finding { rule, subject, line, text: text.into() });
 }
 
 fn unsafe_code(file: &Source, found: &mut Vec<Finding>) {

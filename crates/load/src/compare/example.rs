@@ -8,58 +8,7 @@ use crate::pairs::statistics::judge_what_is_there;
 use crate::pairs::{Measured, Round};
 use serde_json::json;
 
-const DEFINITION: &str = r#"
-about = "two servers & <a floor>"
-memory_mb = 64
-load = "--distribution"
-[[server]]
-name = "laneway"
-command = "{laneway} serve -p {port}"
-[[server]]
-name = "memcached"
-command = "memcached -u root -l 127.0.0.1 -p {port} -U 0 -m {memory} -t 1"
-[[server]]
-name = "floor"
-command = "{laneway} bench floor --port {port}"
-[[run]]
-name = "laneway @ 1000"
-server = "laneway"
-load = "--rate 1000"
-[[run]]
-name = "memcached @ 1000"
-server = "memcached"
-load = "--rate 1000"
-[[run]]
-name = "laneway @ 2000"
-server = "laneway"
-load = "--rate 2000"
-[[run]]
-name = "memcached @ 2000"
-server = "memcached"
-load = "--rate 2000"
-[[run]]
-name = "laneway @ 16 in flight"
-server = "laneway"
-load = "--closed --depth 16 --connections 1"
-[[run]]
-name = "floor @ 16 in flight"
-server = "floor"
-load = "--closed --depth 16 --connections 1 --value-bytes 100 --floor"
-[[run]]
-name = "laneway @ memory"
-server = "laneway"
-kind = "memory"
-[[figure]]
-name = "small p99, of memcached's"
-value = "/quiet/small/p99"
-of = "laneway @ 1000"
-over = "memcached @ 1000"
-[[figure]]
-name = "small p99 at 2000, of memcached's"
-value = "/quiet/small/p99"
-of = "laneway @ 2000"
-over = "memcached @ 2000"
-"#;
+const DEFINITION: &str = include_str!("example.toml");
 
 fn open(rate: f64, p99: f64) -> Measured {
     json!({

@@ -11,10 +11,11 @@ pub mod text;
 use serde::{Deserialize, Serialize};
 
 /// The language spoken with the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
     /// memcached's text protocol.
+    #[default]
     Text,
     /// The Redis serialization protocol, version 2.
     Resp,

@@ -184,54 +184,18 @@ fn arguments(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pairs::definition::tests::example;
     use crate::report::json::{ClientCpu, Requests};
     use crate::verdict::Verdict;
 
     fn definition(no_misses: bool) -> Definition {
-        Definition {
-            about: String::new(),
-            before: String::new(),
-            kind: super::super::definition::Kind::Bench,
-            pairs: 1,
-            load: String::new(),
-            memory_mb: 64,
-            late_share_max: 0.005,
-            quiet_laps_share_min: 0.5,
-            overload_counts: false,
-            place: Default::default(),
-            no_misses,
-            quick_load: String::new(),
-            features: String::new(),
-            servers: vec![],
-            runs: vec![],
-            figures: vec![],
-        }
+        Definition { no_misses, ..example() }
     }
 
     fn run(on_time_share: f64, misses: u64, kept_waiting_ms: f64, refused: Option<&str>) -> Run {
         Run {
             mode: Mode::Closed { depth: 1 },
-            requests: Requests {
-                offered_per_s: 1.0,
-                answered_per_s: 1.0,
-                due: 1,
-                on_time_share,
-                late: 0,
-                late_us_max: 0.0,
-                never_sent: 0,
-                unanswered: 0,
-                lost: 0,
-                no_idle_connection: 0,
-                hits: 1,
-                misses,
-                stored: 0,
-                deleted: 0,
-                refused: 0,
-                corrupt: 0,
-                large: 0,
-                value_bytes: 1,
-                value_bytes_large_share: 0.0,
-            },
+            requests: Requests { on_time_share, misses, ..Requests::default() },
             latency_us: None,
             quiet: None,
             phases: None,

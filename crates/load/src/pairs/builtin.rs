@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn every_definition_is_built_in() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let there = crate::pairs::list(&root).expect("all good");
+        let there = crate::pairs::definition::list(&root).expect("all good");
         let names: Vec<&str> = there.iter().map(|(id, _)| id.as_str()).collect();
         let own: Vec<&str> = BUILTIN.iter().map(|(id, _)| *id).collect();
         assert_eq!(own, names);

@@ -22,7 +22,7 @@ pub enum Kind {
     Program,
 }
 
-/// A file of bench/definitions.
+/// A file of bench/definitions: a line for each server, run and figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -98,16 +98,15 @@ pub struct ServerDefinition {
     /// Its name in this file.
     pub name: String,
     /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{before}`,
-    /// `{port}` or `{socket}`, `{next}` (the port after that), `{door}` (for `--shm`), `{data}`
-    /// (for `--data-dir`: a folder on a disk, removed afterwards), `{tls}`, `{host}` and
-    /// `{memory}` replaced.
+    /// `{port}` or `{socket}`, `{door}` (for `--shm`), `{data}` (for `--data-dir`: a folder on a
+    /// disk, removed afterwards), `{tls}`, `{host}` and `{memory}` replaced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     /// Where it runs already, instead of a command: somebody else started it and will end it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// What it speaks.
-    #[serde(default = "text")]
+    #[serde(default)]
     pub dialect: Dialect,
     /// Whether it encrypts, with the certificate `{tls}/cert.pem`, its key `{tls}/key.pem`, and
     /// `{tls}/ca.pem` of who signed it: `cargo xtask bench` has them made.
@@ -242,9 +241,6 @@ fn default_memory() -> u64 {
 fn default_late_share_max() -> f64 {
     0.005
 }
-fn text() -> Dialect {
-    Dialect::Text
-}
 fn yes() -> bool {
     true
 }
@@ -366,7 +362,7 @@ pub fn parse(text: &str) -> Result<Definition, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const GOOD: &str = r#"
@@ -386,9 +382,14 @@ mod tests {
         at_most = 2.0
     "#;
 
+    /// A good one.
+    pub fn example() -> Definition {
+        parse(GOOD).expect("good")
+    }
+
     #[test]
     fn a_definition_is_read() {
-        let definition = parse(GOOD).expect("good");
+        let definition = example();
         assert_eq!((definition.kind, definition.pairs), (Kind::Bench, 5));
         assert_eq!(definition.server(&definition.runs[0]).dialect, Dialect::Text);
         assert_eq!(definition.figures[0].at_most, Some(2.0));

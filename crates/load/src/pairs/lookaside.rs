@@ -9,8 +9,7 @@
 use super::Measured;
 use super::batches::Batches;
 use super::definition::{Definition, RunDefinition};
-use super::server::{Server, words};
-use crate::cli::{self, Command};
+use super::server::Server;
 use crate::connection::{Completion, Context, Outcome};
 use crate::random::Random;
 use crate::values::Values;
@@ -29,7 +28,12 @@ pub fn measure(
     server: &Server,
     round: u64,
 ) -> Result<Measured, String> {
-    let base = workload_options(definition, run, round)?;
+    let options = definition.plan(run)?.workload.options().clone();
+    let seed = options.seed + round;
+    let base = match run.writes {
+        true => WorkloadOptions { seed, ..options },
+        false => WorkloadOptions { seed, get_share: 1.0, delete_share: 0.0, ..options },
+    };
     let memory_bytes = definition.memory_mb << 20;
     let write_bytes = (memory_bytes as f64 * run.written_over_memory) as u64;
     let phases = match run.phases.is_empty() {
@@ -64,24 +68,6 @@ pub fn measure(
         });
     }
     Ok(measured)
-}
-
-fn workload_options(
-    definition: &Definition,
-    run: &RunDefinition,
-    round: u64,
-) -> Result<WorkloadOptions, String> {
-    let line = format!("{} {}", definition.load, run.load);
-    let words = words(&line).into_iter().map(Into::into).collect();
-    let Command::Bench(invocation) = cli::parse(words)? else {
-        return Err("a definition asks for help".into());
-    };
-    let options = invocation.plan.workload.options().clone();
-    let seed = options.seed + round;
-    match run.writes {
-        true => Ok(WorkloadOptions { seed, ..options }),
-        false => Ok(WorkloadOptions { seed, get_share: 1.0, delete_share: 0.0, ..options }),
-    }
 }
 
 /// The same popularity over a number of keys that suits one size of values.

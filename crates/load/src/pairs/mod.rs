@@ -144,18 +144,12 @@ pub type Measured = serde_json::Value;
 /// One round: what each run measured, by its name.
 pub type Round = BTreeMap<String, Measured>;
 
-/// The identifiers that `root` has definitions of, with what each is about.
-pub fn list(root: &Path) -> Result<Vec<(String, String)>, String> {
-    definition::list(root)
-}
-
-/// The programs that the definition `id` runs and that are built apart from the server, by the
-/// first words of their commands.
-pub fn programs(root: &Path, id: &str) -> Result<BTreeSet<String>, String> {
-    let definition = definition::read(root, id)?;
+/// The programs that a definition runs and that are built apart from the server, by the first words
+/// of their commands.
+pub fn programs(definition: &Definition) -> BTreeSet<String> {
     let runs = definition.runs.iter().filter(|run| definition.kind_of(run) == Kind::Program);
     let first = |run: &RunDefinition| run.command.split_whitespace().next().map(str::to_owned);
-    Ok(runs.filter_map(first).collect())
+    runs.filter_map(first).collect()
 }
 
 /// Runs the definition `id`. Success means that it ran, and with `check` that every bound holds; a

@@ -183,7 +183,7 @@ fn commit(root: &Path) -> String {
 
 /// Seconds of unix time as `YYYY-MM-DDTHH:MM:SSZ`. The date's arithmetic counts years from March,
 /// so that the leap day comes last (Hinnant, "chrono-compatible low-level date algorithms").
-fn utc(unix_s: u64) -> String {
+pub fn utc(unix_s: u64) -> String {
     const DAY_S: u64 = 86_400;
     const DAYS_TO_1970: u64 = 719_468; // from 0000-03-01
     const ERA_DAYS: u64 = 146_097; // 400 years

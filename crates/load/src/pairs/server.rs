@@ -59,40 +59,28 @@ impl Places {
         if cpus < 2 {
             return Err("one CPU for the servers and one for the client are needed".into());
         }
-        let namespace = match definition.place.netns {
-            true => Some(Namespace::new()?),
-            false => None,
-        };
-        let folder = std::env::temp_dir().join(format!("laneway-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
-        let mut wrapper = words("setpriv --pdeathsig KILL");
-        wrapper.extend(namespace.iter().flat_map(Namespace::wrapper));
+        let mut places = Places::unpinned(options, definition.memory_mb)?;
+        places.before = super::before(&options.root, &definition.before);
+        if definition.place.netns {
+            let namespace = places.namespace.insert(Namespace::new()?);
+            places.wrapper.extend(namespace.wrapper());
+        }
         // What only counts requests is to be seen as threads run everywhere, on every CPU.
         let is_timed = !definition.place.every_cpu
             && definition.runs.iter().any(|run| definition.kind_of(run) != Kind::Balance);
-        let real_time = is_timed && may_be_real_time();
+        places.real_time = is_timed && may_be_real_time();
         if is_timed {
-            wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
+            places.wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
         }
-        if real_time {
-            wrapper.extend(words("chrt -f 1"));
+        if places.real_time {
+            places.wrapper.extend(words("chrt -f 1"));
         } else if is_timed {
             eprintln!("warning: no right to SCHED_FIFO here: the tails are other processes' noise");
         }
         if is_timed && Machine::this().halts_at_once() {
             eprintln!("warning: {HALTS_AT_ONCE}");
         }
-        Ok(Places {
-            root: options.root.clone(),
-            laneway: options.laneway.clone(),
-            before: super::before(&options.root, &definition.before),
-            peers: options.peers.clone(),
-            folder,
-            memory_mb: definition.memory_mb,
-            wrapper,
-            namespace,
-            real_time,
-        })
+        Ok(places)
     }
 
     /// For servers that run wherever the scheduler puts them: nothing about them is timed.
@@ -344,7 +332,6 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
             .replace("{tls}", &places.root.join(super::TLS).to_string_lossy())
             .replace("{port}", &port.to_string())
             .replace("{host}", places.host())
-            .replace("{next}", &port.wrapping_add(1).to_string())
             .replace("{socket}", &socket.to_string_lossy())
             .replace("{door}", &socket.with_extension("door").to_string_lossy())
             .replace("{data}", &socket.with_extension("data").to_string_lossy())
@@ -385,29 +372,12 @@ mod tests {
             namespace: None,
             real_time: false,
         };
-        let command = "{laneway} serve -l {host} -p {port} -U {next} -s {socket} --shm {door} \
-                       -m {memory} '' --data-dir {data}";
+        let command = "{laneway} serve -l {host} -p {port} -s {socket} --shm {door} -m {memory} '' \
+                       --data-dir {data}";
         let expanded = expand(command, &places, 7, Path::new("/s.sock"));
-        let expected = [
-            "/r/laneway",
-            "serve",
-            "-l",
-            "127.0.0.1",
-            "-p",
-            "7",
-            "-U",
-            "8",
-            "-s",
-            "/s.sock",
-            "--shm",
-            "/s.door",
-            "-m",
-            "64",
-            "",
-            "--data-dir",
-            "/s.data",
-        ];
-        assert_eq!(expanded, expected);
+        let expected = "/r/laneway serve -l 127.0.0.1 -p 7 -s /s.sock --shm /s.door -m 64 '' \
+                        --data-dir /s.data";
+        assert_eq!(expanded, words(expected));
     }
 
     #[test]

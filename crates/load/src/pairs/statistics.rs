@@ -309,11 +309,7 @@ mod tests {
     fn a_bound_needs_more_than_half_of_the_rounds() {
         let definition = |figure| Definition {
             figures: vec![figure],
-            ..crate::pairs::definition::parse(
-                "about = \"a\"\nfigure = []\n[[server]]\nname = \"s\"\ncommand = \"c\"\n\
-                 [[run]]\nname = \"one\"\nserver = \"s\"\n",
-            )
-            .expect("good")
+            ..crate::pairs::definition::tests::example()
         };
         let bounded = definition(figure(Some("two"), Some(1.0)));
         let good = |rounds: &[Round]| {

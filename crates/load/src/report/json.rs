@@ -121,7 +121,7 @@ pub struct Run {
 }
 
 /// Counts of the requests due within the window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Requests {
     /// Due per second (open loop), or sent (closed loop).
     pub offered_per_s: f64,
