@@ -53,6 +53,21 @@ const ASKED: &[(&str, i32, &[&str])] = &[
         &["--af-xdp: built without the feature `af-xdp`", "--features af-xdp"],
     ),
     (
+        "serve --af-xdp-busy-poll",
+        71,
+        &["--af-xdp-busy-poll: built without the feature `af-xdp`", "--features af-xdp"],
+    ),
+    (
+        "doctor kernel",
+        1,
+        &[
+            "feature kernel: not built in; cargo build --release --features kernel",
+            "feature af-xdp: not built in; cargo build --release --features af-xdp",
+            "feature rdma: not built in; cargo build --release --features rdma",
+            "feature research: not built in; cargo build --release --features research",
+        ],
+    ),
+    (
         "serve -p -1 -l 127.0.0.1 --rdma rxe0",
         71,
         &["--rdma: built without the feature `rdma`", "--features rdma"],

@@ -15,7 +15,7 @@ use laneway_transport::socket::SocketTransport;
 use laneway_transport::udp::{Ports, Sockets, UdpDatagrams};
 use laneway_transport::xdp::handle::XdpDatagrams;
 use laneway_transport::xdp::watch::Watch;
-use laneway_transport::xdp::{Bypass, Part, SIZES};
+use laneway_transport::xdp::{Bypass, Interface, Part, SIZES};
 use laneway_xdp::packet::{Link, Own, compose};
 use laneway_xdp::queue::{Kick, Sender};
 use laneway_xdp::socket::{self, Mode, Wanted};
@@ -71,13 +71,14 @@ impl Server {
             base: port(true),
             workers: WORKERS,
         };
-        let opened = Bypass::new(parts, queues, own, interface.mtu_bytes);
+        let side = Interface { parts, own, mtu_bytes: interface.mtu_bytes };
+        let opened = Bypass::new(vec![side], queues);
         let (bypass, senders) = opened.expect("a queue each");
         let hook = server.run(|| redirect.attach(&led, &interface)).expect("attached");
         assert_eq!(hook, Hook::Driver);
-        let handle = |(worker, sender)| {
+        let handle = |(worker, senders)| {
             let others = Box::new(UdpDatagrams::new(sockets.clone()));
-            XdpDatagrams::new(bypass.clone(), worker, sender, others)
+            XdpDatagrams::new(bypass.clone(), worker, senders, others)
         };
         let handles = senders.into_iter().enumerate().map(handle).collect();
         let link = Link { peer: interface.ethernet, own: theirs.ethernet };

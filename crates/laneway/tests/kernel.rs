@@ -699,6 +699,91 @@ mod with {
     }
 
     #[test]
+    fn workers_poll_the_driver_where_the_kernel_lets_them_and_serve_in_any_case() {
+        if !bypass_available() {
+            return;
+        }
+        let (server_host, client_host) = hosts::connected_by(2);
+        let flags = [&PUBLIC[..], &BYPASS, &["--af-xdp-busy-poll"]].concat();
+        let server = Server::start(&server_host, &flags);
+        // A kernel without it is told of once.
+        let is_polled = server.said.contains("; workers poll its driver");
+        let refusals = server.said.matches("without --af-xdp-busy-poll").count();
+        assert_eq!(refusals, usize::from(!is_polled), "{}", server.said);
+        let mut client = Client::new(&client_host, "10.9.0.2:0", ADDRESS);
+        client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
+        for _ in 0..20 {
+            let socket = client_host.socket("10.9.0.2:0");
+            assert_eq!(hosts::ask(&socket, ADDRESS, "get key\r\n"), value("key", "value"));
+        }
+        let stats = client.stats("kernel");
+        assert_eq!(stats["af_xdp:busy_poll"] == "yes", is_polled);
+        assert!(stats["af_xdp:received"].parse::<u64>().expect("a number") >= 20, "{stats:?}");
+        server.stop();
+    }
+
+    /// Clients of the same host ask by its loopback, and those of others past the stack.
+    #[test]
+    fn a_lane_and_steering_serve_what_comes_by_another_interface_than_past_the_stack() {
+        if !bypass_available() {
+            return;
+        }
+        let (server_host, client_host) = hosts::connected_by(2);
+        let together = ["--kernel-lane", "lo", "--kernel-lane-peers", "10.9.0.1", "--steer"];
+        let hkh = ["--design", "hkh", "--access", "erew"];
+        let flags = [&PUBLIC[..], &BYPASS, &together, &hkh].concat();
+        let server = Server::start(&server_host, &flags);
+        let mut client = Client::new(&client_host, "10.9.0.2:0", ADDRESS);
+        let here = server_host.socket("10.9.0.1:0");
+        let counts = |client: &mut Client| {
+            ["hits", "steered", "af_xdp:received"].map(|name| client.count("kernel", name))
+        };
+        assert_eq!(client.udp("set key 0 0 5\r\nvalue\r\n"), "STORED\r\n");
+        assert_eq!(counts(&mut client), [0, 0, 1]);
+        assert_eq!(client.udp("get key\r\n"), value("key", "value"));
+        assert_eq!(counts(&mut client), [0, 0, 2], "the lane sees nothing of it");
+        assert_eq!(hosts::ask(&here, ADDRESS, "get key\r\n"), value("key", "value"));
+        assert_eq!(counts(&mut client), [1, 0, 2], "no socket sees it");
+        assert_eq!(hosts::ask(&here, ADDRESS, "set key 0 0 2\r\nv2\r\n"), "STORED\r\n");
+        assert_eq!(counts(&mut client), [1, 1, 2], "its owner's socket does");
+        assert_eq!(client.udp("get key\r\n"), value("key", "v2"));
+        server.stop();
+    }
+
+    #[test]
+    fn one_address_is_served_past_the_stack_at_two_interfaces() {
+        if !bypass_available() {
+            return;
+        }
+        let (server_host, client_host) = hosts::connected_by(2);
+        let other_host = Host::new();
+        hosts::join(&server_host, &other_host, ["lane2", "lane3"], 2);
+        for (host, interface, number) in [(&server_host, "lane2", 1), (&other_host, "lane3", 2)] {
+            host.ip(&format!("addr add 10.9.1.{number}/24 dev {interface}"));
+            host.ip(&format!("link set {interface} up"));
+        }
+        other_host.ip("route add 10.9.0.1/32 dev lane3");
+        let both = ["-t", "2", "--af-xdp", "lane0,lane2"];
+        let server = Server::start(&server_host, &[&PUBLIC[..], &both].concat());
+        let told = "UDP at lane0,lane2 comes past the stack, by 4 RX queues";
+        assert!(server.said.contains(told), "{}", server.said);
+        let mut client = Client::new(&client_host, "10.9.0.2:0", ADDRESS);
+        client.tcp("set key 0 0 5\r\nvalue\r\n", "STORED");
+        for _ in 0..10 {
+            for (host, from) in [(&client_host, "10.9.0.2:0"), (&other_host, "10.9.1.2:0")] {
+                let socket = host.socket(from);
+                assert_eq!(hosts::ask(&socket, ADDRESS, "get key\r\n"), value("key", "value"));
+            }
+        }
+        let stats = client.stats("kernel");
+        let count = |name: &str| stats[&format!("af_xdp:{name}")].parse::<u64>().expect("a number");
+        assert_eq!(&stats["af_xdp:interface"], "lane0,lane2");
+        assert_eq!((count("queues"), count("sent_by_stack")), (4, 0), "{stats:?}");
+        assert_eq!((count("received"), count("sent")), (20, 20), "{stats:?}");
+        server.stop();
+    }
+
+    #[test]
     fn nothing_of_the_way_past_the_stack_is_left_when_the_server_is_killed() {
         if !bypass_available() {
             return;

@@ -21,7 +21,7 @@ impl Way {
     ) -> Result<Way, Error> {
         let why = "built without the feature `af-xdp`; build with `cargo build --release \
                    --features af-xdp`, which needs clang (Debian: apt-get install clang)";
-        Err(Error::said(format!("--af-xdp {}", settings.interface), why))
+        Err(Error::said(format!("--af-xdp {}", settings.interfaces.join(",")), why))
     }
 
     /// A worker's transport and its handle on the queues, with this way before its sockets.
@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn a_build_without_the_way_says_so_and_how_to_build_it() {
-        let settings = BypassSettings { interface: "eth0".to_owned(), copy: false };
+        let settings =
+            BypassSettings { interfaces: vec!["eth0".to_owned()], ..BypassSettings::default() };
         let told = Way::open(&settings, &[], || false).expect_err("there is none").to_string();
         assert!(told.contains("--af-xdp eth0: built without the feature `af-xdp`"), "{told}");
         assert!(told.contains("--features af-xdp"), "{told}");

@@ -231,12 +231,14 @@ impl KernelSettings {
 }
 
 /// Where datagrams are received past the kernel's stack.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BypassSettings {
-    /// The interface.
-    pub interface: String,
+    /// The interfaces.
+    pub interfaces: Vec<String>,
     /// The kernel copies packets even where the card could move them itself.
     pub copy: bool,
+    /// Workers have the card's driver look for packets, where the kernel lets them.
+    pub busy_poll: bool,
 }
 
 /// Where the lane is, and for whom.

@@ -8,7 +8,7 @@ use common::take;
 use laneway_transport::datagram::{Datagrams, Departure, Path, Queue, Sent};
 use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet, MemoryClient};
 use laneway_transport::xdp::handle::XdpDatagrams;
-use laneway_transport::xdp::{Bypass, Part, TooFew};
+use laneway_transport::xdp::{Bypass, Interface, Part, TooFew};
 use laneway_xdp::packet::{Link, Own, compose, parse};
 use laneway_xdp::queue::Sizes;
 use laneway_xdp::twin::{self, Twin};
@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 const SIZES: Sizes = Sizes { receive: 32, send: 16 };
 const LINK: Link = Link { peer: [2, 0, 0, 0, 0, 2], own: [2, 0, 0, 0, 0, 1] };
 
-/// Two workers before a network in memory, and so many RX queues.
+/// Two workers before a network in memory, and so many RX queues of each interface.
 struct World {
     net: DatagramNet,
     handles: Vec<XdpDatagrams>,
@@ -32,13 +32,23 @@ fn parts(count: usize) -> (Vec<Part>, Vec<Twin>) {
 }
 
 fn world(places: usize) -> World {
+    world_of(&[places])
+}
+
+fn world_of(interfaces: &[usize]) -> World {
     let net = DatagramNet::new(DatagramFaults::NONE, 2);
     let queues: Vec<Queue> = (0..2).map(|queue| net.datagrams().queue(queue)).collect();
     let own = Own { address: queues[0].address.ip(), scope: 1 };
-    let (parts, twins) = parts(places);
-    let (bypass, senders) = Bypass::new(parts, queues, own, 1500).expect("a queue each");
-    let handles = senders.into_iter().enumerate().map(|(worker, sender)| {
-        XdpDatagrams::new(bypass.clone(), worker, sender, Box::new(net.datagrams()))
+    let mut twins = Vec::new();
+    let interface = |places: &usize| {
+        let (parts, ends) = parts(*places);
+        twins.extend(ends);
+        Interface { parts, own, mtu_bytes: 1500 }
+    };
+    let interfaces = interfaces.iter().map(interface).collect();
+    let (bypass, senders) = Bypass::new(interfaces, queues).expect("a queue each");
+    let handles = senders.into_iter().enumerate().map(|(worker, senders)| {
+        XdpDatagrams::new(bypass.clone(), worker, senders, Box::new(net.datagrams()))
     });
     World { handles: handles.collect(), net, twins, bypass }
 }
@@ -113,6 +123,61 @@ fn a_reply_leaves_the_way_its_peer_is_known_to_come() {
 }
 
 #[test]
+fn a_reply_leaves_by_the_interface_that_its_peer_was_last_heard_at() {
+    let mut world = world_of(&[3, 2]);
+    let (peer, to) = ("10.0.0.9:4000", world.queue(1));
+    let pieces = [IoSlice::new(b"answer")];
+    let reply = (peer.to_owned(), to.port(), b"answer".to_vec());
+    // The second RX queue of each interface is the second worker's; the third of the first one is
+    // the first worker's again. Replies leave by the first of the sender's.
+    for (place, leaves_at) in [(1, 1), (4, 4), (1, 1)] {
+        world.deliver(place, peer, to, b"get");
+        assert_eq!(take(&mut world.handles[1], 1), [(address(peer), b"get".to_vec())]);
+        let sent = world.handles[1].send(1, Path::Small, &one(address(peer), &pieces));
+        assert_eq!(sent.expect("sends"), done(1));
+        let left: Vec<_> = (0..5).map(|place| world.leaving(place)).collect();
+        for (at, packets) in left.iter().enumerate() {
+            let expected = if at == leaves_at { vec![reply.clone()] } else { vec![] };
+            assert_eq!(*packets, expected, "came to {place}, at {at}");
+        }
+    }
+    let first = world.queue(0);
+    for place in [2, 3] {
+        world.deliver(place, peer, first, b"get");
+        assert_eq!(take(&mut world.handles[0], 0), [(address(peer), b"get".to_vec())], "{place}");
+    }
+    // The other worker learns of the move, too.
+    let sent = world.handles[1].send(1, Path::Small, &one(address(peer), &pieces));
+    assert_eq!(sent.expect("sends"), done(1));
+    assert_eq!(world.leaving(4), [reply]);
+}
+
+/// Frames of one interface that are all under way are waited for there, and not at the other.
+#[test]
+fn each_interface_has_frames_of_its_own() {
+    let mut world = world_of(&[2, 2]);
+    let to = world.queue(0);
+    let peers = ["10.0.0.8:4000", "10.0.0.9:4000"];
+    for (peer, place) in peers.into_iter().zip([0, 2]) {
+        world.deliver(place, peer, to, b"get");
+        take(&mut world.handles[0], 0);
+    }
+    let small = [IoSlice::new(b"small")];
+    let sends = |world: &mut World, peer: &str| {
+        world.handles[0].send(0, Path::Small, &one(address(peer), &small)).expect("sends")
+    };
+    for _ in 0..SIZES.send {
+        assert_eq!(sends(&mut world, peers[0]), done(1));
+    }
+    assert_eq!(sends(&mut world, peers[0]), done(0), "none is left");
+    // What is handed over together leaves in its order, whichever interface is next.
+    let both = peers.map(|peer| one(address(peer), &small)).concat();
+    assert_eq!(world.handles[0].send(0, Path::Small, &both).expect("sends"), done(0));
+    assert_eq!(sends(&mut world, peers[1]), done(1), "there are some here");
+    assert_eq!((world.leaving(0).len(), world.leaving(2).len()), (SIZES.send as usize, 1));
+}
+
+#[test]
 fn datagrams_of_one_peer_that_came_together_are_told_together() {
     let mut world = world(2);
     let to = world.queue(1);
@@ -184,6 +249,7 @@ fn fewer_rx_queues_than_workers_are_refused() {
     let net = DatagramNet::new(DatagramFaults::NONE, 2);
     let queues: Vec<Queue> = (0..2).map(|queue| net.datagrams().queue(queue)).collect();
     let own = Own { address: queues[0].address.ip(), scope: 1 };
-    let few = Bypass::new(parts(1).0, queues, own, 1500).err();
-    assert_eq!(few, Some(TooFew { queues: 1, workers: 2 }));
+    let interface = |places| Interface { parts: parts(places).0, own, mtu_bytes: 1500 };
+    let few = Bypass::new(vec![interface(2), interface(1)], queues).err();
+    assert_eq!(few, Some(TooFew { interface: 1, queues: 1, workers: 2 }));
 }

@@ -1,7 +1,8 @@
 //! Where a GET is best met (Hippos, "Locating a Place to Hook"): the same datagrams, at a given
 //! rate over virtual Ethernet between two network namespaces made here, answered or dropped at XDP,
 //! at tc ingress, at the UDP socket or by a worker of the server. Prints one line of JSON: CPU time
-//! of a request, and its round trip.
+//! of a request, and its round trip. And what the lane costs its neighbours: the same requests at
+//! another port, with the lane at the interface.
 //!
 //! Departs from the paper, which tells the CPU utilization of a machine that only serves: on one
 //! machine what precedes the socket runs inside the sender's own call. So a request costs what its
@@ -28,7 +29,9 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: interception PLACE FATE RATE SECONDS [LANEWAY]
 
-  PLACE    xdp, tc, queue (a socket that nobody reads), socket (one that is read), worker
+  PLACE    xdp, tc, queue (a socket that nobody reads), socket (one that is read), worker;
+           socket+lane, worker+lane: the same at another port than the lane's, which is at tc of
+           the interface meanwhile
   FATE     answered or dropped; at `queue` only dropped; `worker`: by a GET whose miss is not told
   RATE     requests a second
   LANEWAY  the server's program, for `worker`";
@@ -42,6 +45,8 @@ const WARM_UP_SECONDS: f64 = 0.3;
 /// What is asked for.
 struct Wanted {
     place: Place,
+    /// Whether the lane is there for another port.
+    beside_lane: bool,
     answered: bool,
     rate: f64,
     seconds: f64,
@@ -56,14 +61,19 @@ impl Wanted {
             "dropped" => false,
             _ => return None,
         };
+        let (place, beside_lane) = match place.strip_suffix("+lane") {
+            Some(place) => (place, true),
+            None => (place.as_str(), false),
+        };
         let place = Place::named(place)?;
         let (rate, seconds): (f64, f64) = (rate.parse().ok()?, seconds.parse().ok()?);
         let is_good = (1.0..=1e7).contains(&rate)
             && (0.0..=600.0).contains(&seconds)
             && !(place == Place::Queue && answered)
+            && (!beside_lane || matches!(place, Place::Socket | Place::Worker))
             && (place == Place::Worker) == (laneway.len() == 1);
         let laneway = laneway.first().cloned();
-        is_good.then_some(Wanted { place, answered, rate, seconds, laneway })
+        is_good.then_some(Wanted { place, beside_lane, answered, rate, seconds, laneway })
     }
 }
 
@@ -87,15 +97,16 @@ fn main() -> ExitCode {
 
 fn measure(wanted: &Wanted) -> site::Result<String> {
     site::pin(SERVER_CPU)?;
-    let site = Site::new(wanted.place, wanted.answered, wanted.laneway.as_deref())?;
+    let Wanted { place, beside_lane, answered, .. } = *wanted;
+    let site = Site::new(place, beside_lane, answered, wanted.laneway.as_deref())?;
     site::pin(CLIENT_CPU)?;
-    let mut sender = Sender::new(&site.client, site.request(), wanted.answered)?;
+    let mut sender = Sender::new(&site.client, &site.address, site.request(), answered)?;
     sender.send(wanted.rate, WARM_UP_SECONDS)?;
     let before = site.server_busy_ns();
     let outcome = sender.send(wanted.rate, wanted.seconds)?;
     let server_ns = site.server_busy_ns().saturating_sub(before);
     site.check(outcome.answered)?;
-    tell(wanted.answered, &outcome, server_ns)
+    tell(answered, &outcome, server_ns)
 }
 
 /// One line. Lines of a picture are those runs that have its number: so what was answered and what

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "it measures")]
 
 use crate::hosts::{self, Host};
-use crate::site::{ADDRESS, Result};
+use crate::site::Result;
 use std::net::UdpSocket;
 use std::time::Instant;
 
@@ -46,10 +46,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub fn new(client: &Host, request: &str, is_answered: bool) -> Result<Sender> {
+    pub fn new(client: &Host, address: &str, request: &str, is_answered: bool) -> Result<Sender> {
         let flow = |_| -> Result<Flow> {
             let socket = client.socket("10.9.0.2:0");
-            socket.connect(ADDRESS)?;
+            socket.connect(address)?;
             socket.set_nonblocking(true)?;
             let due = vec![NEVER; if is_answered { NUMBERS } else { 0 }];
             Ok(Flow { socket, number: 0, outstanding: 0, due })

@@ -1,7 +1,7 @@
 //! The place that meets the requests: programs, sockets, a server; and what its threads used.
 
 use crate::hosts::{self, Host, INTERFACE, PEER};
-use crate::writer::{PLAIN, Writer};
+use crate::writer::{PLAIN, PORT, Writer};
 use aya::Ebpf;
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
@@ -19,8 +19,8 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Where requests go.
-pub const ADDRESS: &str = "10.9.0.1:11211";
+/// A port beside that of the lane.
+const OTHER_PORT: u16 = PORT + 1;
 const OWN: &str = "10.9.0.1";
 /// The driver of virtual Ethernet leaves little room behind a packet for a longer reply, so the key
 /// is longer than the value.
@@ -78,25 +78,42 @@ enum Meets {
 /// The place and the two hosts.
 pub struct Site {
     meets: Meets,
+    /// The lane, where requests go to another port.
+    beside: Option<Box<Writer>>,
     _server: Host,
     pub client: Host,
+    /// Where requests go.
+    pub address: String,
     request: String,
 }
 
 impl Site {
-    pub fn new(place: Place, answered: bool, laneway: Option<&str>) -> Result<Site> {
+    pub fn new(
+        place: Place,
+        beside_lane: bool,
+        answered: bool,
+        laneway: Option<&str>,
+    ) -> Result<Site> {
         let (server, client) = hosts::connected();
+        let port = if beside_lane { OTHER_PORT } else { PORT };
+        let address = format!("{OWN}:{port}");
+        let beside = match beside_lane {
+            true => Some(Box::new(attached(Program::TrafficControl, &server)?)),
+            false => None,
+        };
         let meets = match (place, answered) {
             (Place::Xdp, true) => lane(Program::Xdp, &server, &client)?,
             (Place::Tc, true) => lane(Program::TrafficControl, &server, &client)?,
-            (Place::Xdp | Place::Tc, false) => drops(place == Place::Xdp, &server)?,
-            (Place::Queue, _) => Meets::Nobody { _socket: server.socket(ADDRESS) },
-            (Place::Socket, _) => Meets::Reader(Reader::start(server.socket(ADDRESS), answered)?),
-            (Place::Worker, _) => Meets::Server(serve(laneway.unwrap_or("laneway"), &server)?),
+            (Place::Xdp | Place::Tc, false) => drops(place == Place::Xdp, &server, &address)?,
+            (Place::Queue, _) => Meets::Nobody { _socket: server.socket(&address) },
+            (Place::Socket, _) => Meets::Reader(Reader::start(server.socket(&address), answered)?),
+            (Place::Worker, _) => {
+                Meets::Server(serve(laneway.unwrap_or("laneway"), &server, port)?)
+            }
         };
         if place == Place::Worker {
             let set = format!("set {} 0 0 {VALUE_BYTES}\r\n{}\r\n", key('k'), value());
-            let reply = hosts::ask(&client.socket("10.9.0.2:0"), ADDRESS, &set);
+            let reply = hosts::ask(&client.socket("10.9.0.2:0"), &address, &set);
             if reply != "STORED\r\n" {
                 return Err(format!("the server says {reply:?}").into());
             }
@@ -106,7 +123,7 @@ impl Site {
             (Place::Worker, false) => format!("mg {} v q\r\n", key('m')),
             _ => format!("mg {} v\r\n", key('k')),
         };
-        Ok(Site { meets, _server: server, client, request })
+        Ok(Site { meets, beside, _server: server, client, address, request })
     }
 
     /// The same at every place, but for the letter and the flag of a miss.
@@ -133,6 +150,16 @@ impl Site {
 
     /// Whether it was met where it should be.
     pub fn check(&self, answered: u64) -> Result<()> {
+        if let Some(writer) = &self.beside {
+            // It is at the interface, where all packets pass it, and took none of them.
+            let get = format!("mg {} v\r\n", key('k'));
+            let lane = format!("{OWN}:{PORT}");
+            let told = hosts::ask(&self.client.socket("10.9.0.2:0"), &lane, &get);
+            let hits = writer.lane.counts()?.of(Outcome::Hit);
+            if !told.starts_with("VA ") || hits != 1 {
+                return Err(format!("the lane beside: {hits} hits; it says {told:?}").into());
+            }
+        }
         match &self.meets {
             Meets::Lane { writer, .. } => {
                 let hits = writer.lane.counts()?.of(Outcome::Hit);
@@ -166,10 +193,16 @@ fn value() -> String {
     "v".repeat(VALUE_BYTES)
 }
 
-fn lane(program: Program, server: &Host, client: &Host) -> Result<Meets> {
+/// The lane, attached, with the item that is asked for.
+fn attached(program: Program, server: &Host) -> Result<Writer> {
     let mut writer = Writer::new(program, &[OWN])?;
     writer.set(key('k').as_bytes(), value().as_bytes(), PLAIN);
     server.run(|| writer.lane.attach(INTERFACE))?;
+    Ok(writer)
+}
+
+fn lane(program: Program, server: &Host, client: &Host) -> Result<Meets> {
+    let writer = attached(program, server)?;
     let mut closed = None;
     if program == Program::Xdp {
         let mut peer = Writer::new(Program::Xdp, &[OWN])?;
@@ -181,8 +214,8 @@ fn lane(program: Program, server: &Host, client: &Host) -> Result<Meets> {
 }
 
 /// The program that drops, and a socket that is to receive nothing.
-fn drops(at_driver: bool, server: &Host) -> Result<Meets> {
-    let behind = server.socket(ADDRESS);
+fn drops(at_driver: bool, server: &Host, address: &str) -> Result<Meets> {
+    let behind = server.socket(address);
     behind.set_nonblocking(true)?;
     let object = match at_driver {
         true => aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/drop_xdp.o")),
@@ -208,9 +241,10 @@ fn told(why: ProgramError) -> String {
     format!("attaching to {INTERFACE}: {why}")
 }
 
-fn serve(laneway: &str, server: &Host) -> Result<Child> {
-    let flags = ["serve", "-p", "11211", "-l", OWN, "-t", "1", "-m", "64"];
-    let udp = ["-U", "11211", "--udp-listen", OWN, "--udp-public"];
+fn serve(laneway: &str, server: &Host, port: u16) -> Result<Child> {
+    let port = port.to_string();
+    let flags = ["serve", "-p", &port, "-l", OWN, "-t", "1", "-m", "64"];
+    let udp = ["-U", &port, "--udp-listen", OWN, "--udp-public"];
     let mut command = Command::new(laneway);
     command.args(flags).args(udp).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = server.run(|| command.spawn()).map_err(|why| format!("{laneway}: {why}"))?;

@@ -66,16 +66,21 @@ pub fn connected() -> (Host, Host) {
 /// The same, by interfaces of so many queues each way.
 pub fn connected_by(queues: usize) -> (Host, Host) {
     let (server, client) = (Host::new(), Host::new());
-    let there = format!("/proc/{}/fd/{}", std::process::id(), client.namespace.as_raw_fd());
-    let each = format!("numtxqueues {queues} numrxqueues {queues}");
-    let peer = format!("peer name {PEER} {each} netns {there}");
-    server.ip(&format!("link add {INTERFACE} {each} type veth {peer}"));
+    join(&server, &client, [INTERFACE, PEER], queues);
     for (host, interface, number) in [(&server, INTERFACE, 1), (&client, PEER, 2)] {
         host.ip(&format!("addr add 10.9.0.{number}/24 dev {interface}"));
         host.ip(&format!("-6 addr add fd09::{number}/64 dev {interface} nodad"));
         host.ip(&format!("link set {interface} up"));
     }
     (server, client)
+}
+
+/// Join two hosts by a pair of interfaces of these names, down and without addresses.
+pub fn join(server: &Host, client: &Host, [ours, theirs]: [&str; 2], queues: usize) {
+    let there = format!("/proc/{}/fd/{}", std::process::id(), client.namespace.as_raw_fd());
+    let each = format!("numtxqueues {queues} numrxqueues {queues}");
+    let peer = format!("peer name {theirs} {each} netns {there}");
+    server.ip(&format!("link add {ours} {each} type veth {peer}"));
 }
 
 /// Send `text` as one datagram, and the text of the datagram that comes back.

@@ -97,7 +97,7 @@ flags! {
         .help("TCP port where they say who they are");
     Number rdma_clients: Option<usize> = flag("rdma-clients", "num").default("64")
         .help("such clients at a time");
-    Text kernel_lane: Option<String> = flag("kernel-lane", "list")
+    List kernel_lane: Vec<String> = flag("kernel-lane", "list")
         .help("answer GETs for small items in the kernel, at these interfaces (such as eth0,lo), \
                before any firewall of this host. This and --steer need a build with --features \
                kernel; see laneway doctor and docs/kernel.md");
@@ -114,12 +114,14 @@ flags! {
         .choices(&[("tc", "at tc ingress"), ("xdp", "at the driver's hook")]);
     Switch steer: bool = switch("steer")
         .help("the kernel hands datagrams at -U to their key's owner");
-    Text af_xdp: Option<String> = flag("af-xdp", "interface")
-        .help("UDP from there comes past the kernel's stack (AF_XDP); an RX queue for each \
-               worker, --udp-listen with the interface's address. This needs a build with \
+    List af_xdp: Vec<String> = flag("af-xdp", "list")
+        .help("UDP from these interfaces (eth0,eth1) comes past the kernel's stack (AF_XDP); an RX \
+               queue of each for each worker, one address by --udp-listen. This needs a build with \
                --features af-xdp; see docs/kernel.md");
     Switch af_xdp_copy: bool = switch("af-xdp-copy")
         .help("the kernel copies packets, even where the card need not");
+    Switch af_xdp_busy_poll: bool = switch("af-xdp-busy-poll")
+        .help("workers look at these cards' drivers themselves, before each wait for interrupts");
 }
 
 "What it holds" {

@@ -10,14 +10,15 @@ const CLANG: &str = ", which needs clang (Debian: apt-get install clang)";
 /// Why a build with these features serves nobody by these flags, and how to build one that does.
 pub fn refused(flags: &Flags, features: &[Feature]) -> Option<String> {
     let needs = [
-        ("--kernel-lane", "kernel", flags.kernel_lane.is_some()),
+        ("--kernel-lane", "kernel", !flags.kernel_lane.is_empty()),
         ("--kernel-lane-hook", "kernel", flags.kernel_lane_hook.is_some()),
         ("--kernel-lane-memory", "kernel", flags.kernel_lane_megabytes.is_some()),
         ("--kernel-lane-peers", "kernel", flags.kernel_lane_peers.is_some()),
         ("--kernel-lane-rate", "kernel", flags.kernel_lane_megabits.is_some()),
         ("--steer", "kernel", flags.steer),
-        ("--af-xdp", "af-xdp", flags.af_xdp.is_some()),
+        ("--af-xdp", "af-xdp", !flags.af_xdp.is_empty()),
         ("--af-xdp-copy", "af-xdp", flags.af_xdp_copy),
+        ("--af-xdp-busy-poll", "af-xdp", flags.af_xdp_busy_poll),
         ("--rdma", "rdma", flags.rdma.is_some()),
         ("--rdma-port", "rdma", flags.rdma_port.is_some()),
         ("--rdma-clients", "rdma", flags.rdma_clients.is_some()),
@@ -59,6 +60,7 @@ mod tests {
             ("-U 5000 --steer", "--steer", "kernel"),
             ("--af-xdp lo", "--af-xdp", "af-xdp"),
             ("--af-xdp-copy", "--af-xdp-copy", "af-xdp"),
+            ("--af-xdp-busy-poll", "--af-xdp-busy-poll", "af-xdp"),
             ("--rdma rxe0:zero", "--rdma", "rdma"),
             ("--rdma-port 3", "--rdma-port", "rdma"),
             ("--rdma-clients 3", "--rdma-clients", "rdma"),

@@ -30,9 +30,9 @@ pub fn settings(
                 .to_owned(),
         );
     }
-    let lane = match &flags.kernel_lane {
-        Some(names) => Some(lane(flags, names, udp, memory_bytes)?),
-        None => {
+    let lane = match flags.kernel_lane.is_empty() {
+        false => Some(lane(flags, udp, memory_bytes)?),
+        true => {
             refuse_parts(flags)?;
             None
         }
@@ -67,17 +67,21 @@ pub fn without_capabilities<T: Send>(
 
 /// Where datagrams come past the stack.
 fn bypass(flags: &Flags, udp: Option<&UdpSettings>) -> Result<Option<BypassSettings>, String> {
-    let Some(name) = &flags.af_xdp else {
-        return match flags.af_xdp_copy {
-            true => Err("--af-xdp-copy: nothing comes past the stack; say where with --af-xdp \
-                         IFACE too"
-                .to_owned()),
-            false => Ok(None),
+    if flags.af_xdp.is_empty() {
+        let parts =
+            [("--af-xdp-copy", flags.af_xdp_copy), ("--af-xdp-busy-poll", flags.af_xdp_busy_poll)];
+        return match parts.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => Err(format!(
+                "{flag}: nothing comes past the stack; say where with --af-xdp IFACE too"
+            )),
+            None => Ok(None),
         };
-    };
-    let wrong = |why: &str| Err(format!("--af-xdp {name}: {why}"));
-    if name.is_empty() || name.contains(',') {
-        return wrong("name one interface, such as eth0");
+    }
+    let names = flags.af_xdp.join(",");
+    let wrong = |why: &str| Err(format!("--af-xdp {names}: {why}"));
+    let interfaces = interfaces(&names);
+    if interfaces.iter().any(String::is_empty) {
+        return wrong("name interfaces with commas between them, such as eth0,eth1");
     }
     let Some(udp) = udp else {
         return wrong("UDP is off; give it a port with -U PORT or --udp-base PORT too");
@@ -90,13 +94,26 @@ fn bypass(flags: &Flags, udp: Option<&UdpSettings>) -> Result<Option<BypassSetti
         ));
     }
     // The lane would see nothing of what is led past the stack, and its XDP hook is taken.
-    for (flag, given) in [("--kernel-lane", flags.kernel_lane.is_some()), ("--steer", flags.steer)]
-    {
-        if given {
-            return wrong(&format!("does not go with {flag}; leave one of the two out"));
-        }
+    let lanes = self::interfaces(&flags.kernel_lane.join(","));
+    if interfaces.iter().any(|one| lanes.contains(one)) {
+        return wrong(
+            "does not go with --kernel-lane at the same interface, where nothing would come to the \
+             lane; leave it out of one of the two",
+        );
     }
-    Ok(Some(BypassSettings { interface: name.clone(), copy: flags.af_xdp_copy }))
+    Ok(Some(BypassSettings {
+        interfaces,
+        copy: flags.af_xdp_copy,
+        busy_poll: flags.af_xdp_busy_poll,
+    }))
+}
+
+/// A list of interfaces, each once.
+fn interfaces(names: &str) -> Vec<String> {
+    let mut interfaces: Vec<String> = names.split(',').map(str::to_owned).collect();
+    interfaces.sort_unstable();
+    interfaces.dedup();
+    interfaces
 }
 
 /// Flags that say something of a lane that there is not.
@@ -118,14 +135,12 @@ fn refuse_parts(flags: &Flags) -> Result<(), String> {
 
 fn lane(
     flags: &Flags,
-    names: &str,
     udp: Option<&UdpSettings>,
     memory_bytes: u64,
 ) -> Result<LaneSettings, String> {
+    let names = flags.kernel_lane.join(",");
     let wrong = |why: &str| Err(format!("--kernel-lane {names}: {why}"));
-    let mut interfaces: Vec<String> = names.split(',').map(str::to_owned).collect();
-    interfaces.sort_unstable();
-    interfaces.dedup();
+    let interfaces = interfaces(&names);
     if interfaces.iter().any(String::is_empty) {
         return wrong("name interfaces with commas between them, such as eth0,lo");
     }

@@ -35,9 +35,9 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Vec<DomainSettings>, St
     }
     let others = [
         ("--data-dir", flags.data_dir.is_some()),
-        ("--kernel-lane", flags.kernel_lane.is_some()),
+        ("--kernel-lane", !flags.kernel_lane.is_empty()),
         ("--steer", flags.steer),
-        ("--af-xdp", flags.af_xdp.is_some()),
+        ("--af-xdp", !flags.af_xdp.is_empty()),
         ("--shm", flags.shm.is_some()),
         ("--rdma", flags.rdma.is_some()),
         ("--hot", flags.hot.as_deref().is_some_and(|hot| hot != "off")),

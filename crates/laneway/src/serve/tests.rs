@@ -192,20 +192,19 @@ fn what_cannot_be_says_flag_and_way_out() {
             "name who is served with --kernel-lane-peers",
         ),
         ("--af-xdp eth0", "-U PORT"),
-        ("--af-xdp eth0,eth1 -U 5000", "name one interface"),
+        ("--af-xdp eth0, -U 5000", "commas between"),
         ("--af-xdp eth0 -U 5000", "--udp-listen ADDRESS"),
         ("--af-xdp eth0 -U 5000 --udp-listen 0.0.0.0 --udp-public", "one address"),
         (
-            "--af-xdp eth0 -U 5000 --udp-listen 10.0.0.1 --udp-public --steer",
-            "does not go with --steer",
-        ),
-        (
-            "--af-xdp eth0 -U 5000 --udp-listen ::2 --udp-public --kernel-lane eth0 \
-             --kernel-lane-peers ::/0",
-            "does not go with --kernel-lane",
+            "--af-xdp eth0 --af-xdp eth1 -U 5000 --udp-listen ::2 --udp-public \
+             --kernel-lane eth0 --kernel-lane lo --kernel-lane-peers ::/0",
+            "does not go with --kernel-lane at the same interface",
         ),
         ("--af-xdp-copy -U 5000", "--af-xdp IFACE"),
+        ("--af-xdp-busy-poll -U 5000", "--af-xdp-busy-poll: nothing comes past the stack"),
         ("--numa fake:2 -t 2 --af-xdp eth0 -U 5000", "does not go with --af-xdp"),
+        ("--numa fake:2 -t 2 --kernel-lane lo -U 5000", "does not go with --kernel-lane"),
+        ("--numa fake:2 -t 2 --steer -U 5000", "does not go with --steer"),
         ("--shm-clients 3", "add --shm PATH"),
         ("--shm-mask 777", "add --shm PATH"),
         ("--shm /s --shm-clients 0", "from 1 to 4096"),
@@ -295,6 +294,20 @@ fn a_kernel_lane_takes_a_quarter_of_the_memory_or_what_it_is_given() {
     assert_eq!((lane.items_bytes, lane.peers.len()), (48 << 20, 2));
     assert_eq!(lane.interfaces, ["eth0", "eth1"]);
     assert!(lane.xdp && kernel.steer && lane.rate_megabits == 0);
+}
+
+#[test]
+fn lane_and_steering_go_with_a_way_past_the_stack_at_another_interface() {
+    // Lists that are given in parts add up.
+    let line = "-U 5000 --udp-listen 10.0.0.1 --udp-public --af-xdp eth2 --af-xdp eth0,eth2 \
+                --af-xdp-busy-poll --kernel-lane lo --kernel-lane eth1 \
+                --kernel-lane-peers 10.0.0.0/8 --steer";
+    let kernel = given(line).unwrap().kernel;
+    let bypass = kernel.bypass.unwrap();
+    assert_eq!(bypass.interfaces, ["eth0", "eth2"]);
+    assert_eq!((bypass.copy, bypass.busy_poll), (false, true));
+    assert_eq!(kernel.lane.unwrap().interfaces, ["eth1", "lo"]);
+    assert!(kernel.steer);
 }
 
 #[test]

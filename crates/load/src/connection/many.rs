@@ -53,7 +53,7 @@ impl Many {
     }
 
     /// No more replies come.
-    pub(crate) fn end(self) -> Outcome {
+    pub(crate) fn end(&self) -> Outcome {
         match self.wrong {
             Some(wrong) => Outcome::Corrupt(wrong),
             None => Outcome::Many {

@@ -2,12 +2,14 @@
 //!
 //! Datagrams in order are checked where they lie and never kept. One that comes before its turn
 //! waits as a copy, and so does what answers a GET of several keys, whose lines may end in another
-//! datagram. Nothing is asked for again: what a network or a server loses is for the report to
-//! show, so a reply with a hole stays unfinished until its request is given up. It knows no socket
-//! and no clock.
+//! datagram, and which may be several messages. Nothing is asked for again: what a network or a
+//! server loses is for the report to show, so a reply with a hole stays unfinished until its
+//! request is given up. It knows no socket and no clock.
 
 use super::several::{self, NO_REPLY, WRONG_END};
-use crate::connection::{Context, Outcome, Request, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH};
+use crate::connection::{
+    Context, Many, Outcome, Request, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH, keys_of,
+};
 use crate::dialect::Line;
 use crate::values::Checker;
 use crate::workload::Operation;
@@ -38,20 +40,23 @@ enum Reading {
 /// A reply under way.
 #[derive(Debug)]
 pub struct Reply {
-    /// Datagrams of the whole; 0 while none has come.
+    /// Datagrams of the message under way; 0 while none of it has come.
     total: u16,
     next: u16,
     early: BTreeMap<u16, Vec<u8>>,
     reading: Reading,
-    /// What came in order, where several keys were asked for.
+    /// Where several keys were asked for: what came in order of the message under way, and what the
+    /// messages before it said.
     several: Vec<u8>,
+    many: Option<Many>,
     wrong: Option<&'static str>,
 }
 
 impl Default for Reply {
     fn default() -> Self {
         let (early, several) = (BTreeMap::new(), Vec::new());
-        Reply { total: 0, next: 0, early, reading: Reading::Line, several, wrong: None }
+        let (reading, many, wrong) = (Reading::Line, None, None);
+        Reply { total: 0, next: 0, early, reading, several, many, wrong }
     }
 }
 
@@ -64,6 +69,10 @@ impl Reply {
         header: Header,
         payload: &[u8],
     ) -> Taken {
+        // memcached's, where a key is not there and others follow: a datagram of a message of none.
+        if request.keys > 1 && header.total == 0 && payload.is_empty() {
+            return Taken::More;
+        }
         if !header.is_possible() || (self.total != 0 && self.total != header.total) {
             return Taken::Impossible;
         }
@@ -85,7 +94,11 @@ impl Reply {
             return Taken::More;
         }
         if request.keys > 1 {
-            return Taken::Ended(several::read(context, request, &self.several));
+            let many = self.many.get_or_insert_with(|| Many::new(keys_of(context, request)));
+            let ended = several::read(context, many, &self.several);
+            self.several.clear();
+            (self.total, self.next) = (0, 0);
+            return ended.map_or(Taken::More, Taken::Ended);
         }
         Taken::Ended(match std::mem::replace(&mut self.reading, Reading::Line) {
             Reading::Done(outcome) => outcome,
@@ -172,7 +185,7 @@ mod tests {
     use crate::dialect::Dialect;
     use crate::random::Random;
     use crate::values::{Value, Values};
-    use crate::workload::{Class, Key, Sizes, Workload, WorkloadOptions};
+    use crate::workload::{Class, Key, Pattern, Sizes, Workload, WorkloadOptions};
     use laneway_wire::udp::{FRAME_BYTES_MAX, Kind};
 
     struct Bench {
@@ -183,7 +196,8 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let sizes = Sizes::Fixed { value_bytes: 5_000 };
-            let options = WorkloadOptions { sizes, ..WorkloadOptions::default() };
+            let pattern = Pattern::Scan; // the keys of a GET follow each other
+            let options = WorkloadOptions { sizes, pattern, ..WorkloadOptions::default() };
             let workload = Workload::new(options).expect("valid");
             Bench { workload, values: Values::new(1) }
         }
@@ -198,14 +212,18 @@ mod tests {
         }
 
         fn reply(&self) -> Vec<u8> {
-            let name = self.workload.key_name(Key(7));
-            let mut reply = b"VALUE ".to_vec();
-            reply.extend_from_slice(&name);
-            reply.extend_from_slice(b" 0 5000\r\n");
-            let value = Value { key: Key(7), bytes: 5_000, version: 3 };
-            self.values.append(value, &mut reply);
-            reply.extend_from_slice(b"\r\nEND\r\n");
-            reply
+            [&self.item(Key(7))[..], b"END\r\n"].concat()
+        }
+
+        fn item(&self, key: Key) -> Vec<u8> {
+            let name = self.workload.key_name(key);
+            let mut item = b"VALUE ".to_vec();
+            item.extend_from_slice(&name);
+            item.extend_from_slice(b" 0 5000\r\n");
+            let value = Value { key, bytes: 5_000, version: 3 };
+            self.values.append(value, &mut item);
+            item.extend_from_slice(b"\r\n");
+            item
         }
 
         /// Takes the datagrams of `message` in this order; what the last of them brought.
@@ -278,6 +296,45 @@ mod tests {
         ] {
             let taken = bench.take(operation, message.as_bytes(), &[0]);
             assert_eq!(taken, Taken::Ended(outcome), "{message:?}");
+        }
+    }
+
+    /// As memcached 1.6 answers: a message of each value, numbered anew, the end behind the last
+    /// one, and a message of no datagrams for a key that is not there and not the last.
+    #[test]
+    fn a_get_of_several_keys_is_answered_by_several_messages() {
+        let bench = Bench::new();
+        let request = Request { keys: 3, ..bench.request(Operation::Get) };
+        let empty: &[u8] = b"";
+        let (first, second) = (bench.item(Key(7)), bench.item(Key(8)));
+        let last = [&bench.item(Key(9))[..], b"END\r\n"].concat();
+        let many = |hits: u16| {
+            let (misses, value_bytes) = (3 - hits, u64::from(hits) * 5_000);
+            Taken::Ended(Outcome::Many { hits, misses, value_bytes })
+        };
+        for (messages, ended) in [
+            (&[&first[..], &second, &last][..], many(3)),
+            (&[&first[..], empty, &last][..], many(2)),
+            (&[&first[..], empty, b"END\r\n"][..], many(1)),
+            (&[empty, empty, b"END\r\n"][..], many(0)),
+        ] {
+            let mut reply = Reply::default();
+            let mut take = |sequence, total, payload: &[u8]| {
+                let header = Header { request_id: 9, sequence, total, kind: Kind::Data };
+                reply.take(bench.context(), &request, header, payload)
+            };
+            let mut taken = Vec::new();
+            for message in messages {
+                let total = message.len().div_ceil(FRAME_BYTES_MAX) as u16;
+                if total == 0 {
+                    taken.push(take(0, 0, b""));
+                }
+                for (sequence, payload) in message.chunks(FRAME_BYTES_MAX).enumerate() {
+                    taken.push(take(sequence as u16, total, payload));
+                }
+            }
+            assert_eq!(taken.pop(), Some(ended));
+            assert!(taken.iter().all(|taken| *taken == Taken::More), "{taken:?}");
         }
     }
 

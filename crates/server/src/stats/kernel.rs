@@ -33,14 +33,16 @@ pub struct KernelLaneSnapshot {
 /// What `stats kernel` tells of the way past the stack.
 #[derive(Debug, Clone, Default)]
 pub struct BypassSnapshot {
-    /// The interface.
+    /// The interfaces, with commas between.
     pub interface: String,
     /// Who moves packets.
     pub mode: &'static str,
     /// Where the program is attached.
     pub hook: &'static str,
-    /// RX queues.
+    /// RX queues of all of them.
     pub queues: usize,
+    /// Whether workers look at the card's driver.
+    pub busy_poll: bool,
     /// Packets and their fates, since the start.
     pub counts: Vec<(String, u64)>,
 }
@@ -82,6 +84,7 @@ pub fn write_kernel(snapshot: &KernelSnapshot, out: &mut Vec<u8>) {
         lines.text("af_xdp:mode", bypass.mode);
         lines.text("af_xdp:hook", bypass.hook);
         lines.number("af_xdp:queues", bypass.queues as u64);
+        lines.yes("af_xdp:busy_poll", bypass.busy_poll);
         for (name, count) in &bypass.counts {
             lines.number(&format!("af_xdp:{name}"), *count);
         }

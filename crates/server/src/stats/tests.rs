@@ -409,6 +409,7 @@ fn the_kernel_tells_its_hits_and_why_it_passed_the_rest() {
         mode: "copy",
         hook: "driver",
         queues: 4,
+        busy_poll: true,
         counts: vec![("dropped:checksum".to_owned(), 3)],
     };
     let steering = Some(vec![("steered", 7)]);
@@ -429,6 +430,7 @@ fn the_kernel_tells_its_hits_and_why_it_passed_the_rest() {
         "af_xdp:mode copy",
         "af_xdp:hook driver",
         "af_xdp:queues 4",
+        "af_xdp:busy_poll yes",
         "af_xdp:dropped:checksum 3",
     ] {
         assert!(told.contains(&format!("STAT {line}\r\n")), "{line}: {told}");

@@ -1,8 +1,8 @@
 //! One worker's handle on the queues: what comes past the stack, and behind it in the same burst
 //! what comes by the socket.
 
-use super::links::Links;
-use super::{Bypass, add};
+use super::links::{Links, Route};
+use super::{Bypass, Counts, Place, add};
 use crate::cut::Cut;
 use crate::datagram::{
     Arrival, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent, Whence,
@@ -42,19 +42,26 @@ impl Received {
     }
 }
 
-/// A worker's handle.
-pub struct XdpDatagrams {
-    bypass: Arc<Bypass>,
-    others: Box<dyn Datagrams>,
-    /// The worker's own way out, that of the RX queue of its number.
-    worker: usize,
+/// A worker's own way out by one interface: that of the RX queue of its number.
+struct Out {
     sender: Sender,
+    /// That RX queue.
+    place: usize,
     /// Frames that trains of large replies leave to small ones.
     spare: usize,
     /// Posted since the kernel was last asked to send.
     posted: usize,
     /// The interface was down when it was last asked.
     is_down: bool,
+}
+
+/// A worker's handle.
+pub struct XdpDatagrams {
+    bypass: Arc<Bypass>,
+    others: Box<dyn Datagrams>,
+    worker: usize,
+    /// By interface.
+    outs: Vec<Out>,
     links: Links,
     room: Vec<u8>,
     received: Vec<Received>,
@@ -71,23 +78,25 @@ enum One {
 }
 
 impl XdpDatagrams {
-    /// Worker `worker`'s handle, before its handle on the sockets. `sender` is its way out, as
-    /// [`Bypass::new`] gave it.
+    /// Worker `worker`'s handle, before its handle on the sockets. `senders` are its ways out, as
+    /// [`Bypass::new`] gave them.
     pub fn new(
         bypass: Arc<Bypass>,
         worker: usize,
-        sender: Sender,
+        senders: Vec<Sender>,
         others: Box<dyn Datagrams>,
     ) -> XdpDatagrams {
-        let (held, away) = sender.held_and_away();
+        let out = |(sender, place): (Sender, &usize)| {
+            let (held, away) = sender.held_and_away();
+            let spare = (held + away) / SPARE_PART;
+            Out { sender, place: *place, spare, posted: 0, is_down: false }
+        };
+        let outs = senders.into_iter().zip(&bypass.outs[worker]).map(out).collect();
         XdpDatagrams {
-            spare: (held + away) / SPARE_PART,
             bypass,
             others,
             worker,
-            sender,
-            posted: 0,
-            is_down: false,
+            outs,
             links: Links::default(),
             room: Vec::new(),
             received: Vec::with_capacity(BURST),
@@ -126,7 +135,6 @@ impl XdpDatagrams {
                 state.again.store(true, Relaxed); // read by the same worker
             }
         }
-        self.is_down &= self.received.is_empty();
     }
 
     /// Take what came by the socket, if anything may have: at most `burst` arrivals.
@@ -155,17 +163,19 @@ impl XdpDatagrams {
     ) -> usize {
         let bypass = self.bypass.clone();
         let port = |queue: usize| bypass.queues[queue].address.port();
-        let counts = &bypass.places[number].counts;
+        let Place { counts, interface, .. } = &bypass.places[number];
+        let own = &bypass.sides[*interface].own;
         let mut count = 0;
         while packets > 0
             && let Some(packet) = receiver.look()
         {
-            match packet::parse(packet.bytes, &bypass.own) {
+            match packet::parse(packet.bytes, own) {
                 Ok(datagram) if datagram.port == port(queue) => {
                     if !self.accept(&datagram, burst) {
                         break;
                     }
-                    self.links.learn(&bypass.neighbours, datagram.from.ip(), datagram.link);
+                    let route = Route { interface: *interface, link: datagram.link };
+                    self.links.learn(&bypass.neighbours, &datagram.from, route);
                     count += 1;
                 }
                 // The next one is for another queue of the same worker, which polls that, too.
@@ -179,6 +189,7 @@ impl XdpDatagrams {
             packets -= 1;
         }
         add(&counts.received, count);
+        self.outs[*interface].is_down &= count == 0;
         packets
     }
 
@@ -199,32 +210,36 @@ impl XdpDatagrams {
         true
     }
 
-    /// By which link a departure leaves; none: by the socket.
-    fn link(&mut self, from: &SocketAddr, departure: &Departure<'_>) -> Option<Link> {
+    /// By which way a departure leaves; none: by the socket.
+    fn route(&mut self, from: &SocketAddr, departure: &Departure<'_>) -> Option<Route> {
         let to = &departure.peer;
-        if self.is_down || to.port() == 0 || from.is_ipv4() != to.is_ipv4() {
+        if to.port() == 0 || from.is_ipv4() != to.is_ipv4() {
             return None;
         }
+        let route = self.links.find(&self.bypass.neighbours, to)?;
         let all = || departure.pieces.iter().map(|piece| piece.len()).sum();
         let bytes = departure.segment_bytes.map_or_else(all, usize::from);
-        if bytes > packet::payload_bytes_max(to, self.bypass.mtu_bytes) {
-            return None;
-        }
-        self.links.find(&self.bypass.neighbours, to.ip())
+        let mtu_bytes = self.bypass.sides[route.interface].mtu_bytes;
+        let fits = bytes <= packet::payload_bytes_max(to, mtu_bytes);
+        (fits && !self.outs[route.interface].is_down).then_some(route)
     }
+}
 
-    /// Post one departure, datagram by datagram.
+impl Out {
+    /// Post one departure, datagram by datagram. `counts` are those of the way out.
     fn post(
         &mut self,
+        counts: &Counts,
         link: &Link,
         from: &SocketAddr,
-        spare: usize,
+        path: Path,
         departure: &Departure<'_>,
     ) -> One {
         let to = &departure.peer;
+        let spare = if path == Path::Large { self.spare } else { 0 };
         let Some(length) = departure.segment_bytes else {
             let pieces = departure.pieces.iter().map(|piece| &piece[..]);
-            return match self.post_one(link, from, to, spare, pieces) {
+            return match self.post_one(counts, (link, from, to), spare, pieces) {
                 true => One::Sent,
                 false => One::Full(0),
             };
@@ -238,7 +253,7 @@ impl XdpDatagrams {
                 break;
             }
             let pieces = datagram.iter().map(|piece| &piece[..]);
-            if !self.post_one(link, from, to, spare, pieces) {
+            if !self.post_one(counts, (link, from, to), spare, pieces) {
                 return One::Full(datagrams);
             }
         }
@@ -248,13 +263,12 @@ impl XdpDatagrams {
     /// Post one datagram. False if there is no frame for it.
     fn post_one<'a>(
         &mut self,
-        link: &Link,
-        from: &SocketAddr,
-        to: &SocketAddr,
+        counts: &Counts,
+        (link, from, to): (&Link, &SocketAddr, &SocketAddr),
         spare: usize,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> bool {
-        let Some(mut frame) = self.frame(spare) else { return false };
+        let Some(mut frame) = self.frame(counts, spare) else { return false };
         let room = &mut frame.bytes_mut()[..];
         let Some(bytes) = packet::compose(room, link, from, to, pieces) else {
             // What does not fit a frame was to leave by the socket: it is lost, as on a wire.
@@ -265,28 +279,28 @@ impl XdpDatagrams {
             return false;
         }
         self.posted += 1;
-        add(&self.bypass.places[self.worker].counts.sent, 1);
+        add(&counts.sent, 1);
         if self.posted == PACKETS_PER_KICK {
-            self.flush();
+            self.flush(counts);
         }
         true
     }
 
-    fn frame(&mut self, spare: usize) -> Option<Frame> {
+    fn frame(&mut self, counts: &Counts, spare: usize) -> Option<Frame> {
         if let Some(frame) = self.sender.frame(spare) {
             return Some(frame);
         }
-        self.flush(); // what leaves now may come back now
+        self.flush(counts); // what leaves now may come back now
         self.sender.frame(spare)
     }
 
     /// Show what was posted, and ask the kernel to send it.
-    fn flush(&mut self) {
+    fn flush(&mut self, counts: &Counts) {
         self.sender.publish();
         self.posted = 0;
         if self.sender.outlet().kick() == Kick::Down {
             self.is_down = true;
-            add(&self.bypass.places[self.worker].counts.down, 1);
+            add(&counts.down, 1);
         }
     }
 }
@@ -325,18 +339,19 @@ impl Datagrams for XdpDatagrams {
 
     fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent> {
         let from = self.bypass.queues[queue].address;
-        let spare = if path == Path::Large { self.spare } else { 0 };
         let bypass = self.bypass.clone();
-        let counts = &bypass.places[self.worker].counts;
         self.links.follow(&bypass.neighbours);
         let mut sent = Sent::default();
         while let Some(next) = departures.get(sent.done) {
-            if let Some(link) = self.link(&from, next) {
-                match self.post(&link, &from, spare, next) {
+            if let Some(Route { interface, link }) = self.route(&from, next) {
+                let out = &mut self.outs[interface];
+                let counts = &bypass.places[out.place].counts;
+                match out.post(counts, &link, &from, path, next) {
                     One::Sent => sent.done += 1,
                     One::Full(datagrams) => {
                         sent.datagrams_of_next = datagrams;
-                        bypass.waits[self.worker].store(true, Relaxed); // read by the same worker
+                        // Read by the same worker.
+                        bypass.waits[self.worker].store(1 + interface, Relaxed);
                         add(&counts.full, 1);
                         break;
                     }
@@ -344,8 +359,9 @@ impl Datagrams for XdpDatagrams {
                 continue;
             }
             let rest = &departures[sent.done..];
-            let count = rest.iter().take_while(|one| self.link(&from, one).is_none()).count();
+            let count = rest.iter().take_while(|one| self.route(&from, one).is_none()).count();
             let more = self.others.send(queue, path, &rest[..count])?;
+            let counts = &bypass.places[self.outs[0].place].counts;
             add(&counts.by_stack, (more.done - more.refused) as u64);
             sent.done += more.done;
             sent.refused += more.refused;
@@ -354,8 +370,8 @@ impl Datagrams for XdpDatagrams {
                 break;
             }
         }
-        if self.posted > 0 {
-            self.flush();
+        for out in self.outs.iter_mut().filter(|out| out.posted > 0) {
+            out.flush(&bypass.places[out.place].counts);
         }
         Ok(sent)
     }

@@ -8,8 +8,28 @@
 use laneway_sync::edition::Edition;
 use laneway_xdp::packet::Link;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{PoisonError, RwLock};
+
+/// Where a peer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// By which interface it is reached.
+    pub interface: usize,
+    /// Where on the link there.
+    pub link: Link,
+}
+
+/// Who a peer is: its address; and that of a link-local one means another host at each interface,
+/// which its scope tells.
+type Host = (IpAddr, u32);
+
+fn host(peer: &SocketAddr) -> Host {
+    match peer {
+        SocketAddr::V4(v4) => ((*v4.ip()).into(), 0),
+        SocketAddr::V6(v6) => ((*v6.ip()).into(), v6.scope_id()),
+    }
+}
 
 /// Peers known at a time.
 const PEERS_MAX: usize = 1 << 16;
@@ -17,7 +37,7 @@ const PEERS_MAX: usize = 1 << 16;
 /// What all workers know.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    links: RwLock<HashMap<IpAddr, Link>>,
+    links: RwLock<HashMap<Host, Route>>,
     /// Rises when a known peer moves.
     moves: Edition,
 }
@@ -25,9 +45,9 @@ pub struct Neighbours {
 /// What one worker knows.
 #[derive(Debug, Default)]
 pub struct Links {
-    known: HashMap<IpAddr, Link>,
+    known: HashMap<Host, Route>,
     /// The last one asked for or learned: the next is often the same.
-    last: Option<(IpAddr, Link)>,
+    last: Option<(Host, Route)>,
     /// Moves that it has followed.
     moves: u64,
 }
@@ -35,14 +55,15 @@ pub struct Links {
 impl Links {
     /// `peer` has sent something from there.
     #[inline]
-    pub fn learn(&mut self, all: &Neighbours, peer: IpAddr, link: Link) {
-        if self.last == Some((peer, link)) {
+    pub fn learn(&mut self, all: &Neighbours, peer: &SocketAddr, route: Route) {
+        let peer = host(peer);
+        if self.last == Some((peer, route)) {
             return;
         }
-        self.last = Some((peer, link));
-        if self.known.get(&peer) != Some(&link) {
-            self.keep(peer, link);
-            all.learn(peer, link);
+        self.last = Some((peer, route));
+        if self.known.get(&peer) != Some(&route) {
+            self.keep(peer, route);
+            all.learn(peer, route);
         }
     }
 
@@ -56,43 +77,44 @@ impl Links {
 
     /// Where a peer is.
     #[inline]
-    pub fn find(&mut self, all: &Neighbours, peer: IpAddr) -> Option<Link> {
-        if let Some((last, link)) = self.last
+    pub fn find(&mut self, all: &Neighbours, peer: &SocketAddr) -> Option<Route> {
+        let peer = host(peer);
+        if let Some((last, route)) = self.last
             && last == peer
         {
-            return Some(link);
+            return Some(route);
         }
-        let link = match self.known.get(&peer) {
-            Some(link) => *link,
+        let route = match self.known.get(&peer) {
+            Some(route) => *route,
             None => {
                 let links = all.links.read().unwrap_or_else(PoisonError::into_inner);
-                let link = *links.get(&peer)?;
+                let route = *links.get(&peer)?;
                 drop(links);
-                self.keep(peer, link);
-                link
+                self.keep(peer, route);
+                route
             }
         };
-        self.last = Some((peer, link));
-        Some(link)
+        self.last = Some((peer, route));
+        Some(route)
     }
 
-    fn keep(&mut self, peer: IpAddr, link: Link) {
+    fn keep(&mut self, peer: Host, route: Route) {
         if self.known.len() >= PEERS_MAX {
             self.known.clear();
         }
-        self.known.insert(peer, link);
+        self.known.insert(peer, route);
     }
 }
 
 impl Neighbours {
     /// Held for one look into a map, once for each peer that is new or has moved.
-    fn learn(&self, peer: IpAddr, link: Link) {
+    fn learn(&self, peer: Host, route: Route) {
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
         if links.len() >= PEERS_MAX {
             links.clear();
         }
-        let before = links.insert(peer, link);
-        if before.is_some_and(|before| before != link) {
+        let before = links.insert(peer, route);
+        if before.is_some_and(|before| before != route) {
             self.moves.publish();
         }
     }
@@ -101,29 +123,52 @@ impl Neighbours {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, SocketAddrV6};
 
-    const fn link(last: u8) -> Link {
-        Link { peer: [2, 0, 0, 0, 0, last], own: [2; 6] }
+    const fn route(last: u8) -> Route {
+        Route { interface: 0, link: Link { peer: [2, 0, 0, 0, 0, last], own: [2; 6] } }
     }
 
-    fn peer(number: u32) -> IpAddr {
-        Ipv4Addr::from_bits(number).into()
+    fn peer(number: u32) -> SocketAddr {
+        (Ipv4Addr::from_bits(number), 9).into()
     }
 
     #[test]
     fn what_one_worker_hears_another_finds_and_the_last_word_counts() {
         let all = Neighbours::default();
         let (mut one, mut two) = (Links::default(), Links::default());
-        assert_eq!(two.find(&all, peer(1)), None);
-        one.learn(&all, peer(1), link(1));
+        assert_eq!(two.find(&all, &peer(1)), None);
+        one.learn(&all, &peer(1), route(1));
         two.follow(&all);
-        assert_eq!(two.find(&all, peer(1)), Some(link(1)));
-        one.learn(&all, peer(1), link(2));
+        assert_eq!(two.find(&all, &peer(1)), Some(route(1)));
+        one.learn(&all, &peer(1), route(2));
         two.follow(&all);
-        assert_eq!(two.find(&all, peer(1)), Some(link(2)), "it has moved");
+        assert_eq!(two.find(&all, &peer(1)), Some(route(2)), "it has moved");
         one.follow(&all);
-        assert_eq!(one.find(&all, peer(1)), Some(link(2)));
+        assert_eq!(one.find(&all, &peer(1)), Some(route(2)));
+        let elsewhere = Route { interface: 1, ..route(2) };
+        one.learn(&all, &peer(1), elsewhere);
+        two.follow(&all);
+        assert_eq!(two.find(&all, &peer(1)), Some(elsewhere), "to another interface");
+    }
+
+    #[test]
+    fn a_link_local_address_is_another_host_at_each_interface() {
+        let all = Neighbours::default();
+        let (mut one, mut two) = (Links::default(), Links::default());
+        let peer = |port: u16, scope: u32| -> SocketAddr {
+            SocketAddrV6::new("fe80::9".parse().expect("an address"), port, 0, scope).into()
+        };
+        let routes = [route(1), Route { interface: 1, ..route(2) }];
+        for (scope, route) in (1..).zip(routes) {
+            one.learn(&all, &peer(4000, scope), route);
+        }
+        two.follow(&all);
+        for links in [&mut one, &mut two] {
+            for (scope, route) in (1..).zip(routes) {
+                assert_eq!(links.find(&all, &peer(4001, scope)), Some(route), "{scope}");
+            }
+        }
     }
 
     #[test]
@@ -131,8 +176,8 @@ mod tests {
         let all = Neighbours::default();
         let mut links = Links::default();
         for number in 1..=PEERS_MAX as u32 + 10 {
-            links.learn(&all, peer(number), link(1));
-            assert_eq!(links.find(&all, peer(number)), Some(link(1)));
+            links.learn(&all, &peer(number), route(1));
+            assert_eq!(links.find(&all, &peer(number)), Some(route(1)));
         }
         assert_eq!(links.known.len(), 10);
         assert_eq!(all.links.read().expect("nobody panicked").len(), 10);

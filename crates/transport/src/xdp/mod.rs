@@ -1,15 +1,17 @@
 //! Datagrams past the kernel's stack: AF_XDP sockets ([`laneway_xdp`]) on the RX queues of one
-//! interface, before other queues of the same numbers, which are the server's UDP sockets.
+//! interface or several, before other queues of the same numbers, which are the server's UDP
+//! sockets.
 //!
 //! - **A way, not a place.** A queue is where clients send to, and has the same number, address and
 //!   worker whichever way a datagram takes. What the BPF program leads past the stack comes by the
 //!   interface's queues, everything else (from other interfaces, in fragments, for a port that
 //!   another worker's RX queue received) by the socket. A reply leaves past the stack if its peer's
-//!   Ethernet address is known from a request that came so ([`links`]) and it fits the link, else
-//!   by the socket.
-//! - **Whose.** RX queue r belongs to worker r modulo the workers, and with it what comes there for
-//!   that worker's queues. Whoever may serve these takes it, under a lock that is only tried. To
-//!   send, each worker has an RX queue's other half for itself, and so waits for nobody.
+//!   Ethernet address is known from a request that came so ([`links`]) and it fits the link, by the
+//!   interface that this came by, else by the socket.
+//! - **Whose.** RX queue r of an interface belongs to worker r modulo the workers, and with it what
+//!   comes there for that worker's queues. Whoever may serve these takes it, under a lock that is
+//!   only tried. To send, each worker has an RX queue's other half of each interface for itself,
+//!   and so waits for nobody.
 //! - **Small first.** Trains of large replies may use half the frames; the others are for small
 //!   ones. A transfer leaves a slice at a time, and small replies between slices (`server::lanes`).
 //!
@@ -20,8 +22,10 @@
 //! Requests are copied out of their frames, which go back to the kernel before the requests are
 //! served: they are short, and whoever receives does not depend on how long serving takes.
 //!
-//! [`handle`] is a worker's `Datagrams`, [`watch`] the part of its `Transport`.
+//! [`handle`] is a worker's `Datagrams`, [`watch`] the part of its `Transport`; [`busy`] has a
+//! worker's own calls look at the card's driver.
 
+pub mod busy;
 pub mod handle;
 pub mod links;
 pub mod watch;
@@ -32,7 +36,7 @@ use laneway_xdp::queue::{Outlet, Receiver, Sender, Sizes};
 use laneway_xdp::socket::{self, Statistics};
 use links::Neighbours;
 use rustix::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Frames of each RX queue: 4 MiB of packets that wait to be received, 2 MiB of such to be sent.
@@ -71,13 +75,23 @@ pub struct Counted {
     pub lost: Statistics,
 }
 
-/// One RX queue of the interface.
+/// One RX queue of an interface.
 struct Place {
     receiver: Mutex<Receiver>,
     outlet: Outlet,
     /// None where somebody else than the kernel is at the other end.
     socket: Option<Arc<OwnedFd>>,
     counts: Counts,
+    /// Whose it is.
+    worker: usize,
+    /// Of which interface.
+    interface: usize,
+}
+
+/// One interface.
+struct Side {
+    own: Own,
+    mtu_bytes: usize,
 }
 
 /// What is known of one RX queue when it is opened.
@@ -90,16 +104,30 @@ pub struct Part {
     pub socket: Option<Arc<OwnedFd>>,
 }
 
+/// What is known of one interface when it is opened.
+pub struct Interface {
+    /// Its RX queues, by number.
+    pub parts: Vec<Part>,
+    /// Who we are there.
+    pub own: Own,
+    /// The longest packet that it takes.
+    pub mtu_bytes: usize,
+}
+
 /// What all workers share of the way past the stack.
 pub struct Bypass {
+    /// The RX queues of all interfaces, one interface after the other.
     places: Vec<Place>,
+    sides: Vec<Side>,
     queues: Vec<Queue>,
-    own: Own,
-    mtu_bytes: usize,
-    workers: usize,
+    /// Of each worker, its RX queues.
+    of_worker: Vec<Vec<usize>>,
+    /// Of each worker, by interface, the RX queue by whose other half it sends.
+    outs: Vec<Vec<usize>>,
     neighbours: Neighbours,
-    /// Whether a worker found its half without frames and waits for some.
-    waits: Vec<AtomicBool>,
+    /// By which interface a worker found its half without frames and waits for some, counted from
+    /// 1; 0 where it does not.
+    waits: Vec<AtomicUsize>,
     /// Of each worker, by queue.
     states: Vec<Vec<State>>,
 }
@@ -115,9 +143,11 @@ struct State {
     again: AtomicBool,
 }
 
-/// A server whose workers are more than the interface's RX queues.
+/// A server whose workers are more than an interface's RX queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooFew {
+    /// Which interface, by its place in what was asked for.
+    pub interface: usize,
     /// RX queues there are.
     pub queues: usize,
     /// Workers there are.
@@ -125,42 +155,49 @@ pub struct TooFew {
 }
 
 impl Bypass {
-    /// The RX queues of an interface, by number, before the server's queues; and each worker's way
-    /// out.
+    /// The RX queues of these interfaces before the server's queues; and each worker's ways out, by
+    /// interface.
     pub fn new(
-        parts: Vec<Part>,
+        interfaces: Vec<Interface>,
         queues: Vec<Queue>,
-        own: Own,
-        mtu_bytes: usize,
-    ) -> Result<(Arc<Bypass>, Vec<Sender>), TooFew> {
+    ) -> Result<(Arc<Bypass>, Vec<Vec<Sender>>), TooFew> {
         let workers = queues.iter().map(|queue| queue.worker + 1).max().unwrap_or(1);
-        if parts.len() < workers {
-            return Err(TooFew { queues: parts.len(), workers });
+        let (mut places, mut sides) = (Vec::new(), Vec::new());
+        let mut senders: Vec<Vec<Sender>> = (0..workers).map(|_| Vec::new()).collect();
+        let mut of_worker = vec![Vec::new(); workers];
+        let mut outs = vec![Vec::new(); workers];
+        for (interface, Interface { parts, own, mtu_bytes }) in interfaces.into_iter().enumerate() {
+            if parts.len() < workers {
+                return Err(TooFew { interface, queues: parts.len(), workers });
+            }
+            for (number, Part { receiver, sender, socket }) in parts.into_iter().enumerate() {
+                let (worker, receiver) = (number % workers, Mutex::new(receiver));
+                let (outlet, counts) = (sender.outlet().clone(), Counts::default());
+                of_worker[worker].push(places.len());
+                if number < workers {
+                    outs[worker].push(places.len());
+                    senders[worker].push(sender);
+                }
+                places.push(Place { receiver, outlet, socket, counts, worker, interface });
+            }
+            sides.push(Side { own, mtu_bytes: mtu_bytes.min(packet::MTU_BYTES_MAX) });
         }
-        let (mut places, mut senders) = (Vec::new(), Vec::new());
-        for Part { receiver, sender, socket } in parts {
-            let (outlet, counts) = (sender.outlet().clone(), Counts::default());
-            places.push(Place { receiver: Mutex::new(receiver), outlet, socket, counts });
-            senders.push(sender);
-        }
-        senders.truncate(workers);
         let neighbours = Neighbours::default();
-        let waits = (0..workers).map(|_| AtomicBool::new(false)).collect();
-        let mtu_bytes = mtu_bytes.min(packet::MTU_BYTES_MAX);
+        let waits = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let states = || queues.iter().map(|_| State::default()).collect();
         let states = (0..workers).map(|_| states()).collect();
-        let bypass = Bypass { places, queues, own, mtu_bytes, workers, neighbours, waits, states };
+        let bypass = Bypass { places, sides, queues, of_worker, outs, neighbours, waits, states };
         Ok((Arc::new(bypass), senders))
     }
 
     /// RX queues at which the datagrams of `queue` come.
-    fn places_of(&self, queue: usize) -> impl Iterator<Item = usize> + Clone + use<> {
-        (self.queues[queue].worker..self.places.len()).step_by(self.workers)
+    fn places_of(&self, queue: usize) -> impl Iterator<Item = usize> + Clone + '_ {
+        self.of_worker[self.queues[queue].worker].iter().copied()
     }
 
     /// Queues whose datagrams come at an RX queue.
     fn queues_at(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
-        let whose = place % self.workers;
+        let whose = self.places[place].worker;
         let is_here = move |(_, queue): &(usize, &Queue)| queue.worker == whose;
         self.queues.iter().enumerate().filter(is_here).map(|(number, _)| number)
     }

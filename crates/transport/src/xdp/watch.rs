@@ -8,6 +8,7 @@ use crate::{Ready, Wait};
 use laneway_xdp::queue::Kick;
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
+use rustix::net::RecvFlags;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -24,15 +25,25 @@ pub struct Watch {
     worker: usize,
     /// Which queues are watched for arrivals.
     queues: Vec<bool>,
-    /// Queues of which room is waited for.
-    rooms: BTreeSet<(usize, Path)>,
+    /// Queues of which room is waited for, and by which interface: by each of them, where replies
+    /// are parked for several.
+    rooms: BTreeSet<(usize, Path, usize)>,
+    /// Whether the drivers of RX queues are looked at before each wait.
+    is_busy: bool,
 }
 
 impl Watch {
     /// Worker `worker`'s, of nothing yet.
     pub fn new(bypass: Arc<Bypass>, worker: usize) -> Watch {
         let queues = vec![false; bypass.queues.len()];
-        Watch { bypass, worker, queues, rooms: BTreeSet::new() }
+        Watch { bypass, worker, queues, rooms: BTreeSet::new(), is_busy: false }
+    }
+
+    /// The same, looking at the drivers of the RX queues that are watched before each wait: their
+    /// sockets are busy polled ([`super::busy`]).
+    #[must_use]
+    pub fn busy(self) -> Watch {
+        Watch { is_busy: true, ..self }
     }
 
     fn is_watched(&self, place: usize) -> bool {
@@ -75,14 +86,15 @@ impl Watch {
     /// Whether room of `queue` is told. False if that is not for this way to tell.
     pub(crate) fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> bool {
         if !watch {
-            return self.rooms.remove(&(queue, path));
+            let before = self.rooms.len();
+            self.rooms.retain(|(of, by, _)| (*of, *by) != (queue, path));
+            return self.rooms.len() < before;
         }
         // Written by this very worker, when it found no frame.
-        let waits = self.bypass.waits[self.worker].swap(false, Relaxed);
-        if waits {
-            self.rooms.insert((queue, path));
-        }
-        waits
+        let waits = self.bypass.waits[self.worker].swap(0, Relaxed);
+        let Some(interface) = waits.checked_sub(1) else { return false };
+        self.rooms.insert((queue, path, interface));
+        true
     }
 
     /// A packet has come to an RX queue, or its interface is gone.
@@ -105,23 +117,51 @@ impl Watch {
         self.tell(queue, ready);
     }
 
+    /// Have the drivers look for packets now, and tell what has come. No event need tell it later.
+    fn look_at_drivers(&self, ready: &mut Vec<Ready>) {
+        for (number, place) in self.bypass.places.iter().enumerate() {
+            if !self.is_watched(number) {
+                continue;
+            }
+            if let Some(socket) = &place.socket {
+                // Packets come to the ring. An interface that is down tells it when one leaves.
+                let _ = rustix::net::recv(socket, &mut [0_u8; 0][..], RecvFlags::DONTWAIT);
+            }
+            if self.bypass.waiting(number).is_some_and(|packets| packets > 0) {
+                self.told(number, ready);
+            }
+        }
+    }
+
     /// Before the kernel is asked what is ready: what is known already, and how long to wait.
     pub(crate) fn look(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
         let before = ready.len();
+        if self.is_busy {
+            self.look_at_drivers(ready);
+        }
         for (queue, state) in self.bypass.states[self.worker].iter().enumerate() {
             if state.again.load(Relaxed) {
                 state.again.store(false, Relaxed);
                 self.tell(queue, ready);
             }
         }
-        let outlet = &self.bypass.places[self.worker].outlet;
-        let kick = if outlet.is_drained() { Kick::Drained } else { outlet.kick() };
-        if !self.rooms.is_empty() && (outlet.has_completions() || kick == Kick::Down) {
-            ready.extend(self.rooms.iter().map(|(queue, path)| Ready::Room(*queue, *path)));
+        let mut is_left = false;
+        for (interface, place) in self.bypass.outs[self.worker].iter().enumerate() {
+            let outlet = &self.bypass.places[*place].outlet;
+            let kick = if outlet.is_drained() { Kick::Drained } else { outlet.kick() };
+            is_left |= kick == Kick::Left;
+            if !self.rooms.is_empty() && (outlet.has_completions() || kick == Kick::Down) {
+                for (queue, path, _) in self.rooms.iter().filter(|(.., at)| *at == interface) {
+                    let told = Ready::Room(*queue, *path);
+                    if !ready.contains(&told) {
+                        ready.push(told);
+                    }
+                }
+            }
         }
         match wait {
             _ if ready.len() > before => Wait::No,
-            Wait::AtMost(time) if kick == Kick::Left || !self.rooms.is_empty() => {
+            Wait::AtMost(time) if is_left || !self.rooms.is_empty() => {
                 Wait::AtMost(time.min(PATIENCE))
             }
             other => other,
@@ -134,8 +174,8 @@ mod tests {
     use super::*;
     use crate::datagram::{Datagrams, Departure, Queue};
     use crate::memory_datagram::{DatagramFaults, DatagramNet};
-    use crate::xdp::Part;
     use crate::xdp::handle::XdpDatagrams;
+    use crate::xdp::{Interface, Part};
     use laneway_xdp::packet::{Link, Own, compose};
     use laneway_xdp::queue::Sizes;
     use laneway_xdp::twin::{self, Twin};
@@ -146,26 +186,43 @@ mod tests {
 
     /// One worker with two ports and one RX queue, both ports watched.
     fn world() -> (XdpDatagrams, Watch, Twin) {
+        let (handle, watch, mut twins) = world_of(1);
+        (handle, watch, twins.pop().expect("one"))
+    }
+
+    /// The same with so many interfaces of one RX queue.
+    fn world_of(interfaces: usize) -> (XdpDatagrams, Watch, Vec<Twin>) {
         let here = |port: u16| SocketAddr::from(([10, 0, 0, 1], port));
         let queue = |port| Queue { worker: 0, address: here(port), chosen: port == PORTS[0] };
-        let (receiver, sender, twin) = twin::queue(Sizes { receive: 8, send: 4 }).expect("memory");
-        let parts = vec![Part { receiver, sender, socket: None }];
         let own = Own { address: here(0).ip(), scope: 1 };
-        let opened = Bypass::new(parts, PORTS.map(queue).to_vec(), own, 1500);
+        let mut twins = Vec::new();
+        let interface = |_| {
+            let sizes = Sizes { receive: 8, send: 4 };
+            let (receiver, sender, twin) = twin::queue(sizes).expect("memory");
+            twins.push(twin);
+            let parts = vec![Part { receiver, sender, socket: None }];
+            Interface { parts, own, mtu_bytes: 1500 }
+        };
+        let interfaces = (0..interfaces).map(interface).collect();
+        let opened = Bypass::new(interfaces, PORTS.map(queue).to_vec());
         let (bypass, mut senders) = opened.expect("a queue for the worker");
         let others = Box::new(DatagramNet::new(DatagramFaults::NONE, 2).datagrams());
-        let sender = senders.pop().expect("the worker's");
-        let handle = XdpDatagrams::new(bypass.clone(), 0, sender, others);
+        let senders = senders.pop().expect("the worker's");
+        let handle = XdpDatagrams::new(bypass.clone(), 0, senders, others);
         let mut watch = Watch::new(bypass, 0);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll works");
         for queue in 0..PORTS.len() {
             watch.watch(queue, true, &set, u64::MAX).expect("it can be watched");
         }
-        (handle, watch, twin)
+        (handle, watch, twins)
     }
 
     fn deliver(twin: &mut Twin, port: usize) {
-        let (from, to) = (([10, 0, 0, 2], 9).into(), ([10, 0, 0, 1], PORTS[port]).into());
+        deliver_from(twin, 2, port);
+    }
+
+    fn deliver_from(twin: &mut Twin, peer: u8, port: usize) {
+        let (from, to) = (([10, 0, 0, peer], 9).into(), ([10, 0, 0, 1], PORTS[port]).into());
         let link = Link { peer: [2; 6], own: [4; 6] };
         let mut room = [0; 100];
         let bytes = compose(&mut room, &link, &from, &to, [&b"get k\r\n"[..]]).expect("it fits");
@@ -207,6 +264,24 @@ mod tests {
     }
 
     #[test]
+    fn who_polls_busily_finds_what_has_come_before_an_event_tells_it() {
+        let (mut handle, mut plain, mut twin) = world();
+        deliver(&mut twin, 0);
+        assert_eq!(looks(&mut plain), (vec![], SLEEP), "an event is to tell it");
+        let mut busy = plain.busy();
+        assert_eq!(looks(&mut busy), (BOTH.to_vec(), Wait::No));
+        assert_eq!(handle.poll(0, 32).expect("polls"), 1);
+        assert_eq!(looks(&mut busy), (vec![], SLEEP));
+        // Nobody serves what is not watched.
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll works");
+        for queue in 0..PORTS.len() {
+            busy.watch(queue, false, &set, u64::MAX).expect("it was watched");
+        }
+        deliver(&mut twin, 0);
+        assert_eq!(looks(&mut busy), (vec![], SLEEP));
+    }
+
+    #[test]
     fn room_is_told_when_frames_have_come_back_and_sleep_is_short_until_then() {
         let (mut handle, mut watch, mut twin) = world();
         assert!(!watch.watch_room(0, Path::Small, true), "there is some: the socket tells");
@@ -224,5 +299,30 @@ mod tests {
         assert!(watch.watch_room(0, Path::Small, false));
         assert_eq!(looks(&mut watch), (vec![], SLEEP));
         assert_eq!(handle.send(0, Path::Small, &reply[4..]).expect("sends").done, 1);
+    }
+
+    /// Large replies of one queue are parked for want of frames at two interfaces.
+    #[test]
+    fn room_is_told_by_each_interface_that_it_is_waited_for_at() {
+        let (mut handle, mut watch, mut twins) = world_of(2);
+        let pieces = [IoSlice::new(b"END\r\n")];
+        for (twin, last) in twins.iter_mut().zip([2, 3]) {
+            deliver_from(twin, last, 0);
+            assert_eq!(handle.poll(0, 32).expect("polls"), 1);
+            let peer = ([10, 0, 0, last], 9).into();
+            let reply = [Departure { peer, segment_bytes: None, pieces: &pieces }; 3];
+            assert_eq!(handle.send(0, Path::Large, &reply).expect("sends").done, 2);
+            assert!(watch.watch_room(0, Path::Large, true));
+            while twin.transmit().is_some() {}
+        }
+        assert_eq!(looks(&mut watch), (vec![], Wait::AtMost(PATIENCE)));
+        for twin in &mut twins {
+            twin.complete(1);
+            let told = vec![Ready::Room(0, Path::Large)];
+            assert_eq!(looks(&mut watch), (told, Wait::No), "by either, and once by both");
+        }
+        assert!(watch.watch_room(0, Path::Large, false));
+        assert!(!watch.watch_room(0, Path::Large, false), "by none any more");
+        assert_eq!(looks(&mut watch), (vec![], SLEEP));
     }
 }
