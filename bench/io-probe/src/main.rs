@@ -4,14 +4,18 @@
 //!
 //! This is the probe by which `laneway serve` chooses epoll: a server saves no more than an echo
 //! does, since all that it does besides costs the same by either way.
+//!
+//! With `disk` it is another probe ([`disk`]): a flush for each writer, or one that they share.
 
 #![deny(unsafe_code)]
 
 mod client;
+mod disk;
 mod readiness;
 mod uring;
 
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -21,7 +25,9 @@ const HELP: &str = "\
 Compare the CPU time of an echo server by epoll and by io_uring (multishot receive into provided
 buffers, sends submitted together, SINGLE_ISSUER and DEFER_TASKRUN).
 
-usage: io-probe [ROUNDS [SECONDS]]      default: 9 rounds, 2 seconds each side
+usage: io-probe [ROUNDS [SECONDS]]            default: 9 rounds, 2 seconds each side
+       io-probe disk FILE [ROUNDS [SECONDS]]  writers of 4 KB to a new FILE of 128 MiB: a flush
+                                              for each of them beside one that they share
 
 The server stays on CPU 0, the client on CPU 1. Ratios are medians over adjacent pairs, with the
 least and the most.";
@@ -46,14 +52,19 @@ pub struct Run {
 type Serve = fn(Vec<TcpStream>, &Run) -> std::io::Result<()>;
 
 fn main() -> std::io::Result<()> {
-    let numbers: Vec<Option<u64>> =
-        std::env::args().skip(1).map(|text| text.parse().ok()).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let is_disk = words.first().is_some_and(|word| word == "disk") && 1 < words.len();
+    let disk = is_disk.then(|| words.drain(..2).nth(1)).flatten();
+    let numbers: Vec<Option<u64>> = words.iter().map(|text| text.parse().ok()).collect();
     if numbers.len() > 2 || numbers.contains(&None) || numbers.contains(&Some(0)) {
         eprintln!("{HELP}");
         std::process::exit(2);
     }
     let number = |at: usize, or| numbers.get(at).copied().flatten().unwrap_or(or);
     let (rounds, seconds) = (number(0, 9), number(1, 2));
+    if let Some(file) = disk {
+        return disk::compare(Path::new(&file), rounds, seconds);
+    }
     println!("connections  in flight  epoll us  io_uring us  ratio [least..most]");
     for (connections, depth) in LOADS {
         let one = |serve| cpu_us_per_request(serve, connections, depth, seconds);

@@ -1,7 +1,7 @@
 //! The command line, as typed and then as checked.
 
 use crate::draws::Distribution;
-use crate::keys::Sizes;
+use crate::keys::{Content, Sizes};
 use crate::plan::{Backend, EngineKind, Plan};
 use crate::workload::{Turn, Workload};
 use lexopt::prelude::*;
@@ -28,6 +28,10 @@ usage: tier-ycsb --engine NAME [flags]
   --distribution zipf|uniform
                        which items are asked for (default zipf, exponent 0.99)
   --value-bytes N      all values this long (default half 256 B, half 4 KB)
+  --content random|text
+                       what values are made of (default random, which cannot be compressed)
+  --compress off|lz4   whether the tier compresses values from 8 KiB on that go straight to the SSD
+                       (tier only; default off)
   --records N          items to begin with (default 200000, which are 440 MB)
   --seconds S          how long each workload runs (default 2)
   --settle-seconds S   pause between load and workloads (default 2)
@@ -69,6 +73,8 @@ struct Typed {
     threads: usize,
     distribution: String,
     value_bytes: Option<u64>,
+    content: String,
+    compress: String,
     records: u32,
     seconds: f64,
     settle_seconds: f64,
@@ -90,6 +96,8 @@ impl Typed {
             threads: 2,
             distribution: "zipf".into(),
             value_bytes: None,
+            content: "random".into(),
+            compress: "off".into(),
             records: 200_000,
             seconds: 2.0,
             settle_seconds: 2.0,
@@ -130,6 +138,8 @@ fn take(name: &str, parser: &mut lexopt::Parser, typed: &mut Typed) -> Result<()
         "threads" => typed.threads = parser.value()?.parse()?,
         "distribution" => typed.distribution = parser.value()?.string()?,
         "value-bytes" => typed.value_bytes = Some(parser.value()?.parse()?),
+        "content" => typed.content = parser.value()?.string()?,
+        "compress" => typed.compress = parser.value()?.string()?,
         "records" => typed.records = parser.value()?.parse()?,
         "seconds" => typed.seconds = parser.value()?.parse()?,
         "settle-seconds" => typed.settle_seconds = parser.value()?.parse()?,
@@ -162,6 +172,10 @@ fn check(typed: Typed) -> Result<Plan, String> {
     require("pm-mb", typed.pm_mb, PM_MB_MIN <= typed.pm_mb, "at least 32")?;
     let backends = [("wal", Backend::Wal), ("emu", Backend::Emu)];
     let distributions = [("zipf", Distribution::Zipf), ("uniform", Distribution::Uniform)];
+    let contents = [Content::Random, Content::Text].map(|content| (content.name(), content));
+    let compresses = one_of("compress", &typed.compress, &[("off", false), ("lz4", true)])?;
+    let may_compress = engine.is_tier() || !compresses;
+    require("compress", &typed.compress, may_compress, "off for all but the tier")?;
     let mut plan = Plan {
         engine,
         backend: one_of("backend", &typed.backend, &backends)?,
@@ -169,6 +183,8 @@ fn check(typed: Typed) -> Result<Plan, String> {
         turns: turns(&typed.workloads, typed.threads)?,
         distribution: one_of("distribution", &typed.distribution, &distributions)?,
         sizes,
+        content: one_of("content", &typed.content, &contents)?,
+        compresses,
         records: typed.records,
         turn: seconds("seconds", typed.seconds)?,
         settle: seconds("settle-seconds", typed.settle_seconds)?,
@@ -286,6 +302,9 @@ mod tests {
             ("--engine tier --workloads A,A", "--workloads A,A: A stands there twice"),
             ("--engine tier --threads 0", "--threads 0: must be from 1 to 1024"),
             ("--engine tier --value-bytes 3", "--value-bytes 3: must be from 16"),
+            ("--engine tier --content prose", "--content prose: one of random, text"),
+            ("--engine tier --compress zstd", "--compress zstd: one of off, lz4"),
+            ("--engine fjall --compress lz4", "--compress lz4: must be off"),
             ("--engine tier --seconds NaN", "--seconds NaN: must be from 0"),
             ("--engine tier --pm-mb 1", "--pm-mb 1: must be at least 32"),
             ("--engine tier --backend dax", "--backend dax: one of wal, emu"),

@@ -38,6 +38,25 @@ impl Sizes {
     }
 }
 
+/// What values are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Random bytes, which no compression makes shorter.
+    Random,
+    /// Words.
+    Text,
+}
+
+impl Content {
+    /// As in `--content`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Content::Random => "random",
+            Content::Text => "text",
+        }
+    }
+}
+
 /// The name of item `number`: a hash of it, so that neighbours lie far apart, and the number.
 pub fn name(number: u32) -> [u8; KEY_BYTES] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -60,8 +79,12 @@ pub struct Items {
 
 impl Items {
     /// Those of `seed`.
-    pub fn new(seed: u64, sizes: Sizes) -> Items {
-        Items { values: Values::new(seed), sizes }
+    pub fn new(seed: u64, sizes: Sizes, content: Content) -> Items {
+        let values = match content {
+            Content::Random => Values::new(seed),
+            Content::Text => Values::text(seed),
+        };
+        Items { values, sizes }
     }
 
     /// Writes item `number`'s value of this version over `out`.
@@ -106,7 +129,12 @@ mod tests {
 
     #[test]
     fn values_are_half_small_half_large_and_a_wrong_byte_is_noticed() {
-        let items = Items::new(1, Sizes::Halves);
+        for content in [Content::Random, Content::Text] {
+            are_checked(&Items::new(1, Sizes::Halves, content));
+        }
+    }
+
+    fn are_checked(items: &Items) {
         let (mut value, mut bytes) = (Vec::new(), 0);
         for number in 0..100 {
             items.write(number, number * 7, &mut value);

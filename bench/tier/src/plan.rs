@@ -1,7 +1,7 @@
 //! What a run is to do, checked.
 
 use crate::draws::Distribution;
-use crate::keys::Sizes;
+use crate::keys::{Content, Sizes};
 use crate::workload::Turn;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,6 +43,11 @@ impl EngineKind {
         ("fjall-blob", EngineKind::FjallBlob),
     ];
 
+    /// Whether it is Laneway's.
+    pub fn is_tier(self) -> bool {
+        self.name().starts_with("tier")
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         let mut all = EngineKind::ALL.iter();
@@ -74,6 +79,10 @@ pub struct Plan {
     pub distribution: Distribution,
     /// How large values are.
     pub sizes: Sizes,
+    /// What they are made of.
+    pub content: Content,
+    /// Whether the tier compresses what goes straight to the SSD.
+    pub compresses: bool,
     /// Items to begin with.
     pub records: u32,
     /// How long each turn takes.

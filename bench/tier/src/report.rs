@@ -82,6 +82,8 @@ fn settings(plan: &Plan, disk: &Folder) -> Value {
         "backend": if plan.backend == Backend::Wal { "wal" } else { "emu" },
         "synced": plan.synced,
         "distribution": plan.distribution.name(),
+        "content": plan.content.name(),
+        "compresses": plan.compresses,
         "records": plan.records,
         "data_bytes": plan.data_bytes(),
         "pm_mb": plan.pm_mb,
@@ -189,12 +191,15 @@ mod tests {
         }
         assert_eq!(report["load"]["operations"], plan.records);
         assert_eq!(report["settings"]["distribution"], Distribution::Zipf.name());
+        let compressed = report["own"]["compressed_values"].as_u64().unwrap_or(0);
+        assert_eq!(0 < compressed, plan.compresses, "{line}: {compressed} values");
     }
 
     #[test]
     fn a_run_on_each_store_tells_what_the_definitions_point_into() {
         check("--engine tier --durability unsynced");
         check("--engine tier --durability synced --cache-mb 0 --threads 4");
+        check("--engine tier --value-bytes 20000 --content text --compress lz4");
         check("--engine fjall --durability unsynced");
     }
 }

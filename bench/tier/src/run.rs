@@ -86,7 +86,7 @@ impl<'a> Bench<'a> {
     pub fn new(plan: &'a Plan) -> Bench<'a> {
         Bench {
             plan,
-            items: Items::new(plan.seed, plan.sizes),
+            items: Items::new(plan.seed, plan.sizes, plan.content),
             draws: Draws::new(plan.distribution, plan.records),
             frontier: Frontier::new(plan.records),
         }

@@ -17,6 +17,11 @@ const PATTERN_BYTES: usize = 1_048_583;
 const HEAD_BYTES: u64 = 8;
 /// Values below this have no head and no pattern.
 const PATTERNED_BYTES_MIN: u64 = 16;
+/// Different words of a text.
+const WORDS: u64 = 1024;
+/// Letters of a word, and which there are, the more often the more common they are.
+const LETTERS_MAX: u64 = 10;
+const LETTERS: &[u8] = b"eeeeeeetttttaaaaaooooiiiinnnnsssshhhrrrddlluuccmmffyywwggppbbvk";
 
 /// Makes and checks values.
 #[derive(Debug)]
@@ -46,6 +51,31 @@ impl Values {
         let mut pattern: Vec<u8> = Vec::with_capacity(words * 8);
         for _ in 0..words {
             pattern.extend_from_slice(&random.word().to_le_bytes());
+        }
+        pattern.truncate(PATTERN_BYTES);
+        Values { seed, same: None, pattern }
+    }
+
+    /// The same of `seed`, with words in the pattern's place: they can be compressed as text can.
+    pub fn text(seed: u64) -> Self {
+        let mut random = Random::stream(seed, u64::from_le_bytes(*b"text    "));
+        let mut letter = || LETTERS[random.below(LETTERS.len() as u64) as usize];
+        let mut words: Vec<Vec<u8>> = Vec::new();
+        for number in 0..WORDS {
+            // Of all lengths, and the common ones, which come first, shorter.
+            let letters = 1 + (number % LETTERS_MAX).min(1 + number / LETTERS_MAX);
+            words.push((0..letters).map(|_| letter()).collect());
+        }
+        let mut pattern: Vec<u8> = Vec::with_capacity(PATTERN_BYTES + LETTERS_MAX as usize + 2);
+        while pattern.len() < PATTERN_BYTES {
+            let word = random.below(WORDS).min(random.below(WORDS));
+            pattern.extend_from_slice(&words[word as usize]);
+            let between: &[u8] = match random.below(12) {
+                0 => b". ",
+                1 => b", ",
+                _ => b" ",
+            };
+            pattern.extend_from_slice(between);
         }
         pattern.truncate(PATTERN_BYTES);
         Values { seed, same: None, pattern }
@@ -181,6 +211,7 @@ impl Checker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     const LENGTHS: [u64; 13] =
         [0, 1, 2, 7, 8, 13, 15, 16, 17, 1_400, 65_536, 1_048_583 + 8, 3_000_000];
@@ -224,6 +255,28 @@ mod tests {
                 assert!(!accepts(&values, 5, &value, 1 << 20), "{bytes} at {at}");
                 value[at] ^= 0x10;
             }
+        }
+    }
+
+    #[test]
+    fn a_text_is_words_that_come_again_and_is_held_to_every_byte() {
+        const PIECE_BYTES: usize = 64 << 10;
+        let values = Values::text(4);
+        let mut text = made(&values, 5, 100_000, 9);
+        assert!(accepts(&values, 5, &text, 4_096) && !accepts(&values, 6, &text, 4_096));
+        let is_of_text = |byte: &u8| byte.is_ascii_lowercase() || b" .,".contains(byte);
+        assert!(text[HEAD_BYTES as usize..].iter().all(is_of_text));
+        // What a compressor looks for: four bytes that were there before.
+        let share_new = |value: &[u8]| {
+            let fours: HashSet<&[u8]> = value[..PIECE_BYTES].windows(4).collect();
+            fours.len() as f64 / PIECE_BYTES as f64
+        };
+        assert!(share_new(&text) < 0.5);
+        assert!(0.99 < share_new(&made(&Values::new(4), 5, 100_000, 9)));
+        for at in [0, 8, 99_999] {
+            text[at] ^= 0x10;
+            assert!(!accepts(&values, 5, &text, 1 << 20), "at {at}");
+            text[at] ^= 0x10;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Writes the golden images of the format as this program has it, and their manifests, for a new
-//! version: `cargo run -p laneway-tier --example golden -- crates/tier/tests/golden`.
+//! version, or for one that a store has by what is in it:
+//! `cargo run -p laneway-tier --example golden -- crates/tier/tests/golden`.
 
 #[path = "../tests/golden/mod.rs"]
 mod golden;
@@ -17,18 +18,26 @@ fn main() -> std::io::Result<()> {
         write(&folder, "", &golden::make(index), &golden::manifest())?;
         write(&folder, "-cut", &cut, &said)?;
     }
+    for features in golden::FEATURES {
+        let (image, said) = golden::make_more(features);
+        write(&folder, "", &image, &said)?;
+    }
     Ok(())
 }
 
-/// Under the version that it says; one that is there is never written over.
+/// Under the version that it says; one that is there stays as it is.
 fn write(folder: &Path, kind: &str, image: &Image, manifest: &str) -> std::io::Result<()> {
     assert_eq!(Image::decode(&image.encode()).log, image.log);
     let name = format!("format-{}{kind}", image.version());
+    let path = |end: &str| folder.join(format!("{name}.{end}"));
+    if path("image").exists() && path("manifest").exists() {
+        println!("{name} is there");
+        return Ok(());
+    }
     let both = [("image", &image.encode()[..]), ("manifest", manifest.as_bytes())];
     for (end, bytes) in both {
-        let path = folder.join(format!("{name}.{end}"));
-        let there = |error| std::io::Error::other(format!("{}: {error}", path.display()));
-        File::create_new(&path).and_then(|mut file| file.write_all(bytes)).map_err(there)?;
+        let there = |error| std::io::Error::other(format!("{}: {error}", path(end).display()));
+        File::create_new(path(end)).and_then(|mut file| file.write_all(bytes)).map_err(there)?;
     }
     println!("{name}: {} keys", manifest.lines().count() - 1);
     Ok(())

@@ -17,8 +17,8 @@ pub const HAS_TREE: u32 = 1;
 pub const HAS_COMPRESSED: u32 = 2;
 /// The same of one whose log has grown beyond what its headers listed.
 pub const HAS_LONG_LOG: u32 = 4;
-/// The highest version that superblocks may have.
-pub const FORMAT_VERSION_MAX: u32 = FORMAT_VERSION + HAS_TREE + HAS_COMPRESSED + HAS_LONG_LOG;
+/// The highest version that superblocks may have: a log in front of an index does not grow.
+pub const FORMAT_VERSION_MAX: u32 = FORMAT_VERSION + HAS_COMPRESSED + HAS_LONG_LOG;
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 1024;
 /// The largest value: 1 GiB.
@@ -266,10 +266,9 @@ impl fmt::Display for Error {
             Error::Corrupt(what) => write!(f, "damaged: {what}"),
             Error::Version { found } => write!(
                 f,
-                "written by format version {found}; this program reads {FORMAT_VERSION} to \
-                 {FORMAT_VERSION_MAX}, and nothing was written. Use the version of Laneway that \
-                 wrote it, or move the items: laneway dump of that version, then laneway load of \
-                 this one into a new folder"
+                "written by format version {found}, which this program does not read, and nothing \
+                 was written. Use the version of Laneway that wrote it, or move the items: laneway \
+                 dump of that version, then laneway load of this one into a new folder"
             ),
             Error::Locked(path) => write!(f, "{path}: another process has this store open"),
             Error::Mismatch(what) => write!(f, "does not belong together: {what}"),

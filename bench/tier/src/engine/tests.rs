@@ -2,7 +2,7 @@
 
 use super::{Engine, Places, open};
 use crate::draws::Distribution;
-use crate::keys::Sizes;
+use crate::keys::{Content, Sizes};
 use crate::plan::{Backend, EngineKind, Plan};
 use laneway_load::random::Random;
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ fn plan(engine: EngineKind, synced: bool, cache_mb: u64, dir: PathBuf) -> Plan {
         turns: Vec::new(),
         distribution: Distribution::Uniform,
         sizes: Sizes::Halves,
+        content: Content::Random,
+        compresses: false,
         records: 1000,
         turn: Duration::ZERO,
         settle: Duration::ZERO,

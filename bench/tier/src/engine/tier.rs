@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 /// The SSD is made this much larger than the data, for what is written before older copies go.
 const SSD_OVER_DATA: u64 = 4;
 const SSD_BYTES_MIN: u64 = 1 << 30;
+/// From this length on values are compressed, if any are: the server's default.
+const COMPRESS_FROM: usize = 8 << 10;
 
 thread_local! {
     /// A thread's room for what a scan copies: out of memory, out of what is read.
@@ -80,6 +82,7 @@ impl TierEngine {
         if !plan.synced {
             behaviour.durability = Durability::Interval;
         }
+        behaviour.compress_from = plan.compresses.then_some(COMPRESS_FROM);
         let (store, report) = Directory::open(&settings, &mut |_, _| {}).map_err(told)?;
         if plan.engine == EngineKind::TierAuto {
             let start = Instant::now();
@@ -228,6 +231,7 @@ impl Engine for TierEngine {
             "user_written_bytes": stats.user_written_bytes,
             "media_written_bytes": stats.media_written_bytes,
             "waiting_bytes_most": stats.waiting_bytes_most,
+            "compressed_values": stats.compressed_values,
             "groups": stats.groups,
             "grouped_records": stats.grouped_records,
             "stalls": stats.stalls,

@@ -16,9 +16,10 @@ pub const BUILTIN: &[(&str, &str)] = builtin! {
     "mass-expiry" "memory" "miss" "mixed-50" "multiget-50" "multiget-large" "noisy-1mb"
     "noisy-1mb-deployed" "noisy-8mb" "noisy-8mb-deployed" "pipeline-mix" "resp-16" "resp-mget-50"
     "resp-noisy" "sandbox" "scale" "server-set" "set-1" "set-16" "shift" "shm" "shm-idle"
-    "tier-adapts" "tier-boundary" "tier-latency" "tier-miss" "tier-p99" "tier-split" "tier-synced"
-    "tier-unsynced" "tls-get" "tls-storm" "twitter-held-out" "twitter-miss" "udp-500kb-0125"
-    "udp-500kb-075" "udp-500kb-075-deployed" "udp-get" "udp-mb" "udp-veth-500kb"
+    "tier-adapts" "tier-boundary" "tier-compress" "tier-latency" "tier-miss" "tier-p99"
+    "tier-split" "tier-synced" "tier-unsynced" "tls-get" "tls-storm" "twitter-held-out"
+    "twitter-miss" "udp-500kb-0125" "udp-500kb-075" "udp-500kb-075-deployed" "udp-get" "udp-mb"
+    "udp-veth-500kb"
 };
 
 /// The text of definition `id`.

@@ -59,6 +59,13 @@ pub enum Front {
     Store(Superblock),
 }
 
+/// Whether a program may have written this version: none has an index behind a log that has grown.
+fn is_known(version: u32) -> bool {
+    const NEVER: u32 = HAS_TREE | HAS_LONG_LOG;
+    (FORMAT_VERSION..=FORMAT_VERSION_MAX).contains(&version)
+        && (version - FORMAT_VERSION) & NEVER != NEVER
+}
+
 impl Superblock {
     /// Segments of the log, and blocks of the SSD.
     pub fn sizes(&self) -> (u32, u64) {
@@ -129,7 +136,7 @@ impl Superblock {
         if !whole {
             return Ok(None);
         }
-        if !(FORMAT_VERSION..=FORMAT_VERSION_MAX).contains(&version) {
+        if !is_known(version) {
             return Err(Error::Version { found: version });
         }
         let has = |feature: u32| (version - FORMAT_VERSION) & feature != 0;

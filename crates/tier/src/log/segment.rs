@@ -196,6 +196,40 @@ impl Header {
         bytes.saturating_sub(shape.header_bytes.into()) as usize
     }
 
+    /// Whether what a header with this front lists goes on behind that.
+    pub fn goes_on(front: &[u8]) -> bool {
+        if Reader::new(front).u64() != Some(MAGIC) {
+            return false;
+        }
+        let count = Reader::new(front.get(COUNT_AT..).unwrap_or_default()).u32();
+        let list_bytes = u64::from(count.unwrap_or(0)) * LISTED_BYTES as u64;
+        (front.len() as u64) < FIXED_BYTES as u64 + list_bytes
+    }
+
+    /// What a header of `store_id` says by its front, but for what it lists; none where it says
+    /// anything that a header of this store does not. No crc was checked.
+    pub fn claimed(front: &[u8], shape: &Shape, store_id: u64) -> Option<Header> {
+        let mut reader = Reader::new(front);
+        let (magic, version, _crc) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let (id, generation) = (reader.u64()?, reader.u64()?);
+        let flush_sequence = reader.u64()?;
+        let (segment_bytes, segments, count) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let superblock = reader.u64()?;
+        let is_own = magic == MAGIC && version == FORMAT_VERSION && id == store_id;
+        let fits = segment_bytes == shape.segment_bytes
+            && segments <= shape.segments
+            && count < segments
+            && u64::from(shape.header_bytes) <= header_bytes(segments.into());
+        let listed = Vec::new();
+        (is_own && fits).then_some(Header {
+            store_id,
+            generation,
+            flush_sequence,
+            superblock,
+            listed,
+        })
+    }
+
     /// Reads the header of `store_id`, of its front and the rest of it behind that.
     pub fn decode(bytes: &[u8], shape: &Shape, store_id: u64) -> Result<Front> {
         let mut reader = Reader::new(bytes);

@@ -71,23 +71,27 @@ fn write(region: &dyn Region, bytes: &[u8]) -> Result<()> {
     doing("make the log", region.fence(Barrier::Recovery))
 }
 
-/// Refuses a log that holds anything where a start looks first: in the header of a slot, or in the
-/// block behind it. The header of a store that was `begun` counts as nothing, if no record is
-/// behind it: the first one is written when both superblocks are durable, so with one it is the
-/// second superblock that was damaged.
+/// Refuses a log that holds anything where a start looks first: in the block in which the header of
+/// a slot begins, or in the one behind the header. Of the first slot the whole header counts, as
+/// other programs have there what says whose a device is; all headers of a log of 64 GiB are 4 GiB.
+/// The header of a store that was `begun` counts as nothing, if no record is behind it: the first
+/// one is written when both superblocks are durable, so with one it is the second superblock that
+/// was damaged.
 pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> Result<()> {
-    let header_bytes = shape.header_bytes as usize;
-    let mut front = vec![0; header_bytes + BLOCK_BYTES];
+    let mut header = vec![0; shape.header_bytes as usize];
+    let mut behind = vec![0; BLOCK_BYTES];
+    let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     for slot in 0..shape.segments {
-        doing("read the log", region.read(shape.start(slot), &mut front))?;
-        let (header, behind) = front.split_at(header_bytes);
+        let start = shape.start(slot);
+        doing("read the log", region.read(start, &mut header))?;
+        let records = start + u64::from(shape.header_bytes);
+        doing("read the log", region.read(records, &mut behind))?;
         let is_ours = match begun {
             // Its header, whole or torn.
-            Some(id) if slot == 0 => !matches!(Header::decode(header, shape, id)?, Front::Foreign),
+            Some(id) if slot == 0 => !matches!(Header::decode(&header, shape, id)?, Front::Foreign),
             _ => false,
         };
-        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        if is_ours && !is_blank(behind) {
+        if is_ours && !is_blank(&behind) {
             return Err(Error::Mismatch(
                 "the log holds records, and the superblock at the front of the SSD is damaged; \
                  nothing was written. Give --ssd the right one, or copy both before you try \
@@ -95,13 +99,52 @@ pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> 
                     .into(),
             ));
         }
-        if !is_ours && !is_blank(&front) {
+        let is_all_blank = is_blank(&header) && is_blank(&behind);
+        if !is_ours && !is_all_blank {
             return Err(Error::Mismatch(
                 "the log holds records and the SSD no store: is --ssd the right one? To begin \
                  anew, remove both, or write zeros over a device"
                     .into(),
             ));
         }
+        header.truncate(BLOCK_BYTES);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::disk::sim::{Faults, Power};
+    use crate::media::pm::sim::SimRegion;
+
+    #[test]
+    fn of_a_log_with_long_headers_whatever_a_start_looks_at_first_has_to_be_blank() {
+        const SEGMENTS: u32 = 300;
+        const SEGMENT_BYTES: u32 = 16 << 10;
+        const BLOCK: u64 = BLOCK_BYTES as u64;
+        let blank = || {
+            let bytes = (SEGMENTS * SEGMENT_BYTES) as usize;
+            SimRegion::new(bytes, Power::new(u64::MAX), Faults::default())
+        };
+        let region = blank();
+        let shape = Shape::of(region.bytes(), SEGMENT_BYTES).unwrap();
+        let header_bytes = u64::from(shape.header_bytes);
+        assert_eq!(header_bytes, 2 * BLOCK);
+        must_be_blank(&region, &shape, None).unwrap();
+        let others = u64::from(SEGMENTS) - 1;
+        assert_eq!(region.read_bytes(), header_bytes + BLOCK + others * 2 * BLOCK);
+        // What other programs have may lie behind the first block, too.
+        let mut refused = vec![shape.start(0) + BLOCK];
+        for slot in [0, 1, SEGMENTS - 1] {
+            let (start, records) = (shape.start(slot), shape.start(slot) + header_bytes);
+            refused.extend([start, start + BLOCK - 1, records, records + BLOCK - 1]);
+        }
+        for at in refused {
+            let region = blank();
+            region.write(at, &[7]).unwrap();
+            let checked = must_be_blank(&region, &shape, None);
+            assert!(matches!(checked, Err(Error::Mismatch(_))), "byte {at}: {checked:?}");
+        }
+    }
 }

@@ -168,23 +168,44 @@ impl Survey<'_> {
         Ok(found)
     }
 
+    /// The lists of all headers grow with the square of the log: of 64 GiB they are 4 GiB. Only the
+    /// newest is asked what it lists. So of each header the first block is read, and all of it only
+    /// where that decides something: of the newest, and of two that claim to be of one generation,
+    /// of which one is torn. A damaged list of an older one is not met, and nobody needs it.
     fn headers(&self, foreign: &mut u32) -> Result<Headers> {
+        let Survey { region, ref shape, store_id, .. } = *self;
         let mut headers = Headers::new();
-        for slot in 0..self.shape.segments {
-            match read_header(self.region, &self.shape, self.store_id, slot)? {
+        let mut claims: BTreeMap<u64, Vec<(u32, Header)>> = BTreeMap::new();
+        let mut block = vec![0; BLOCK_BYTES];
+        for slot in 0..shape.segments {
+            doing("read the log", region.read(shape.start(slot), &mut block))?;
+            let front = match Header::goes_on(&block) {
+                false => Header::decode(&block, shape, store_id)?,
+                true => match Header::claimed(&block, shape, store_id) {
+                    Some(header) => {
+                        claims.entry(header.generation).or_default().push((slot, header));
+                        continue;
+                    }
+                    None => read_header(region, shape, store_id, slot)?,
+                },
+            };
+            match front {
                 Front::None => {}
                 Front::Foreign => *foreign += 1,
-                Front::Own(mut header) => {
-                    // Only the newest is asked what it lists, and the lists of all grow with the
-                    // square of the log: of 64 GiB they are 4 GiB.
-                    match headers.last_entry() {
-                        Some(newest) if header.generation < *newest.key() => {
-                            header.listed = Vec::new();
+                Front::Own(header) => keep(&mut headers, slot, header),
+            }
+        }
+        for (generation, claims) in claims.into_iter().rev() {
+            let is_newest = headers.last_key_value().is_none_or(|(newest, _)| *newest < generation);
+            let is_sure = !is_newest && claims.len() == 1 && !headers.contains_key(&generation);
+            for (slot, claimed) in claims {
+                match is_sure {
+                    true => keep(&mut headers, slot, claimed),
+                    false => {
+                        if let Front::Own(header) = read_header(region, shape, store_id, slot)? {
+                            keep(&mut headers, slot, header);
                         }
-                        Some(mut newest) => newest.get_mut().1.listed = Vec::new(),
-                        None => {}
                     }
-                    headers.insert(header.generation, (slot, header));
                 }
             }
         }
@@ -247,12 +268,18 @@ impl Survey<'_> {
         Ok(Next { header, freed_slots, problems })
     }
 
-    /// Whether a slot holds zeros where its header and its first records would be. A log is made
+    /// Whether a slot holds zeros where its header and its first records would begin. A log is made
     /// large, and to read what was never written took most of a young store's start.
     fn is_untouched(&self, slot: u32) -> Result<bool> {
-        let mut front = vec![0; self.shape.header_bytes as usize + BLOCK_BYTES];
-        doing("read the log", self.region.read(self.shape.start(slot), &mut front))?;
-        Ok(front.iter().all(|&byte| byte == 0))
+        let start = self.shape.start(slot);
+        let mut block = vec![0; BLOCK_BYTES];
+        for at in [start, start + u64::from(self.shape.header_bytes)] {
+            doing("read the log", self.region.read(at, &mut block))?;
+            if block.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the newest checkpoint's segment, whole up to `last`, got as far as the checkpoint
@@ -332,9 +359,24 @@ impl Survey<'_> {
     }
 }
 
+/// Adds a header; what others list than the newest is not needed.
+fn keep(headers: &mut Headers, slot: u32, mut header: Header) {
+    match headers.last_entry() {
+        Some(newest) if header.generation < *newest.key() => header.listed = Vec::new(),
+        Some(mut newest) => newest.get_mut().1.listed = Vec::new(),
+        None => {}
+    }
+    headers.insert(header.generation, (slot, header));
+}
+
 /// What lies as a header in a slot: at its front, and at its end where it lists so much.
 pub fn read_header(region: &dyn Region, shape: &Shape, store_id: u64, slot: u32) -> Result<Front> {
-    let mut bytes = vec![0; shape.header_bytes as usize];
+    let mut bytes = vec![0; BLOCK_BYTES];
+    doing("read the log", region.read(shape.start(slot), &mut bytes))?;
+    if !Header::goes_on(&bytes) {
+        return Header::decode(&bytes, shape, store_id);
+    }
+    bytes.resize(shape.header_bytes as usize, 0);
     doing("read the log", region.read(shape.start(slot), &mut bytes))?;
     let (front, rest) = (bytes.len(), Header::rest_bytes(&bytes, shape));
     if 0 < rest {
@@ -356,35 +398,164 @@ pub fn segment_bytes(region: &dyn Region, shape: &Shape, slot: u32) -> Result<Ve
 mod tests {
     use super::*;
     use crate::log::put_header;
+    use crate::log::record::{Record, Stamp};
     use crate::media::disk::sim::{Faults, Power, SimDisk};
     use crate::media::pm::sim::SimRegion;
+    use crate::types::ItemMeta;
 
-    #[test]
-    fn of_all_headers_the_newest_alone_keeps_what_it_lists() {
-        let (power, bytes) = (Power::new(u64::MAX), 6 * 8192);
-        let region = SimRegion::new(bytes, power.clone(), Faults::default());
-        let ssd = SimDisk::new(1 << 20, power, 1, Faults::default());
-        let shape = Shape::of(bytes as u64, 8192).unwrap();
-        let (store_id, flush_sequence, superblock) = (7, 0, 0);
-        for (slot, generation) in [(0, 3), (1, 4), (2, 2)] {
-            let listed = vec![Listed { slot: 5, end: 8192, generation: 1 }];
-            let header = Header { store_id, generation, flush_sequence, superblock, listed };
-            put_header(&region, &shape, slot, &header).unwrap();
-        }
-        let survey = Survey {
-            region: &region,
-            ssd: &ssd,
+    const STORE_ID: u64 = 7;
+    const SEGMENTS: u32 = 300;
+    /// Of a log whose headers have two blocks.
+    const SEGMENT_BYTES: u32 = 16 << 10;
+    const BLOCK: u64 = BLOCK_BYTES as u64;
+
+    /// A blank log of so many segments.
+    fn blank(segments: u32, segment_bytes: u32) -> (SimRegion, Shape) {
+        let bytes = segments as usize * segment_bytes as usize;
+        let region = SimRegion::new(bytes, Power::new(u64::MAX), Faults::default());
+        let shape = Shape::of(bytes as u64, segment_bytes).unwrap();
+        (region, shape)
+    }
+
+    fn ssd() -> SimDisk {
+        SimDisk::new(1 << 20, Power::new(u64::MAX), 1, Faults::default())
+    }
+
+    fn survey<'a>(region: &'a SimRegion, ssd: &'a SimDisk, shape: Shape) -> Survey<'a> {
+        Survey {
+            region,
+            ssd,
             shape,
-            store_id,
+            store_id: STORE_ID,
             blocks: 256,
-            flush_sequence,
+            flush_sequence: 0,
             checkpointed: Position::default(),
             tree_holds: Position::default(),
             may_have_been_newer: false,
-        };
-        let headers = survey.headers(&mut 0).unwrap().into_iter();
-        let kept: Vec<(u64, u32, usize)> =
-            headers.map(|(generation, (slot, it))| (generation, slot, it.listed.len())).collect();
+        }
+    }
+
+    /// The headers of a log, and how many bytes were read for them.
+    fn headers(region: &SimRegion, shape: Shape) -> (Headers, u64) {
+        let (ssd, before) = (ssd(), region.read_bytes());
+        let headers = survey(region, &ssd, shape).headers(&mut 0).unwrap();
+        (headers, region.read_bytes() - before)
+    }
+
+    /// A header that lists so many.
+    fn put(region: &SimRegion, shape: &Shape, (slot, generation): (u32, u64), count: u32) {
+        let listed = |slot| Listed { slot, end: shape.segment_bytes, generation: 1 };
+        let listed = (0..count).map(listed).collect();
+        let (store_id, flush_sequence, superblock) = (STORE_ID, 0, 0);
+        let header = Header { store_id, generation, flush_sequence, superblock, listed };
+        put_header(region, shape, slot, &header).unwrap();
+    }
+
+    #[test]
+    fn of_all_headers_the_newest_alone_keeps_what_it_lists() {
+        let (region, shape) = blank(6, 8192);
+        for at in [(0, 3), (1, 4), (2, 2)] {
+            put(&region, &shape, at, 1);
+        }
+        let (headers, _) = headers(&region, shape);
+        let kept: Vec<(u64, u32, usize)> = headers
+            .into_iter()
+            .map(|(generation, (slot, it))| (generation, slot, it.listed.len()))
+            .collect();
         assert_eq!(kept, [(2, 2, 0), (3, 0, 0), (4, 1, 1)]);
+    }
+
+    #[test]
+    fn of_headers_longer_than_a_block_a_start_reads_the_newest_alone_to_its_end() {
+        const LISTED: u32 = 260;
+        let (region, shape) = blank(SEGMENTS, SEGMENT_BYTES);
+        // A header is looked at once more, from its front, where it is read whole.
+        let whole = BLOCK + u64::from(shape.header_bytes);
+        assert_eq!(whole, 3 * BLOCK);
+        // The last slot is free.
+        let newest = u64::from(SEGMENTS);
+        (0..SEGMENTS - 1).for_each(|slot| {
+            put(&region, &shape, (slot, u64::from(slot) + 2), LISTED);
+        });
+        let (there, read_bytes) = headers(&region, shape);
+        assert_eq!(read_bytes, u64::from(SEGMENTS) * BLOCK + whole);
+        assert_eq!(there.len() as u32, SEGMENTS - 1);
+        assert!(there.iter().all(|(generation, (slot, header))| {
+            let lists = if *generation == newest { LISTED as usize } else { 0 };
+            u64::from(*slot) + 2 == *generation && header.listed.len() == lists
+        }));
+        // Its list is damaged behind the first block: it is none, and the one before it counts.
+        let damage = |slot| region.write(shape.start(slot) + BLOCK + 8, &[0xff; 8]).unwrap();
+        damage(SEGMENTS - 2);
+        let (there, read_bytes) = headers(&region, shape);
+        assert_eq!(read_bytes, u64::from(SEGMENTS) * BLOCK + 2 * whole);
+        let (generation, (slot, header)) = there.last_key_value().unwrap();
+        assert_eq!((*generation, *slot), (newest - 1, SEGMENTS - 3));
+        assert_eq!(header.listed.len() as u32, LISTED);
+        // A torn one that claims an older one's generation does not take its place.
+        put(&region, &shape, (SEGMENTS - 1, 6), LISTED);
+        damage(SEGMENTS - 1);
+        let (there, read_bytes) = headers(&region, shape);
+        assert_eq!(there[&6].0, 4);
+        assert_eq!(read_bytes, u64::from(SEGMENTS) * BLOCK + 4 * whole);
+    }
+
+    #[test]
+    fn of_slots_that_were_never_used_a_start_reads_where_header_and_records_begin() {
+        let (region, shape) = blank(SEGMENTS, SEGMENT_BYTES);
+        put(&region, &shape, (0, 1), 0);
+        let found = survey(&region, &ssd(), shape).run().unwrap();
+        assert_eq!((found.used.len(), found.problems.len()), (1, 0));
+        // The segment is read twice; the slot behind it whole, where the next would have begun.
+        let whole = 3 * u64::from(SEGMENT_BYTES);
+        let untouched = u64::from(SEGMENTS) - 2;
+        let read_bytes = u64::from(SEGMENTS) * BLOCK + whole + untouched * 2 * BLOCK;
+        assert_eq!(region.read_bytes(), read_bytes);
+    }
+
+    /// The power fails in the first group of a segment in a slot that was used before: of its header
+    /// the second block is durable, and the first is still that of the life before.
+    #[test]
+    fn a_torn_header_behind_the_claim_of_an_older_life_hides_no_record() {
+        const LISTED: u32 = 260;
+        const NEWEST: u64 = 400;
+        let (region, shape) = blank(SEGMENTS, SEGMENT_BYTES);
+        (LISTED + 1..SEGMENTS).for_each(|slot| {
+            put(&region, &shape, (slot, u64::from(slot)), LISTED);
+        });
+        put(&region, &shape, (LISTED, NEWEST), LISTED);
+        let (slot, mut bytes) = (LISTED + 1, Vec::new());
+        let (sequence, meta) = (1, ItemMeta::default());
+        let record = Record { kind: Kind::Small, sequence, meta, key: b"key", body: b"value" };
+        let stamp = Stamp { life: life_of(STORE_ID, NEWEST + 1), durable_to: 0 };
+        record::encode(&mut bytes, &record, stamp);
+        region.write(shape.start(slot) + BLOCK, &[0xff; 64]).unwrap();
+        region.write(shape.start(slot) + u64::from(shape.header_bytes), &bytes).unwrap();
+        let (there, _) = headers(&region, shape);
+        assert_eq!(there[&u64::from(slot)].0, slot, "it claims to be whole");
+        let found = survey(&region, &ssd(), shape).run().unwrap();
+        let newest = found.used.last().unwrap();
+        assert_eq!((newest.slot, newest.generation), (slot, NEWEST + 1));
+        assert!(shape.header_bytes < newest.end);
+        let rebuilt: Vec<(u32, usize)> =
+            found.rebuilt.iter().map(|(slot, header)| (*slot, header.listed.len())).collect();
+        assert_eq!(rebuilt, [(slot, LISTED as usize + 1)]);
+    }
+
+    #[test]
+    fn a_long_header_of_another_store_is_read_as_such() {
+        let (region, shape) = blank(SEGMENTS, SEGMENT_BYTES);
+        put(&region, &shape, (0, 9), 260);
+        let mut block = vec![0; BLOCK_BYTES];
+        region.read(0, &mut block).unwrap();
+        assert!(Header::goes_on(&block));
+        assert_eq!(Header::claimed(&block, &shape, STORE_ID + 1), None);
+        let found = read_header(&region, &shape, STORE_ID + 1, 0).unwrap();
+        assert!(matches!(found, Front::Foreign), "{found:?}");
+        // Of a slot that has none the first block says so.
+        let before = region.read_bytes();
+        let found = read_header(&region, &shape, STORE_ID, 1).unwrap();
+        assert!(matches!(found, Front::None), "{found:?}");
+        assert_eq!(region.read_bytes() - before, BLOCK);
     }
 }

@@ -6,9 +6,7 @@
 //! length, and a Note for each piece behind it. A Delete in the place of a piece takes the item
 //! back. At last a Note with the number of items, the bytes before it and their crc. A stream
 //! without that end is known to be cut off.
-//!
-//! `LNAYDMP1`, which is read as well, has every item in a record of kind Small, and ends with a
-//! Note of the number of items.
+//! The last digit is the form's number; another form is refused.
 
 use crate::log::attempt::LargeDraft;
 use crate::log::record::{self, COMMIT_BYTES, HEADER_BYTES, Kind, Record};
@@ -20,7 +18,8 @@ use crate::whole::backup::{Bounds, Lost, MAGIC, Step};
 use crc32c::crc32c_append;
 use std::io::{self, Read, Write};
 
-const MAGIC_1: &[u8; 8] = b"LNAYDMP1";
+/// How a stream of any form begins: all but the number.
+const MAGIC_FRONT_BYTES: usize = 7;
 /// How many items are written in one group.
 const GROUP_ITEMS: u64 = 256;
 /// Sequences that are passed over behind those of a store that was copied: what it has given out
@@ -50,7 +49,6 @@ pub fn dump(tier: &Tier, out: &mut dyn Write) -> Result<Dumped> {
 /// A stream whose front was looked at, so that a store need not be made for one that is none.
 pub struct Stream<R> {
     input: R,
-    is_first_version: bool,
     crc: u32,
     bytes: u64,
     items: u64,
@@ -76,12 +74,20 @@ impl<R: Read> Stream<R> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             read => doing("read the dump", read)?,
         }
-        let is_first_version = magic == *MAGIC_1;
-        if !is_first_version && magic != *MAGIC {
-            return Err(Error::Dump("this is no dump of a store".into()));
+        if magic != *MAGIC {
+            return Err(Error::Dump(match magic.starts_with(&MAGIC[..MAGIC_FRONT_BYTES]) {
+                true => format!(
+                    "this is a dump of another form ({}, and this program reads {}), and nothing \
+                     was loaded. Load it by the version of Laneway that made it, and dump it \
+                     anew by this one, from the folder that comes of it",
+                    magic.escape_ascii(),
+                    MAGIC.escape_ascii()
+                ),
+                false => "this is no dump of a store".into(),
+            }));
         }
         let crc = crc32c_append(0, &magic);
-        Ok(Stream { input, is_first_version, crc, bytes: magic.len() as u64, items: 0, highest: 0 })
+        Ok(Stream { input, crc, bytes: magic.len() as u64, items: 0, highest: 0 })
     }
 
     /// Puts every item into the store and returns how many; all are durable then. Items that are
@@ -172,16 +178,11 @@ impl<R: Read> Stream<R> {
             Kind::Note => {
                 let mut reader = Reader::new(record.body);
                 let items = reader.u64().filter(|items| *items == self.items);
-                let is_it = match self.is_first_version {
-                    true => items.is_some() && reader.len() == 0,
-                    false => {
-                        let all = items.and(reader.u64()).filter(|bytes| *bytes == before);
-                        all.and(reader.u32()) == Some(crc) && reader.len() == 0
-                    }
-                };
+                let all = items.and(reader.u64()).filter(|bytes| *bytes == before);
+                let is_it = all.and(reader.u32()) == Some(crc) && reader.len() == 0;
                 if is_it { self.end() } else { Err(missing()) }
             }
-            Kind::Large if !self.is_first_version => {
+            Kind::Large => {
                 let mut reader = Reader::new(record.body);
                 let value_bytes = reader.u64().filter(|_| reader.len() == 0);
                 let value_bytes = value_bytes.filter(|bytes| *bytes <= VALUE_BYTES_MAX as u64);
@@ -217,9 +218,8 @@ impl<R: Read> Stream<R> {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
         self.input.read_exact(bytes).map_err(early)?;
-        let most = if self.is_first_version { VALUE_BYTES_MAX } else { PIECE_BYTES };
         let (key_bytes, body_bytes) = record::lengths(bytes)
-            .filter(|(key, body)| *key <= KEY_BYTES_MAX && *body <= most)
+            .filter(|(key, body)| *key <= KEY_BYTES_MAX && *body <= PIECE_BYTES)
             .ok_or_else(|| self.damaged())?;
         bytes.resize(HEADER_BYTES + key_bytes + body_bytes + COMMIT_BYTES, 0);
         self.input.read_exact(&mut bytes[HEADER_BYTES..]).map_err(early)?;

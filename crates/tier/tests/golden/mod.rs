@@ -12,9 +12,32 @@ use std::sync::Arc;
 const LINE_BYTES: usize = 64;
 const SEGMENT_BYTES: u32 = 8 << 10;
 const ITEMS: u64 = 24;
+/// Where a superblock has the bytes of a segment.
+const SEGMENT_BYTES_AT: usize = 20;
+/// More segments than the first block of a header lists.
+const SEGMENTS_LONG: usize = 260;
 
 /// What makes the images and the manifests.
 pub const REMAKE: &str = "cargo run -p laneway-tier --example golden -- crates/tier/tests/golden";
+
+/// What a store may have beside an index in memory: each choice is a version of its own. A log in
+/// front of an index does not grow.
+pub const FEATURES: [Features; 4] = [
+    Features { index: IndexKind::BTree, compresses: true, is_log_long: false },
+    Features { index: IndexKind::Fair, compresses: true, is_log_long: false },
+    Features { index: IndexKind::BTree, compresses: false, is_log_long: true },
+    Features { index: IndexKind::BTree, compresses: true, is_log_long: true },
+];
+
+/// One of these choices.
+#[derive(Clone, Copy, Debug)]
+pub struct Features {
+    pub index: IndexKind,
+    /// Some values are compressed.
+    pub compresses: bool,
+    /// The log has grown beyond what its first headers list.
+    pub is_log_long: bool,
+}
 
 /// Key to value and what is kept with it.
 pub type Items = BTreeMap<Vec<u8>, (Vec<u8>, ItemMeta)>;
@@ -68,6 +91,12 @@ impl Image {
         u32::from_le_bytes(self.ssd[8..12].try_into().expect("four bytes"))
     }
 
+    /// What opens it.
+    pub fn settings(&self) -> Settings {
+        let bytes = self.ssd[SEGMENT_BYTES_AT..][..4].try_into().expect("four bytes");
+        Settings { segment_bytes: u32::from_le_bytes(bytes), ..settings(None) }
+    }
+
     /// Media that hold it.
     pub fn media(&self) -> (Media, Arc<SimRegion>, Arc<SimDisk>) {
         let power = Power::new(u64::MAX);
@@ -115,12 +144,16 @@ pub fn items() -> Items {
 /// The same, written by this program: records of each kind, sort tables, checkpoints, and a log
 /// behind them that was not closed.
 pub fn make(index: IndexKind) -> Image {
-    let tree = if index == IndexKind::Fair { 256 << 10 } else { 0 };
-    let log_bytes = 16 * SEGMENT_BYTES as usize;
+    make_by(settings(Some(index)))
+}
+
+fn make_by(settings: Settings) -> Image {
+    let tree = if settings.index == Some(IndexKind::Fair) { 256 << 10 } else { 0 };
+    let log_bytes = 16 * settings.segment_bytes as usize;
     let blank = Image { log: vec![0; log_bytes.max(2 * tree)], ssd: vec![0; 512 << 10] };
     let (media, region, ssd) = blank.media();
-    let (tier, _) = Tier::open(media, settings(Some(index)), 0x0123_4567_89ab_cdef, &mut |_, _| {})
-        .expect("it is made");
+    let (tier, _) =
+        Tier::open(media, settings, 0x0123_4567_89ab_cdef, &mut |_, _| {}).expect("it is made");
     let put = |number, salt| {
         let (key, value, meta) = item(number, salt);
         tier.put(&key, &value, meta).expect("room");
@@ -147,6 +180,43 @@ pub fn make(index: IndexKind) -> Image {
 fn absent() -> Vec<Vec<u8>> {
     let deleted = (0..ITEMS).filter(|number| number % 6 == 1).map(|number| item(number, 0).0);
     deleted.chain([b"filler".to_vec()]).collect()
+}
+
+/// The same, gone on with by a program that may compress values, or whose log is longer: values
+/// that compress well, before and behind a checkpoint, and small ones in segments that were begun
+/// in the log as it is now. The image, and its manifest.
+pub fn make_more(features: Features) -> (Image, String) {
+    const PACKED: u64 = 8;
+    let Features { index, compresses, is_log_long } = features;
+    let segment_bytes = if is_log_long { 2 * SEGMENT_BYTES } else { SEGMENT_BYTES };
+    let plain = Settings { segment_bytes, ..settings(Some(index)) };
+    let mut image = make_by(plain);
+    if is_log_long {
+        image.log.resize(SEGMENTS_LONG * segment_bytes as usize, 0);
+    }
+    let (media, region, ssd) = image.media();
+    let more = Settings { compress_from: compresses.then_some(1), ..plain };
+    let (tier, _) = Tier::open(media, more, 1, &mut |_, _| {}).expect("it is whole");
+    let mut items = items();
+    let mut put = |key: String, value: Vec<u8>, flags| {
+        let meta = ItemMeta { flags, ..ItemMeta::default() };
+        tier.put(key.as_bytes(), &value, meta).expect("room");
+        items.insert(key.into_bytes(), (value, meta));
+    };
+    let text = |number: u64, bytes| {
+        let line = format!("{number}: all that is said is said again; ");
+        line.bytes().cycle().take(bytes).collect::<Vec<u8>>()
+    };
+    for number in 0..PACKED {
+        put(format!("packed-{number}"), text(number, 9000 + number as usize), number as u32);
+        (0..4).for_each(|nth| put(format!("small-{number}-{nth}"), text(nth, 300), 0));
+        if number == PACKED / 2 {
+            tier.checkpoint().expect("room");
+        }
+    }
+    assert_eq!(tier.stats().compressed_values, if compresses { PACKED } else { 0 });
+    drop(tier);
+    (Image { log: region.image(), ssd: ssd.image() }, written(&items, &absent()))
 }
 
 /// The manifest of an image that [`make`] makes.

@@ -34,3 +34,4 @@ mod starts;
 mod store;
 mod tally;
 mod tools;
+mod ycsb;

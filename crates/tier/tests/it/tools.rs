@@ -172,6 +172,11 @@ fn a_dump_loads_into_a_store_of_another_shape() {
         assert!(dump::load(&copy, &mut &flipped[..]).is_err(), "{at}");
     }
     assert!(dump::load(&copy, &mut &b"anything"[..]).is_err());
+    // Of another form, it says which.
+    let mut other = bytes;
+    other[7] = b'1';
+    let error = dump::load(&copy, &mut &other[..]).expect_err("another form").to_string();
+    assert!(error.contains("LNAYDMP1") && error.contains("reads LNAYDMP2"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use laneway_tier::disk::Disk;
-use laneway_tier::disk::sim::{Faults, Power, SimDisk};
+use laneway_tier::disk::sim::{Faults, Power, Random, SimDisk};
 use laneway_tier::disk::timed::{DiskTimes, Time, TimedDisk};
 use laneway_tier::pm::Region;
 use laneway_tier::pm::sim::SimRegion;
@@ -11,6 +11,56 @@ use laneway_tier::pm::timed::{OPTANE_MEMORY, TimedRegion};
 use laneway_tier::pm::wal::WalRegion;
 use laneway_tier::{Media, Settings, Tier};
 use std::sync::Arc;
+
+/// YCSB's constant.
+const ZIPF_EXPONENT: f64 = 0.99;
+/// Ranks times this are numbers in another order.
+const SCRAMBLE: usize = 7919;
+
+/// Draws items by number.
+pub struct Draws {
+    /// Sums of weights up to each rank.
+    sums: Vec<f64>,
+    random: Random,
+}
+
+impl Draws {
+    pub fn new(records: usize, is_zipf: bool) -> Draws {
+        let exponent = if is_zipf { ZIPF_EXPONENT } else { 0.0 };
+        let mut sum = 0.0;
+        let sums = (1..=records).map(|rank| {
+            sum += (rank as f64).powf(-exponent);
+            sum
+        });
+        Draws { sums: sums.collect(), random: Random::new(7) }
+    }
+
+    /// By popularity, from 0 on.
+    pub fn rank(&mut self) -> usize {
+        let records = self.sums.len();
+        let share = self.random.below(1 << 32) as f64 / (1_u64 << 32) as f64;
+        let at = share * self.sums[records - 1];
+        self.sums.partition_point(|sum| *sum <= at).min(records - 1)
+    }
+
+    /// The number of the item of a drawn rank.
+    pub fn number(&mut self) -> usize {
+        let rank = self.rank();
+        scrambled(rank, self.sums.len())
+    }
+}
+
+/// Numbers below `records` in an order that has nothing to do with them.
+pub fn scrambled(nth: usize, records: usize) -> usize {
+    nth * SCRAMBLE % records
+}
+
+/// In the order of their numbers.
+pub fn key(number: usize) -> [u8; 16] {
+    let mut key = *b"user000000000000";
+    key[4..].copy_from_slice(format!("{number:012}").as_bytes());
+    key
+}
 
 /// Where the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

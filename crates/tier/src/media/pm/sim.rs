@@ -31,6 +31,7 @@ struct State {
     /// Dirty lines that only words were stored to.
     ordered: BTreeMap<usize, Stores>,
     faults: Faults,
+    read_bytes: u64,
     written_bytes: u64,
 }
 
@@ -55,7 +56,9 @@ impl SimRegion {
         let current = image.clone();
         let dirty = BTreeMap::new();
         let ordered = BTreeMap::new();
-        let state = State { durable: image, current, dirty, ordered, faults, written_bytes: 0 };
+        let (read_bytes, written_bytes) = (0, 0);
+        let durable = image;
+        let state = State { durable, current, dirty, ordered, faults, read_bytes, written_bytes };
         SimRegion { state: Mutex::new(state), power, bytes, deaf: false }
     }
 
@@ -107,6 +110,11 @@ impl SimRegion {
         self.lock().current.clone()
     }
 
+    /// Bytes that were read of it.
+    pub fn read_bytes(&self) -> u64 {
+        self.lock().read_bytes
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics inside")
     }
@@ -121,7 +129,9 @@ impl Region for SimRegion {
         if self.power.is_off() {
             return Err(io::Error::other("the power is off"));
         }
-        into.copy_from_slice(&self.lock().current[at as usize..at as usize + into.len()]);
+        let mut state = self.lock();
+        into.copy_from_slice(&state.current[at as usize..at as usize + into.len()]);
+        state.read_bytes += into.len() as u64;
         Ok(())
     }
 
