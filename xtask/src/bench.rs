@@ -8,6 +8,7 @@ use crate::process;
 use crate::tier_bench;
 use laneway_certs::Authority;
 use laneway_load::pairs::{self, definition::Kind};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 pub const HELP: &str = "\
@@ -70,6 +71,9 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if !definition.before.is_empty() {
         build_before(&definition.before)?;
     }
+    if definition.servers.iter().any(|server| server.command.contains("{unobserved}")) {
+        build_unobserved()?;
+    }
     if definition.servers.iter().any(|server| server.tls) {
         make_certificates()?;
     }
@@ -107,6 +111,23 @@ fn build_before(commit: &str) -> Result<(), Failure> {
     build.args(["build", "--release", "--quiet", "-p", "laneway", "--target-dir"]);
     build.arg(folder.join("target")).current_dir(&folder);
     Ok(process::run(&mut build)?)
+}
+
+/// Builds the server that records nothing for operators, in a folder of its own. Returns where it
+/// lies.
+pub fn build_unobserved() -> Result<PathBuf, Failure> {
+    let root = process::root();
+    let mut build = process::cargo();
+    build.args(["build", "--release", "--quiet", "-p", "laneway", "--features", "unobserved"]);
+    build.arg("--target-dir").arg(root.join(pairs::UNOBSERVED));
+    process::run(&mut build)?;
+    let built = pairs::unobserved(&root);
+    let (_, told) = process::capture(Command::new(&built).args(["--version", "-v"]))?;
+    // Beside a server that records as much, whatever that costs would be within every bound.
+    match told.contains("features: unobserved") {
+        true => Ok(built),
+        false => Err(Failure::Failed(format!("{}: it records: {told}", built.display()))),
+    }
 }
 
 /// A certificate for servers that encrypt: of ECDSA with P-256, as most have one.

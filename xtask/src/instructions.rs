@@ -35,6 +35,10 @@ folder of its own, target/instructions, with the flags that the ceilings were ma
 const CEILINGS: &str = "bench/instructions.toml";
 /// Requests of the two runs of a path: multiples of a burst and of a multiget's keys.
 const REQUESTS: [u64; 2] = [800, 4_000];
+/// The path that is a scrape of the metrics, and so much longer than a request. It reads without a
+/// lock: one locked instruction more is one that a worker may be kept waiting for.
+const SCRAPE: &str = "scrape";
+const SCRAPES: [u64; 2] = [8, 40];
 /// What a new ceiling of instructions leaves above what was counted.
 const MARGIN: f64 = 1.05;
 /// Allocations and locked instructions are whole; a tenth is what a map that grows now and then may
@@ -73,7 +77,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     let committed = std::fs::read_to_string(process::root().join(CEILINGS)).unwrap_or_default();
     let ceilings = read(&committed)?;
-    let program = build(canary)?;
+    let program = build(canary.then_some(CANARY))?;
     let is_wanted = |name: &str| name.contains(&only) && (!canary || CANARY_PATHS.contains(&name));
     let names: Vec<String> = paths(&program)?.into_iter().filter(|name| is_wanted(name)).collect();
     if names.is_empty() {
@@ -179,9 +183,9 @@ fn write(mut ceilings: Costs, counted: &Costs) -> Outcome {
     passed(format!("{} ceilings in {CEILINGS}", ceilings.len()))
 }
 
-/// Builds the program that is counted, one unit and no link-time optimisation: the same bytes from
-/// the same source, and no wait for the linker.
-fn build(canary: bool) -> Result<PathBuf, String> {
+/// Builds the program that is counted, with this feature of the server if there is one. One unit
+/// and no link-time optimisation: the same bytes from the same source, and no wait for the linker.
+pub fn build(feature: Option<&str>) -> Result<PathBuf, String> {
     let folder = process::target_dir().join("instructions");
     let mut cargo = process::cargo();
     cargo.env("CARGO_TARGET_DIR", &folder);
@@ -190,8 +194,8 @@ fn build(canary: bool) -> Result<PathBuf, String> {
     cargo.envs([("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"), ("CARGO_INCREMENTAL", "0")]);
     cargo.args(["build", "--quiet", "--release", "-p", "laneway-server"]);
     cargo.args(["--example", "instructions"]);
-    if canary {
-        cargo.args(["--features", CANARY]);
+    if let Some(feature) = feature {
+        cargo.args(["--features", feature]);
     }
     process::run(&mut cargo)?;
     Ok(folder.join("release").join("examples").join("instructions"))
@@ -218,6 +222,14 @@ fn count(program: &Path, path: &str) -> Result<Cost, String> {
     Ok(Cost { instructions, locked, allocations, calls })
 }
 
+/// The instructions that one request of a path takes.
+pub fn instructions_of(program: &Path, path: &str) -> Result<f64, String> {
+    let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];
+    let collected = |told: &str| numbers_after(told, "Collected : ");
+    let [instructions] = per_request(&callgrind, program, path, collected)?;
+    Ok(instructions)
+}
+
 /// What a tool of valgrind counts for one request, by the numbers that `found` reads in what it
 /// tells.
 fn per_request<const N: usize>(
@@ -227,7 +239,8 @@ fn per_request<const N: usize>(
     found: impl Fn(&str) -> Option<[u64; N]>,
 ) -> Result<[f64; N], String> {
     let mut totals = [[0_u64; N]; 2];
-    for (total, requests) in totals.iter_mut().zip(REQUESTS) {
+    let counts = if path == SCRAPE { SCRAPES } else { REQUESTS };
+    for (total, requests) in totals.iter_mut().zip(counts) {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(tool).arg(program).args([path, &requests.to_string()]);
         let (status, told) = process::capture(&mut valgrind)?;
@@ -235,7 +248,7 @@ fn per_request<const N: usize>(
         *total = numbers.ok_or_else(|| format!("{}: {told}", process::typed(&valgrind)))?;
     }
     let [fewer, more] = totals;
-    let requests = (REQUESTS[1] - REQUESTS[0]) as f64;
+    let requests = (counts[1] - counts[0]) as f64;
     Ok(std::array::from_fn(|at| more[at].saturating_sub(fewer[at]) as f64 / requests))
 }
 

@@ -21,13 +21,13 @@ mod figures;
 mod flags;
 mod fuzz;
 mod histories;
-mod hot_cost;
 mod instructions;
 mod kernel;
 mod languages;
 mod loom;
 mod memccapable;
 mod musl;
+mod observe_cost;
 mod outcome;
 mod package;
 mod peers;
@@ -74,7 +74,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "features", help: features::HELP, main: features::main },
     Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
     Subcommand { name: "histories", help: histories::HELP, main: histories::main },
-    Subcommand { name: "hot-cost", help: hot_cost::HELP, main: hot_cost::main },
+    Subcommand { name: "observe-cost", help: observe_cost::HELP, main: observe_cost::main },
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
     Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },

@@ -81,13 +81,15 @@ mod real {
     use laneway_store::Window;
     use std::net::IpAddr;
     use std::ops::RangeInclusive;
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
     /// The lane of a server.
     #[derive(Debug)]
     pub struct Service {
         settings: ServiceSettings,
-        lane: Mutex<Lane>,
+        /// Written to while it is opened and closed alone: whoever reads its counts keeps nobody
+        /// who serves waiting.
+        lane: RwLock<Lane>,
     }
 
     /// Addresses that no packet from elsewhere can have as its source: our own, and those that are
@@ -110,7 +112,7 @@ mod real {
             let items_bytes = usize::try_from(settings.items_bytes).unwrap_or(usize::MAX);
             let room = Room { buckets, overflows: buckets, items_bytes };
             let lane = Lane::load(program, &room)?;
-            Ok(Service { settings: settings.clone(), lane: Mutex::new(lane) })
+            Ok(Service { settings: settings.clone(), lane: RwLock::new(lane) })
         }
 
         /// What it was loaded with.
@@ -118,8 +120,12 @@ mod real {
             &self.settings
         }
 
-        fn lane(&self) -> MutexGuard<'_, Lane> {
-            self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+        fn lane(&self) -> RwLockReadGuard<'_, Lane> {
+            self.lane.read().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        fn lane_mut(&self) -> RwLockWriteGuard<'_, Lane> {
+            self.lane.write().unwrap_or_else(PoisonError::into_inner)
         }
 
         /// The memory for the store to work in.
@@ -135,7 +141,7 @@ mod real {
             hash_start: [u64; 4],
             unix_minus_boot_ns: i64,
         ) -> Result<(), Error> {
-            let mut lane = self.lane();
+            let mut lane = self.lane_mut();
             let places = interfaces::look(&self.settings.interfaces)?;
             self.check_features()?;
             let own = if self.settings.address.is_unspecified() {
@@ -219,7 +225,7 @@ mod real {
 
         /// Serve nothing any more, and detach.
         pub fn close(&self) -> Result<(), Error> {
-            let mut lane = self.lane();
+            let mut lane = self.lane_mut();
             lane.control().close();
             for interface in &self.settings.interfaces {
                 lane.detach(interface)?;

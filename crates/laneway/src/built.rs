@@ -10,9 +10,18 @@ pub const RESEARCH: Feature = Feature {
     for_what: "bench adapt, designs, interception, verbs",
 };
 
+/// What leaves something out: it is told of where it is in alone, since nobody is to build it who
+/// does not measure.
+const UNOBSERVED: Feature = Feature {
+    name: "unobserved",
+    is_in: !built::OBSERVES,
+    for_what: "to measure: no statistics, and no limits of clients",
+};
+
 /// All of them.
 pub fn features() -> Vec<Feature> {
-    built::FEATURES.into_iter().chain([RESEARCH]).collect()
+    let lacks = (!built::OBSERVES).then_some(UNOBSERVED);
+    built::FEATURES.into_iter().chain([RESEARCH]).chain(lacks).collect()
 }
 
 /// One line: the names of those that are in.

@@ -52,6 +52,19 @@ pub fn of_process(pid: u32) -> io::Result<CpuTime> {
     Ok(total)
 }
 
+/// The thread of process `pid` that has this name.
+pub fn of_thread_named(pid: u32, name: &str) -> io::Result<CpuTime> {
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let place = thread?.path();
+        let own_name = fs::read_to_string(place.join("comm"));
+        if own_name.is_ok_and(|own_name| own_name.trim_end() == name) {
+            let text = fs::read_to_string(place.join("schedstat"))?;
+            return parse_schedstat(&text).ok_or_else(|| io::Error::other("no schedstat"));
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "there is none of this name"))
+}
+
 /// The calling thread.
 pub fn of_this_thread() -> CpuTime {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -178,6 +191,8 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::{self, TryRecvError};
+    use std::thread;
 
     #[test]
     fn schedstat_and_status_are_read() {
@@ -199,6 +214,25 @@ mod tests {
             word = std::hint::black_box(crate::random::mix(word));
         }
         assert!(resident_bytes(std::process::id()).expect("our own") > 100_000);
+    }
+
+    #[test]
+    fn a_thread_is_found_by_its_name() {
+        let (over, is_over) = mpsc::channel::<()>();
+        let works = move || {
+            while is_over.try_recv() == Err(TryRecvError::Empty) {
+                std::hint::spin_loop();
+            }
+        };
+        let thread = thread::Builder::new().name("counted".into()).spawn(works).expect("a thread");
+        let busy = || of_thread_named(std::process::id(), "counted").map_or(0, |time| time.busy_ns);
+        // It names itself when it begins, and the kernel counts its time at the next tick.
+        while busy() == 0 {
+            std::hint::spin_loop();
+        }
+        drop(over);
+        thread.join().expect("it ends");
+        assert!(of_thread_named(std::process::id(), "no such name").is_err());
     }
 
     #[test]

@@ -16,8 +16,10 @@ use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Got, KeyHash, Moment, Store};
 use laneway_tls::EitherTransport;
 use laneway_transport::memory::Client;
+use laneway_transport::memory_datagram::DatagramFaults;
 use laneway_transport::socket::SocketTransport;
 use laneway_transport::udp::{Ports, Sockets, UdpDatagrams};
+use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::{Plan, Rig, value};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -47,6 +49,7 @@ const PATHS: &[(&str, CarryOut)] = &[
     ("udp-get", |requests| talk_by_udp(requests, 1, get)),
     ("udp-get-burst", |requests| talk_by_udp(requests, BURST, get)),
     ("udp-meta-get-burst", |requests| talk_by_udp(requests, BURST, meta_get)),
+    ("scrape", scrape),
     ("lookup", lookup),
     ("lookup-batch", lookup_batch),
 ];
@@ -203,6 +206,26 @@ fn multiget(keys: usize) {
     for _ in 0..keys / KEYS_PER_GET {
         let back = ask(&mut rig, &client, &request);
         assert!(back.ends_with(b"END\r\n") && back.len() > KEYS_PER_GET * VALUE_BYTES);
+    }
+}
+
+/// So many readings of all that `/metrics` tells, of a server whose clients come by streams and
+/// datagrams and whose items are kept durably.
+fn scrape(scrapes: usize) {
+    let machine = Machine::new(32 * SEGMENT_BYTES as usize, 16 << 20);
+    let tier = machine.open(settings()).expect("the media are sound");
+    let mut rig = Rig::new(&Plan {
+        kept: Some(Kept::of(&tier)),
+        datagrams: Some(DatagramFaults::NONE),
+        ..Plan::of(2, Form::TimeShare)
+    });
+    let client = rig.net.connect();
+    for number in 0..KEYS {
+        rig.set(&client, &key(number), &value(VALUE_BYTES, number as u64));
+    }
+    for _ in 0..scrapes {
+        let snapshot = black_box(rig.shared.watch(ManualClock::UNIX_START));
+        assert!(snapshot.tier.is_some() && !snapshot.udp.is_empty() && snapshot.store.items > 0);
     }
 }
 

@@ -2,6 +2,7 @@
 //! let what is under way finish, then join them.
 
 use crate::access::listener_rules::ListenerRules;
+use crate::built::OBSERVES;
 use crate::clock::{Clock, SystemClock, nanos_of};
 use crate::control::Control;
 use crate::counts::watch::WatchSnapshot;
@@ -270,6 +271,9 @@ impl Server {
 
     /// Serve from now on.
     pub fn open(&self) {
+        if !OBSERVES {
+            log::warn!("feature `unobserved`: no statistics and no limits of clients, to measure");
+        }
         self.gate.get_or_init(|| true);
     }
 

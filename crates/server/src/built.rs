@@ -28,6 +28,12 @@ pub const FEATURES: [Feature; 3] = [
     },
 ];
 
+/// Whether what only operators read is recorded: counters, latencies, samples of keys, totals by
+/// client, large and slow requests, events that are watched. Always, but in a build that is held
+/// against this one to see what that costs a request (feature `unobserved`): there whatever records
+/// is empty, and limits of clients and `--hot`, which read some of these counts, do not work.
+pub const OBSERVES: bool = !cfg!(feature = "unobserved");
+
 /// The names of those that are in, in one word: `kernel+rdma`, or `none`.
 pub fn names(features: &[Feature]) -> String {
     let names: Vec<&str> =

@@ -24,6 +24,11 @@ pub(crate) fn seconds_of(time: Duration) -> u32 {
 pub trait Clock: Send {
     /// Nanoseconds since some fixed moment; never goes backwards.
     fn nanos(&self) -> u64;
+    /// The same right behind a moment that it gave, when nothing to speak of has been done since:
+    /// that moment once more, but by a clock that somebody moves by hand.
+    fn right_after(&self, _nanos: u64) -> u64 {
+        self.nanos()
+    }
     /// Seconds since 1970, at a moment that [`Clock::nanos`] gave.
     fn unix_seconds(&self, nanos: u64) -> u32;
     /// Nanoseconds since 1970, of the same second.
@@ -60,6 +65,9 @@ impl SystemClock {
 impl Clock for SystemClock {
     fn nanos(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
+    }
+    fn right_after(&self, nanos: u64) -> u64 {
+        nanos
     }
     fn unix_seconds(&self, nanos: u64) -> u32 {
         ((self.start_unix_nanos + nanos) / 1_000_000_000) as u32

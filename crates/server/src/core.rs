@@ -4,6 +4,7 @@
 
 use crate::access::client_limits::LimitOf;
 use crate::auth::gate::Door;
+use crate::built::OBSERVES;
 use crate::clock::Clock;
 use crate::counts::clients::{ClientCounts, ClientSums};
 use crate::counts::counters::Counters;
@@ -82,6 +83,8 @@ pub struct Core<T: Transport> {
     pub(crate) now: Moment,
     /// By the clock's nanoseconds, when the millisecond of `now` began.
     now_since_nanos: u64,
+    /// When replies were found to have left, if the turn has looked at nothing else since; else 0.
+    settled_nanos: Cell<u64>,
     pub(crate) limits: Limits,
     pub(crate) execute_settings: ExecuteSettings,
 }
@@ -122,6 +125,7 @@ impl<T: Transport> Core<T> {
             transport,
             now: clock.moment(clock.nanos()),
             now_since_nanos: u64::MAX / 2, // far from any time: the first turn tells
+            settled_nanos: Cell::new(0),
             clock,
             offers: Cell::new(0),
             told_idle: false,
@@ -138,6 +142,33 @@ impl<T: Transport> Core<T> {
 }
 
 impl<T: Transport> Core<T> {
+    /// When replies have left.
+    #[inline]
+    pub(crate) fn settle_nanos(&self) -> u64 {
+        let now = self.clock.nanos();
+        self.settled_nanos.set(now);
+        now
+    }
+
+    /// The turn looks at something else behind the replies that have left: at what is ready, or
+    /// waits for another turn, or is another's.
+    #[inline]
+    pub(crate) fn works_on(&self) {
+        if OBSERVES {
+            self.settled_nanos.set(0);
+        }
+    }
+
+    /// When a turn begins. Behind one that ended with replies that left, it was asked when that
+    /// was; so to record how long requests took is no reading of the clock more.
+    #[inline]
+    pub(crate) fn begin_nanos(&self) -> u64 {
+        match self.settled_nanos.take() {
+            settled if OBSERVES && settled != 0 => self.clock.right_after(settled),
+            _ => self.clock.nanos(),
+        }
+    }
+
     /// It is this time by the clock: what time that is for items. Within one millisecond, as
     /// mostly, it is the same as before.
     #[inline]
@@ -215,7 +246,9 @@ impl<T: Transport> Core<T> {
         if size.0 > 0 {
             here.record_size_owner(size);
         }
-        here.lanes.packets.add_owner(size.packets().0);
+        if OBSERVES {
+            here.lanes.packets.add_owner(size.packets().0);
+        }
         if large {
             here.lanes.requests_large.add_owner(1);
             if operation == Operation::Get {
@@ -343,6 +376,24 @@ impl<T: Transport> Core<T> {
     #[inline]
     pub(crate) fn client(&self, card: &ConnectionStats) -> &ClientCounts {
         &self.shared.workers[self.id.index()].clients[usize::from(card.client)]
+    }
+
+    /// A connection has received so many bytes.
+    #[inline]
+    pub(crate) fn count_received(&self, connection: &mut Connection<T::Stream>, bytes: usize) {
+        self.counters().bytes_read.add_owner(bytes as u64);
+        if OBSERVES {
+            connection.moved.bytes_in += bytes as u64;
+        }
+    }
+
+    /// A connection has sent so many bytes.
+    #[inline]
+    pub(crate) fn count_sent(&self, connection: &mut Connection<T::Stream>, bytes: usize) {
+        self.counters().bytes_written.add_owner(bytes as u64);
+        if OBSERVES {
+            connection.moved.bytes_out += bytes as u64;
+        }
     }
 
     /// Count for a client what its connection has moved, and take it out of what that has left.

@@ -13,6 +13,7 @@ pub mod noted;
 
 pub use book::{Latencies, Part, RecordedLatencies};
 
+use crate::built::OBSERVES;
 use noted::Times;
 
 /// What kind of operation a latency belongs to. Meta commands count with their classic kin.
@@ -104,6 +105,9 @@ impl PendingLatencies {
 
     /// So many more requests, whose last byte came at `now_nanos`.
     pub fn add_many(&mut self, row: usize, requests: u16, now_nanos: u64) {
+        if !OBSERVES {
+            return; // so there is never one, and nothing below has anything to do
+        }
         if self.used == 0 {
             self.since_nanos = now_nanos;
         }
@@ -141,14 +145,14 @@ impl PendingLatencies {
 
     /// Their turn began at `now_nanos`: until then they waited. Says nothing of later turns.
     pub fn begins(&mut self, now_nanos: u64) {
-        if self.used != 0 && !std::mem::replace(&mut self.begun, true) {
+        if !self.is_empty() && !std::mem::replace(&mut self.begun, true) {
             self.waited_until(now_nanos);
         }
     }
 
     /// What is large among them has a slice: until the first one it waited.
     pub fn has_slice(&mut self, now_nanos: u64) {
-        if self.used != 0 && !std::mem::replace(&mut self.sliced, true) {
+        if !self.is_empty() && !std::mem::replace(&mut self.sliced, true) {
             self.waited_until(now_nanos);
         }
     }
@@ -162,14 +166,14 @@ impl PendingLatencies {
 
     /// The client takes no more of their replies.
     pub fn blocks(&mut self, now: impl FnOnce() -> u64) {
-        if self.used != 0 && self.blocked_nanos == 0 {
+        if !self.is_empty() && self.blocked_nanos == 0 {
             self.blocked_nanos = now().max(1);
         }
     }
 
     /// The client may take more of their replies.
     pub fn goes_on(&mut self, now: impl FnOnce() -> u64) {
-        if self.blocked_nanos != 0 {
+        if OBSERVES && self.blocked_nanos != 0 {
             self.drain_nanos += now().saturating_sub(self.blocked_nanos);
             self.blocked_nanos = 0;
         }
@@ -186,10 +190,10 @@ impl PendingLatencies {
 
     /// What another worker has done for the same connection, too.
     pub fn merge(&mut self, other: &PendingLatencies) {
-        if other.used == 0 {
+        if other.is_empty() {
             return;
         }
-        if self.used == 0 {
+        if self.is_empty() {
             (self.since_nanos, self.wait_nanos) = (other.since_nanos, other.wait_nanos);
         }
         self.used |= other.used;
@@ -200,8 +204,9 @@ impl PendingLatencies {
     }
 
     /// Whether any request waits to be recorded.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.used == 0
+        !OBSERVES || self.used == 0
     }
 }
 

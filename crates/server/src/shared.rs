@@ -67,6 +67,11 @@ pub struct LaneCounts {
     pub requests_large: Count,
     /// Packets those requests cost (Minos §3.1).
     pub packets: Count,
+    /// Connections waiting for their turn in the small lane here, now. It stands here since every
+    /// turn writes it, as the counts before it.
+    pub waiting_small: Count,
+    /// Connections with a slice to move here, now.
+    pub waiting_large: Count,
     /// Slices of large transfers moved here.
     pub slices: Count,
     /// Of these, the ones of transfers with requests behind them on their connection.
@@ -89,10 +94,6 @@ pub struct LaneCounts {
     pub stolen: Count,
     /// How long large replies have waited here for the wire, nanoseconds.
     pub tx_backed_up_nanos: Count,
-    /// Connections waiting for their turn in the small lane here, now.
-    pub waiting_small: Count,
-    /// Connections with a slice to move here, now.
-    pub waiting_large: Count,
 }
 
 impl LaneCounts {

@@ -12,6 +12,7 @@
 //! the datagrams, [`crate::jobs`] what passes between workers. None knows another; here they are
 //! wired.
 
+use crate::built::OBSERVES;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::core::Core;
@@ -120,7 +121,11 @@ impl<T: Transport> Worker<T> {
         let sliced = self.slice_one()?;
         let busy = adopted || received || worked || took || sliced;
         let busy = busy || self.jobs.steal(&mut self.parts)? || self.steal_datagram()?;
-        let busy = busy | self.parts.core.help();
+        let helped = self.parts.core.help();
+        if worked || took || sliced || helped {
+            self.parts.core.works_on();
+        }
+        let busy = busy | helped;
         if !busy {
             self.parts.core.hand.empty();
         }
@@ -168,7 +173,7 @@ impl<T: Transport> Worker<T> {
     /// turn sleeps or has ended with nothing under way.
     fn begin(&mut self) -> u64 {
         let Parts { core, streams, .. } = &mut self.parts;
-        let now = core.clock.nanos();
+        let now = core.begin_nanos();
         core.tell_time(now);
         streams.count_backlog(core, now);
         core.stopping = core.shared.phase() != Phase::Running;
@@ -181,7 +186,9 @@ impl<T: Transport> Worker<T> {
     fn end(&mut self, now: u64) {
         let Parts { core, streams, udp } = &mut self.parts;
         let lanes = core.lanes();
-        lanes.waiting_small.set_owner(streams.small.len() as u64);
+        if OBSERVES {
+            lanes.waiting_small.set_owner(streams.small.len() as u64);
+        }
         lanes.waiting_large.set_owner(streams.large.len() as u64);
         streams.note_backlog(udp.as_ref().is_some_and(|udp| udp.desk.waits_for_room()), now);
         self.tell_drained();
@@ -207,6 +214,7 @@ impl<T: Transport> Worker<T> {
             self.tell_drained();
         }
         let Parts { core, streams, .. } = &mut self.parts;
+        core.works_on();
         let polled = core.transport.poll(&mut self.ready, burst, wait);
         core.take_on();
         core.is_awake();
@@ -232,6 +240,7 @@ impl<T: Transport> Worker<T> {
         round.begin(burst as u32);
         let mut step = round.next(ready.len(), parts.streams.small.len());
         while step == Step::Ready {
+            parts.core.works_on();
             take(parts, ready[begun])?;
             begun += 1;
             step = round.next(ready.len() - begun, parts.streams.small.len());
@@ -243,7 +252,11 @@ impl<T: Transport> Worker<T> {
             Some(udp) => udp.receive(&mut parts.core)?,
             None => false,
         };
+        if busy {
+            parts.core.works_on();
+        }
         while step == Step::Again {
+            parts.core.works_on();
             parts.streams.another_turn(&mut parts.core)?;
             busy = true;
             step = round.next(0, parts.streams.small.len());

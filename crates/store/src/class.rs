@@ -91,6 +91,8 @@ pub struct Class {
     pub evicted_bytes_recent: AtomicU64,
     /// Chunks held, readable without the mutex.
     pub chunks_held: AtomicU64,
+    /// Slots in use, readable without the mutex.
+    pub used: AtomicU64,
     /// Slots ever taken, and how many these were when the draining hand came by last.
     pub taken: AtomicU64,
     /// See `taken`.
@@ -107,7 +109,6 @@ pub struct ClassState {
     partial: Vec<u32>,
     /// So many of `partial` are wholly free: mostly none, and then nobody looks for one.
     empty: usize,
-    used: u64,
     /// Where the clock's hand stands.
     pub hand: (u32, u32),
 }
@@ -135,6 +136,7 @@ impl Class {
             evicted_since_chunk: AtomicU64::new(0),
             evicted_bytes_recent: AtomicU64::new(0),
             chunks_held: AtomicU64::new(0),
+            used: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             taken_before: AtomicU64::new(0),
             state: Mutex::default(),
@@ -149,7 +151,8 @@ impl Class {
     /// A free slot: chunk and number; none where only `spare` or fewer are free.
     pub fn take(&self, tables: Tables<'_>, spare: u64) -> Option<(u32, usize)> {
         let mut state = self.lock();
-        if spare > 0 && (state.chunks.len() * self.slots) as u64 <= state.used + spare {
+        let used = self.used.load(Relaxed);
+        if spare > 0 && (state.chunks.len() * self.slots) as u64 <= used + spare {
             return None;
         }
         let &chunk = state.partial.last()?;
@@ -171,8 +174,8 @@ impl Class {
         if free == 0 {
             state.leave_partial(tables, chunk);
         }
-        state.used += 1;
-        self.taken.store(self.taken.load(Relaxed) + 1, Relaxed); // under the mutex
+        self.used.store(used + 1, Relaxed); // under the mutex, as is the next
+        self.taken.store(self.taken.load(Relaxed) + 1, Relaxed);
         Some((chunk, at * 64 + bit as usize))
     }
 
@@ -188,7 +191,7 @@ impl Class {
         info.hint.store(info.hint.load(Relaxed).min(slot as u32 / 64), Relaxed);
         let free = info.free.load(Relaxed) + 1;
         info.free.store(free, Relaxed);
-        state.used -= 1;
+        self.used.store(self.used.load(Relaxed) - 1, Relaxed); // under the mutex
         let all_free = free as usize == self.slots;
         // One wholly free chunk is kept where it is the only one with room, or a class at rest
         // would borrow and return the same chunk for ever.
@@ -272,10 +275,10 @@ impl Class {
         Some(chunk)
     }
 
-    /// Chunks and used slots.
+    /// Chunks and used slots, of one moment.
     pub fn counts(&self) -> (u64, u64) {
         let state = self.lock();
-        (state.chunks.len() as u64, state.used)
+        (state.chunks.len() as u64, self.used.load(Relaxed))
     }
 }
 

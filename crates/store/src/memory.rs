@@ -530,13 +530,18 @@ impl Memory {
 
     /// Slots of the window in use.
     pub fn window_slots_used(&self) -> u64 {
-        self.classes[self.ordinary..].iter().map(|class| class.counts().1).sum()
+        slots_used(&self.classes[self.ordinary..])
     }
 
     /// Slots in use, over all classes.
     pub fn slots_used(&self) -> u64 {
-        self.classes.iter().map(|class| class.counts().1).sum()
+        slots_used(&self.classes)
     }
+}
+
+/// Takes no lock: statistics.
+fn slots_used(classes: &[Class]) -> u64 {
+    classes.iter().map(|class| class.used.load(Relaxed)).sum()
 }
 
 /// Address space for up to four times the limit (at least 1 GiB), behind the window.

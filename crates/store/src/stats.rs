@@ -67,3 +67,33 @@ impl Store {
         self.memory.slots_used()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{store::Store, types::Config};
+    use std::{sync::mpsc, thread, time::Duration};
+
+    /// Who watches a server reads them, and nobody is to wait for that. (Of the window's classes,
+    /// which a store without one does not have, slots are counted as of all.)
+    #[test]
+    fn statistics_wait_for_nobody_who_stores_or_sweeps() {
+        let config =
+            Config { memory_bytes: 32 << 20, item_bytes_max: 48 << 20, ..Config::default() };
+        let store = Store::new(config).expect("a small store");
+        let classes = store.memory.classes_beside(0);
+        let classes: Vec<_> = classes.map(|class| store.memory.class(class).lock()).collect();
+        let partitions = store.index.partitions().iter();
+        let splits: Vec<_> = partitions.map(|partition| partition.splitting.lock()).collect();
+        let turns = (store.drain.lock(), store.window_drain.lock(), store.sweeper.lock());
+        let (store, (done, is_done)) = (&store, mpsc::channel());
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let told = (store.stats().items, store.slots_used());
+                done.send(told).expect("somebody waits");
+            });
+            let told = is_done.recv_timeout(Duration::from_secs(60));
+            drop((classes, splits, turns));
+            assert_eq!(told, Ok((0, 0)), "it waits for a lock");
+        });
+    }
+}

@@ -225,7 +225,7 @@ mod tests {
         let of_tests = ["build of tests", "tests", "documentation"];
         assert_eq!(steps(&["docs/kernel.md"]), of_tests);
         assert_eq!(steps(&["xtask/src/loom.rs"]), ["loom", "loom canaries"]);
-        assert_eq!(steps(&["xtask/src/hot_cost.rs"]), ["hot cost"]);
+        assert_eq!(steps(&["xtask/src/observe_cost.rs"]), ["observe cost"]);
         let redis = ["redis-py", "Redis' clients"];
         assert_eq!(steps(&["xtask/src/redis/suite.rs"]), redis);
         let wire = steps(&["crates/wire/src/frame.rs"]);

@@ -7,7 +7,8 @@ pub enum Hold {
     Machine,
     /// `target/debug/laneway`, which tests start and another set of features replaces.
     DebugProgram,
-    /// The program of `target/instructions`, which the needless allocation replaces.
+    /// The program of `target/instructions`, which the needless allocation replaces, as does one
+    /// that records nothing.
     CountedProgram,
     /// A loopback port that was free a moment before a server is started on it, and the logs and
     /// folders of such servers.
@@ -142,6 +143,7 @@ const MACHINE: &[Hold] = &[Hold::Machine];
 const DEBUG: &[Hold] = &[Hold::DebugProgram];
 const COUNTED: &[Hold] = &[Hold::CountedProgram];
 const PORTS: &[Hold] = &[Hold::Ports];
+const COUNTED_AND_PORTS: &[Hold] = &[Hold::CountedProgram, Hold::Ports];
 
 pub const STEPS: &[Step] = &[
     step(SETUP, "xtask setup", 1),
@@ -225,10 +227,10 @@ pub const STEPS: &[Step] = &[
             "crates/server/tests/hot/",
         ]])
         .after(&["build of tests"]),
-    step("hot cost", "xtask hot-cost --check", 100)
-        .on(&[&["crates/policy/", "crates/sync/", "crates/store/", "crates/server/"]])
+    step("observe cost", "xtask observe-cost --check", 160)
+        .on(&[SIMULATED, &["bench/observe-cost.toml"]])
         .after(RELEASE)
-        .holds(PORTS),
+        .holds(COUNTED_AND_PORTS),
     step("peers", "xtask peers", 1).on(&[SIMULATED, PROGRAM, SUITES]),
     step("replay", "xtask replay", 3).on(&[SIMULATED, PROGRAM, SUITES]).after(REPLAY).holds(PORTS),
     step("replay binary", "xtask replay --binary", 3)
@@ -337,8 +339,9 @@ mod tests {
             ("tests", "kernel lane", true),
             ("tests", "vopr", false),
             ("instructions", "needless cost", true),
-            ("hot cost", "replay", true),
-            ("hot cost", "fuzz", false),
+            ("observe cost", "replay", true),
+            ("observe cost", "instructions", true),
+            ("observe cost", "fuzz", false),
             ("soak", "fuzz", true),
             ("fuzz tier", "fuzz dumps", false),
         ] {

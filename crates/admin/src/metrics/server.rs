@@ -131,6 +131,9 @@ fn process(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
             (vec![("mode", "system")], process.cpu_system_us as f64 / 1e6),
         ],
     )?;
+    let help = "Of the process's CPU time, that of the thread that answers scrapes";
+    let reader = [(Labels::new(), process.cpu_reader_us as f64 / 1e6)];
+    page.counters("admin_cpu", help, Some(Unit::Seconds), reader)?;
     let help = "Memory of the process that is resident (RSS)";
     page.gauge_bytes("process_resident_memory", help, process.resident_bytes)
 }

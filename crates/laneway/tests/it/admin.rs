@@ -33,6 +33,19 @@ fn load(stream: &mut TcpStream, name: &str, rounds: usize) {
 }
 
 #[test]
+fn a_scrape_tells_how_much_of_its_thread_the_ones_before_have_taken() {
+    let server = Watched::start(&["-t", "1"]);
+    let [before, after] = [(); 2].map(|()| server.scrape().samples);
+    let name = "laneway_admin_cpu_seconds_total";
+    assert!(before[name] < after[name], "{} and {}", before[name], after[name]);
+    let of_process = ["user", "system"]
+        .map(|mode| after[&format!("laneway_process_cpu_seconds_total{{mode=\"{mode}\"}}")]);
+    // Each mode is told in whole microseconds.
+    let most = of_process.iter().sum::<f64>() + 2e-6;
+    assert!(after[name] <= most, "{} of {of_process:?}", after[name]);
+}
+
+#[test]
 fn metrics_and_stats_agree_under_load_and_with_what_clients_did() {
     const CLIENTS: u64 = 4;
     const ROUNDS: u64 = 200;

@@ -22,6 +22,7 @@ pub mod namespace;
 pub mod program;
 pub mod record;
 pub mod rounds;
+pub mod scrape;
 pub mod server;
 pub mod statistics;
 
@@ -81,6 +82,14 @@ pub fn tls_ca(root: &Path) -> PathBuf {
 /// The server of that commit, once `cargo xtask bench` has built it.
 pub fn before(root: &Path, commit: &str) -> PathBuf {
     root.join(BEFORE).join(commit).join("target/release/laneway")
+}
+
+/// Where the server that records nothing for operators is built, from the root of a repository.
+pub const UNOBSERVED: &str = "target/unobserved";
+
+/// That server, once `cargo xtask bench` has built it.
+pub fn unobserved(root: &Path) -> PathBuf {
+    root.join(UNOBSERVED).join("release/laneway")
 }
 
 /// What becomes of a run that does not count.
@@ -345,11 +354,20 @@ impl Comparison<'_> {
         Ok(Ok(round))
     }
 
-    /// One run of `laneway bench`, beside what the parts of the server counted meanwhile.
+    /// One run of `laneway bench`, beside what the parts of the server counted meanwhile, and what
+    /// scrapes of its metrics took where it has an endpoint for them.
     fn bench(&self, run: &RunDefinition, number: usize) -> Result<Result<Measured, Doubt>, String> {
         let (server, definition) = (&self.servers[&run.server], self.definition.server(run));
         let before = counts::counts(definition, server)?;
-        let mut measured = bench::measure(self.definition, run, server, self.options, number)?;
+        let measure = || bench::measure(self.definition, run, server, self.options, number);
+        let mut measured = match &server.admin {
+            None => measure()?,
+            Some(admin) => {
+                let (mut measured, scraped) = scrape::meanwhile(server, admin, measure)?;
+                measured_of(&mut measured)["scrape"] = scraped;
+                measured
+            }
+        };
         let after = counts::counts(definition, server)?;
         counts::put(&before, &after, measured_of(&mut measured));
         Ok(measured)

@@ -41,6 +41,7 @@ pub struct Places {
     root: PathBuf,
     laneway: PathBuf,
     before: PathBuf,
+    unobserved: PathBuf,
     peers: PathBuf,
     folder: PathBuf,
     memory_mb: u64,
@@ -91,6 +92,7 @@ impl Places {
             root: options.root.clone(),
             laneway: options.laneway.clone(),
             before: PathBuf::new(),
+            unobserved: super::unobserved(&options.root),
             peers: options.peers.clone(),
             folder,
             memory_mb,
@@ -131,6 +133,8 @@ pub struct Server {
     pub target: Target,
     /// What it speaks.
     pub dialect: Dialect,
+    /// Where its metrics are told, as its command says.
+    pub admin: Option<String>,
 }
 
 impl Server {
@@ -140,7 +144,7 @@ impl Server {
         if let Some(address) = &definition.address {
             let target = Target::Tcp(address.clone());
             let dialect = definition.dialect;
-            let server = Server { child: None, target, dialect };
+            let server = Server { child: None, target, dialect, admin: None };
             server.version().map_err(|error| format!("{name} at {address}: {error}"))?;
             return Ok(server);
         }
@@ -179,7 +183,10 @@ impl Server {
                 false => Target::Tcp(address),
             }
         };
-        let mut server = Server { child: Some(child), target, dialect: definition.dialect };
+        let admin = command.iter().position(|word| word == "--admin");
+        let admin = admin.and_then(|at| command.get(at + 1).cloned());
+        let dialect = definition.dialect;
+        let mut server = Server { child: Some(child), target, dialect, admin };
         server.wait_for_answer().map_err(|error| {
             let log = std::fs::read_to_string(&log_path).unwrap_or_default();
             format!("{name} ({}): {error}\n{log}", command.join(" "))
@@ -190,7 +197,7 @@ impl Server {
     /// One that somebody else started, for tests.
     #[cfg(test)]
     pub(super) fn elsewhere(target: Target) -> Self {
-        Server { child: None, target, dialect: Dialect::Text }
+        Server { child: None, target, dialect: Dialect::Text, admin: None }
     }
 
     fn wait_for_answer(&mut self) -> Result<(), String> {
@@ -329,6 +336,7 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
     let one = |word: String| {
         word.replace("{laneway}", &places.laneway.to_string_lossy())
             .replace("{before}", &places.before.to_string_lossy())
+            .replace("{unobserved}", &places.unobserved.to_string_lossy())
             .replace("{tls}", &places.root.join(super::TLS).to_string_lossy())
             .replace("{port}", &port.to_string())
             .replace("{host}", places.host())
@@ -365,6 +373,7 @@ mod tests {
             root: "/r".into(),
             laneway: "/r/laneway".into(),
             before: "/b/laneway".into(),
+            unobserved: "/u/laneway".into(),
             peers: "/none/such".into(),
             folder: "/none/such".into(),
             memory_mb: 64,

@@ -25,8 +25,9 @@ const SUMS: usize = 6;
 /// How place 0 is told.
 const OTHERS: &str = "others";
 
-/// What one worker counted for the clients of one place.
+/// What one worker counted for the clients of one place: a cache line.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct ClientCounts {
     /// Requests; each key of a `get` is one.
     pub requests: Counter,

@@ -1,12 +1,12 @@
 //! What an operator watches, as numbers: [`Shared::watch`] fills a [`WatchSnapshot`] from what the
-//! workers count, and takes no lock that a worker takes. Counters run from the start, whatever
+//! workers count, and keeps no worker waiting. Counters run from the start, whatever
 //! `stats reset` forgets: who reads takes differences, so that several may read.
 //!
 //! Knows no format: `stats` and the admin endpoint are written by others.
 
 use crate::counts::clients::ClientWatch;
 use crate::counts::counters::Totals;
-use crate::counts::cpu_time::cpu_us;
+use crate::counts::cpu_time::{cpu_thread_us, cpu_us};
 pub use crate::durable::backup::Ended;
 pub use crate::durable::scrub::Scrubbed;
 use crate::durable::shared::{Durable, Refused};
@@ -153,6 +153,8 @@ pub struct ProcessWatch {
     pub cpu_user_us: u64,
     /// CPU time in the kernel.
     pub cpu_system_us: u64,
+    /// CPU time of the thread that reads this, in either mode.
+    pub cpu_reader_us: u64,
     /// Memory that is resident; 0 where the system does not say.
     pub resident_bytes: u64,
 }
@@ -367,10 +369,12 @@ fn of_tier(durable: &Durable) -> TierWatch {
 }
 
 fn of_process() -> ProcessWatch {
+    let cpu_reader_us = cpu_thread_us(); // first, as it is a part of the process's
     let (cpu_user_us, cpu_system_us) = cpu_us();
     // Elsewhere than on Linux there is no such file, and nothing to tell.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kibibytes = resident.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    ProcessWatch { cpu_user_us, cpu_system_us, resident_bytes: kibibytes.unwrap_or(0) << 10 }
+    let resident_bytes = kibibytes.unwrap_or(0) << 10;
+    ProcessWatch { cpu_user_us, cpu_system_us, cpu_reader_us, resident_bytes }
 }

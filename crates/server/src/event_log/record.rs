@@ -2,6 +2,7 @@
 
 use super::event::{Class, Event, HEAD_WORDS, Subject, TEXT_BYTES_MAX, WORDS};
 use super::line;
+use crate::built::OBSERVES;
 use laneway_store::{Evictions, ItemMeta, Moment};
 use laneway_sync::journal::Journal;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -51,13 +52,13 @@ impl EventLog {
     pub fn is_watched(&self) -> bool {
         // No partner: a watcher that is told `OK` sees what is caused by that, since what causes
         // it comes by a socket or a queue.
-        self.watched.load(Relaxed) != 0
+        OBSERVES && self.watched.load(Relaxed) != 0
     }
 
     /// Whether anybody watches this class.
     #[inline]
     pub fn watches(&self, class: Class) -> bool {
-        self.watched.load(Relaxed) & class as u32 != 0 // see `is_watched`
+        OBSERVES && self.watched.load(Relaxed) & class as u32 != 0 // see `is_watched`
     }
 
     /// It is this time.

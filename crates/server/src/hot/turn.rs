@@ -31,7 +31,7 @@ impl<T: Transport> Core<T> {
     }
 
     // Not inlined, as `close_slot`, `follow_table`, `hot_owner` and `count_access` are not: these
-    // are all that hot keys cost, and `cargo xtask hot-cost` counts them by their names.
+    // are all that hot keys cost, and `cargo xtask observe-cost` counts them by their names.
     #[inline(never)]
     fn turn_slot(hot: &mut HotWorker, now: u64) -> bool {
         hot.turn(now)

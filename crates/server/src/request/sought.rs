@@ -2,12 +2,13 @@
 //! it is simply a small item or a miss, and this worker's to give. Streams and datagrams ask here,
 //! for `get`s and for `mg`s; whatever is not simple they execute as a key alone.
 
+use crate::built::OBSERVES;
 use crate::core::Core;
 use crate::durable::pending_writes::Sight;
 use crate::event_log::Class;
 use crate::execute::{META_HEAD_BYTES_MAX, is_plain, put_plain_head, tells_of_mark};
 use crate::request::requests::writes;
-use laneway_policy::ItemBytes;
+use laneway_policy::{FRAME_BYTES, ItemBytes};
 use laneway_store::{FoundItem, KeyHash, Sought, meter};
 use laneway_sync::append::{Appending, SHORT};
 use laneway_transport::Transport;
@@ -22,7 +23,8 @@ pub(crate) struct Simple {
     misses: u64,
     /// Of both, those that `mg` asked for.
     pub(crate) metas: u64,
-    packets: u64,
+    /// Of hits, those beyond the first of each.
+    packets_more: u64,
 }
 
 impl Simple {
@@ -71,7 +73,9 @@ impl<T: Transport> Core<T> {
     pub(crate) fn note_hit(&mut self, simple: &mut Simple, key: &[u8], bytes: u64) {
         let size = ItemBytes(bytes);
         simple.hits += 1;
-        simple.packets += size.packets().0;
+        if OBSERVES && size > FRAME_BYTES {
+            simple.packets_more += size.packets().0 - 1;
+        }
         let here = &self.shared.workers[self.id.index()];
         here.record_size_owner(size);
         self.count_hot(key, false);
@@ -83,7 +87,6 @@ impl<T: Transport> Core<T> {
     #[inline(always)]
     pub(crate) fn note_miss(&mut self, simple: &mut Simple, key: &[u8]) {
         simple.misses += 1;
-        simple.packets += ItemBytes(0).packets().0;
         self.count_hot(key, false);
         if self.events.watches(Class::Fetchers) {
             self.log_sought(key, None);
@@ -98,7 +101,7 @@ impl<T: Transport> Core<T> {
 
     /// Count what was answered simply: as [`Core::count`] does for each, but once for all.
     pub(crate) fn count_simple(&self, simple: &Simple) {
-        let Simple { hits, misses, metas, packets } = *simple;
+        let Simple { hits, misses, metas, packets_more } = *simple;
         let requests = simple.requests();
         meter::keys(requests as usize);
         let counters = self.counters();
@@ -106,7 +109,9 @@ impl<T: Transport> Core<T> {
         counters.get_hits.add_owner(hits);
         counters.get_misses.add_owner(misses);
         counters.cmd_meta.add_owner(metas);
-        self.lanes().packets.add_owner(packets);
+        if OBSERVES {
+            self.lanes().packets.add_owner(requests + packets_more);
+        }
         self.lanes().requests_small.add_owner(requests);
     }
 

@@ -80,6 +80,7 @@ impl<T: Transport> Streams<T> {
         if connection.closing {
             return Ok(Next::Close);
         }
+        core.works_on();
         // A large one asks before its slices. Passwords have a limit of their own, and who may not
         // take longer for one is not kept waiting.
         let asks = core.is_limiting && !connection.large && !connection.is_unproven();
@@ -119,8 +120,7 @@ impl<T: Transport> Streams<T> {
             };
             connection.has_read(bytes, buffer.len());
             meter::bytes(bytes);
-            core.counters().bytes_read.add_owner(bytes as u64);
-            connection.moved.bytes_in += bytes as u64;
+            core.count_received(connection, bytes);
             received = &buffer[..bytes];
         }
         let now = self.found_nanos.take().unwrap_or_else(|| core.clock.nanos());
@@ -346,8 +346,7 @@ impl<T: Transport> Streams<T> {
                     return Err(error);
                 }
             };
-            core.counters().bytes_written.add_owner(sent as u64);
-            connection.moved.bytes_out += sent as u64;
+            core.count_sent(connection, sent);
             meter::bytes(sent);
         }
         connection.output.push_bytes(&self.out[sent..]);
@@ -364,8 +363,7 @@ impl<T: Transport> Streams<T> {
     ) -> io::Result<Sent> {
         connection.tally.goes_on(|| core.clock.nanos());
         let (sent, bytes) = connection.output.send(&mut connection.stream, budget)?;
-        core.counters().bytes_written.add_owner(bytes as u64);
-        connection.moved.bytes_out += bytes as u64;
+        core.count_sent(connection, bytes);
         match sent {
             Sent::All => self.settle(core, connection),
             Sent::Blocked => connection.tally.blocks(|| core.clock.nanos()),
@@ -429,8 +427,7 @@ impl<T: Transport> Streams<T> {
         };
         draft.advance(bytes);
         connection.has_read(bytes, most);
-        core.counters().bytes_read.add_owner(bytes as u64);
-        connection.moved.bytes_in += bytes as u64;
+        core.count_received(connection, bytes);
         connection.card.last_seconds.store(core.now.seconds(), Relaxed);
         if bytes < missing {
             let is_dry = connection.unread == Unread::Nothing;

@@ -83,7 +83,7 @@ impl<T: Transport> Streams<T> {
     /// The last byte of every reply so far has left: record how long the requests took.
     pub(crate) fn settle(&mut self, core: &Core<T>, connection: &mut Connection<T::Stream>) {
         if !connection.tally.is_empty() {
-            let now = core.clock.nanos();
+            let now = core.settle_nanos();
             let here = &core.shared.workers[core.id.index()];
             if connection.tally.is_notable(now, core.shared.slow.nanos()) {
                 core.note_answered(connection, now);
@@ -112,8 +112,7 @@ impl<T: Transport> Streams<T> {
         }
         // A stream that is broken fails again where the large reply is sent.
         let sent = connection.stream.write(&[IoSlice::new(&self.out[..bytes])]).unwrap_or(0);
-        core.counters().bytes_written.add_owner(sent as u64);
-        connection.moved.bytes_out += sent as u64;
+        core.count_sent(connection, sent);
         meter::bytes(sent);
         connection.output.push_bytes(&self.out[sent..bytes]);
         self.out.drain(..bytes);
