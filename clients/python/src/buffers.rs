@@ -2,12 +2,13 @@
 //! without the GIL; what may change (bytearray, memoryview, arrays) is copied once, under the GIL.
 
 use crate::errors;
-use laneway_client::{Request, Value};
+use laneway_client::{Found, Request};
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView, PySlice, PyString};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A key: `str`, as UTF-8, or `bytes`.
@@ -77,6 +78,63 @@ fn view<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     PyMemoryView::from(given)?.call_method1("cast", ("B",))
 }
 
+/// A value that was found as an object of its own. It runs no Python code.
+pub fn bytes(py: Python<'_>, found: &Found<'_>) -> PyResult<Py<PyBytes>> {
+    let made = match found.as_slice() {
+        Some(bytes) => PyBytes::new(py, bytes),
+        None => PyBytes::new_with(py, found.bytes(), |room| {
+            found.copy(0, room);
+            Ok(())
+        })?,
+    };
+    Ok(made.unbind())
+}
+
+/// What a thread keeps of [`Scratch`]. A longer one is given back.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
+thread_local! {
+    static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Memory of this thread's into which a value is copied on its way to a buffer: a view of as much
+/// of that as the value has can be made only when its length is known, and while a view is made
+/// Python code may run, which may ask the client.
+pub struct Scratch {
+    memory: Vec<u8>,
+    bytes: usize,
+}
+
+impl Scratch {
+    /// With nothing in it. What this thread used last is used again, whose pages are there.
+    pub fn of_this_thread() -> Scratch {
+        Scratch { memory: KEPT.take(), bytes: 0 }
+    }
+
+    /// Copies a value, in the place of what was there.
+    pub fn copy(&mut self, found: &Found<'_>) {
+        self.bytes = found.bytes();
+        if self.memory.len() < self.bytes {
+            // Not made longer: that would copy what is in it, and take more than is asked for.
+            self.memory = vec![0; self.bytes];
+        }
+        found.copy(0, &mut self.memory[..self.bytes]);
+    }
+
+    /// The value.
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory[..self.bytes]
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.memory.len() <= KEPT_BYTES_MAX {
+            KEPT.set(std::mem::take(&mut self.memory));
+        }
+    }
+}
+
 /// Memory of the caller's into which a value is to be written. As long as this is held nobody can
 /// change its size.
 pub struct Room<'py> {
@@ -101,14 +159,14 @@ impl<'py> Room<'py> {
     }
 
     /// Writes a value to its beginning, or nothing if it is too short; how long the value is.
-    pub fn fill(&self, value: &Value) -> PyResult<usize> {
-        let (py, bytes) = (self.view.py(), value.data.len());
+    pub fn fill(&self, value: &[u8]) -> PyResult<usize> {
+        let (py, bytes) = (self.view.py(), value.len());
         if self.bytes < bytes {
             return Err(errors::BufferTooSmall::new_err((bytes, self.bytes)));
         }
         if bytes > 0 {
             let start = self.view.get_item(PySlice::new(py, 0, bytes as isize, 1))?;
-            PyBuffer::<u8>::get(&start)?.copy_from_slice(py, &value.data)?;
+            PyBuffer::<u8>::get(&start)?.copy_from_slice(py, value)?;
         }
         Ok(bytes)
     }

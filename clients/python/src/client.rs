@@ -1,8 +1,8 @@
 //! `laneway.Client`: the blocking client of the Rust library, for many threads that take turns.
 
-use crate::buffers::{Bytes, Key, Room};
+use crate::buffers::{self, Bytes, Key, Room, Scratch};
 use crate::errors::{self, told};
-use laneway_client::{Answer, Error, Expiry, Request, Settings, Value};
+use laneway_client::{Answer, Error, Expiry, Found, Got, Request, Settings, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
@@ -117,8 +117,19 @@ impl Client {
         }
     }
 
-    fn value(&self, py: Python<'_>, request: Request) -> PyResult<Option<Value>> {
-        value(self.ask(py, request)?)
+    /// Has `take` copy the value that a request finds out of where it lies, with the GIL. Nothing
+    /// that `take` does may run Python code: that could ask the client, which is not free before.
+    fn take<T: Send>(
+        &self,
+        py: Python<'_>,
+        request: Request,
+        take: impl Fn(Python<'_>, &Found<'_>) -> PyResult<T> + Send,
+    ) -> PyResult<Option<Got<T>>> {
+        let got = self.with(py, move |client| {
+            client.get_to(request, |found| Python::attach(|py| take(py, found)))
+        })?;
+        let Some(Got { taken, flags, cas }) = got.map_err(told)? else { return Ok(None) };
+        Ok(Some(Got { taken: taken?, flags, cas }))
     }
 }
 
@@ -175,8 +186,8 @@ impl Client {
         key: Key,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.value(py, Request::get(key.0))?;
-        Ok(found.map(|value| PyBytes::new(py, &value.data).into_any()).or(default))
+        let found = self.take(py, Request::get(key.0), buffers::bytes)?;
+        Ok(found.map(|got| got.taken.into_bound(py).into_any()).or(default))
     }
 
     /// Writes the value of `key` to the beginning of `buffer`, a writable object with the buffer
@@ -191,8 +202,10 @@ impl Client {
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<Option<usize>> {
         let room = Room::of(buffer)?;
-        let found = self.value(py, Request::get(key.0))?;
-        found.map(|value| room.fill(&value)).transpose()
+        let mut scratch = Scratch::of_this_thread();
+        let got = self
+            .with(py, |client| client.get_to(Request::get(key.0), |found| scratch.copy(found)))?;
+        got.map_err(told)?.map(|_| room.fill(scratch.bytes())).transpose()
     }
 
     /// The value of `key` and the number that was stored with it as `flags`, or None.
@@ -201,8 +214,8 @@ impl Client {
         py: Python<'py>,
         key: Key,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, u32)>> {
-        let found = self.value(py, Request::get(key.0))?;
-        Ok(found.map(|value| (PyBytes::new(py, &value.data), value.flags)))
+        let found = self.take(py, Request::get(key.0), buffers::bytes)?;
+        Ok(found.map(|got| (got.taken.into_bound(py), got.flags)))
     }
 
     /// The value of `key` and its CAS id, for `cas`; (default, None) if there is no such item.
@@ -213,8 +226,8 @@ impl Client {
         key: Key,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Option<Bound<'py, PyAny>>, Option<u64>)> {
-        Ok(match self.value(py, Request::gets(key.0))? {
-            Some(value) => (Some(PyBytes::new(py, &value.data).into_any()), value.cas),
+        Ok(match self.take(py, Request::gets(key.0), buffers::bytes)? {
+            Some(got) => (Some(got.taken.into_bound(py).into_any()), got.cas),
             None => (default, None),
         })
     }

@@ -5,11 +5,12 @@
 use crate::error::{Error, Refusal};
 use crate::request::{Command, Request};
 use laneway_wire::StoreVerb;
-use laneway_wire::answer::{self as line, parse_reply};
+use laneway_wire::answer::{self as line, AnswerFrame, parse_reply};
 use laneway_wire::limits::VALUE_END_BYTES;
 use laneway_wire::udp::Message;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 /// A value, as stored.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,6 +53,9 @@ pub enum Answer {
     Stats(Vec<(String, String)>),
 }
 
+/// The line of a value is not longer, whatever its key, flags, length and CAS id are.
+const LINE_BYTES_MAX: usize = 512;
+
 /// The reply is not one to this request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch;
@@ -68,12 +72,54 @@ pub(crate) fn read<M: Message + ?Sized>(
         return stats(&copied(reply, 0..reply.message_bytes())).map(Ok);
     }
     if let line::Answer::Value(told) = frame.answer {
-        return value(request, told, frame.head_bytes, reply).map(Ok);
+        let whole = (frame.head_bytes, reply.message_bytes());
+        return value(request, told, whole, |range| copied(reply, range)).map(Ok);
     }
     if frame.head_bytes != reply.message_bytes() {
         return Err(Mismatch);
     }
     simple(request.command, frame.answer)
+}
+
+/// A long reply in memory that somebody else may write meanwhile: what is read of it counts only if
+/// it was there all the time.
+pub(crate) trait Lying {
+    /// How long it is.
+    fn bytes(&self) -> usize;
+    /// Some of it, within its length.
+    fn copied(&self, range: Range<usize>) -> Vec<u8>;
+    /// Whether it was there until now.
+    fn is_there(&self) -> bool;
+}
+
+/// Reads the reply to `request` where it lies: of a value each byte is copied once. `None`: it is
+/// not there any more.
+pub(crate) fn read_lying(
+    request: &Request,
+    reply: &impl Lying,
+) -> Option<Result<Result<Answer, Error>, Mismatch>> {
+    let bytes = reply.bytes();
+    let first = reply.copied(0..bytes.min(LINE_BYTES_MAX));
+    let read = match parse_reply(&first) {
+        Ok(Some(AnswerFrame { answer: line::Answer::Value(told), head_bytes })) => {
+            value(request, told, (head_bytes, bytes), |range| reply.copied(range)).map(Ok)
+        }
+        _ => read(request, reply.copied(0..bytes).as_slice()),
+    };
+    reply.is_there().then_some(read)
+}
+
+/// Finds the value in the reply to `request` where it lies: which bytes of the reply it is, and a
+/// value without its bytes. `None`: it is another reply, or not there any more.
+pub(crate) fn find_lying(request: &Request, reply: &impl Lying) -> Option<(Range<usize>, Value)> {
+    let bytes = reply.bytes();
+    let first = reply.copied(0..bytes.min(LINE_BYTES_MAX));
+    let frame = parse_reply(&first).ok().flatten()?;
+    let line::Answer::Value(told) = frame.answer else { return None };
+    let found =
+        place(request, told, (frame.head_bytes, bytes), |range| reply.copied(range)).ok()?;
+    let value = Value { data: Vec::new(), flags: told.flags, cas: told.cas };
+    reply.is_there().then_some((found, value))
 }
 
 /// Reads the reply to a `get` of several keys: what was found of those that were asked for; `None`
@@ -128,25 +174,36 @@ fn simple(command: Command, answer: line::Answer<'_>) -> Result<Result<Answer, E
     }))
 }
 
-fn value<M: Message + ?Sized>(
+/// A value behind its line, of a reply of which both lengths are given.
+fn value(
     request: &Request,
     told: line::Value<'_>,
-    head_bytes: usize,
-    reply: &M,
+    lengths: (usize, usize),
+    copied: impl Fn(Range<usize>) -> Vec<u8>,
 ) -> Result<Answer, Mismatch> {
+    let data = copied(place(request, told, lengths, &copied)?);
+    Ok(Answer::Value(Value { data, flags: told.flags, cas: told.cas }))
+}
+
+/// Where its bytes are, if all around them is right.
+fn place(
+    request: &Request,
+    told: line::Value<'_>,
+    (head_bytes, reply_bytes): (usize, usize),
+    copied: impl Fn(Range<usize>) -> Vec<u8>,
+) -> Result<Range<usize>, Mismatch> {
     const END: &[u8] = b"\r\nEND\r\n";
     const _: () = assert!(END.len() > VALUE_END_BYTES);
     let Command::Get { with_cas } = request.command else { return Err(Mismatch) };
     let end = head_bytes.checked_add(told.value_bytes).ok_or(Mismatch)?;
     let fits = told.key == request.key() && told.cas.is_some() == with_cas;
-    if !fits || reply.message_bytes() != end + END.len() {
+    if !fits || end.checked_add(END.len()) != Some(reply_bytes) {
         return Err(Mismatch);
     }
-    if copied(reply, end..end + END.len()) != END {
+    if copied(end..reply_bytes) != END {
         return Err(Mismatch);
     }
-    let data = copied(reply, head_bytes..end);
-    Ok(Answer::Value(Value { data, flags: told.flags, cas: told.cas }))
+    Ok(head_bytes..end)
 }
 
 fn stats(reply: &[u8]) -> Result<Answer, Mismatch> {
@@ -165,7 +222,7 @@ fn stats(reply: &[u8]) -> Result<Answer, Mismatch> {
 }
 
 /// A range of a message in one piece of memory.
-fn copied<M: Message + ?Sized>(message: &M, range: std::ops::Range<usize>) -> Vec<u8> {
+fn copied<M: Message + ?Sized>(message: &M, range: Range<usize>) -> Vec<u8> {
     let mut out = Vec::with_capacity(range.len());
     while out.len() < range.len() {
         let piece = message.piece(range.start + out.len());

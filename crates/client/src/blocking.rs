@@ -9,8 +9,9 @@
 use crate::answer::{self, Answer, Value};
 use crate::core::{Core, Counts, Ticket};
 use crate::error::Error;
+use crate::found::{Found, Got};
 use crate::link::Link;
-use crate::memory::Memory;
+use crate::memory::{Left, Memory};
 use crate::remote::Remote;
 use crate::request::{Expiry, Request};
 use crate::settings::Settings;
@@ -228,6 +229,45 @@ impl Client {
         value(self.ask(Request::get(key)))
     }
 
+    /// Has `take` copy the value that a `get` or `gets` finds, out of where it lies: in shared
+    /// memory nobody copies a long one before. What it makes of the value comes back, if there is
+    /// one. If it takes more than a second or two the bytes may be another reply's meanwhile: then
+    /// it is called once more, and only what it made the last time counts.
+    pub fn get_to<T>(
+        &mut self,
+        request: Request,
+        mut take: impl FnMut(&Found<'_>) -> T,
+    ) -> Result<Option<Got<T>>, Error> {
+        if let Some(memory) = self.link.memory() {
+            memory.leave_next(true);
+        }
+        let answer = value(self.ask(request.clone()));
+        let left = self.link.memory().and_then(|memory| {
+            memory.leave_next(false);
+            memory.left()
+        });
+        let Some(found) = answer? else { return Ok(None) };
+        let Some(left) = left else { return Ok(Some(got(found, &mut take))) };
+        match self.take_left(&left, &mut take) {
+            Some(taken) => Ok(Some(Got { taken, flags: found.flags, cas: found.cas })),
+            // Asked for anew it is copied as soon as it has come.
+            None => Ok(value(self.ask(request))?.map(|found| got(found, &mut take))),
+        }
+    }
+
+    /// The same of a value that was left lying; `None`: it was not there any more.
+    fn take_left<T>(&mut self, left: &Left, take: &mut impl FnMut(&Found<'_>) -> T) -> Option<T> {
+        let taken = self.link.memory()?.reply(left).and_then(|reply| {
+            let taken = take(&Found::lying(&reply, left.range.clone()));
+            reply.is_there().then_some(taken)
+        });
+        self.core.has_taken(left.name);
+        let now_nanos = self.now_nanos();
+        // The next call tells of a server that is gone.
+        let _ = self.link.send(&mut self.core, now_nanos);
+        taken
+    }
+
     /// The values of many keys, in their order, with many requests under way at once.
     pub fn get_many<K: Into<Vec<u8>>>(
         &mut self,
@@ -346,6 +386,11 @@ fn value(answer: Result<Answer, Error>) -> Result<Option<Value>, Error> {
         Answer::Missing => Ok(None),
         _ => Err(Error::Garbled),
     }
+}
+
+fn got<T>(value: Value, take: &mut impl FnMut(&Found<'_>) -> T) -> Got<T> {
+    let Value { data, flags, cas } = value;
+    Got { taken: take(&Found::here(&data)), flags, cas }
 }
 
 fn done(answer: Result<Answer, Error>) -> Result<bool, Error> {

@@ -24,6 +24,14 @@ impl Link {
         }
     }
 
+    /// What lies in memory that it shares with the server, if it does.
+    pub(crate) fn memory(&mut self) -> Option<&mut Memory> {
+        match self {
+            Link::Memory(memory) => Some(memory),
+            Link::Udp(_) | Link::Remote(_) => None,
+        }
+    }
+
     /// Waits until something has come, and at most so long.
     pub(crate) fn wait(&mut self, nanos: u64) -> io::Result<()> {
         match self {

@@ -7,28 +7,17 @@
 //! It knows no clock, and no request: the core's datagrams go in and out as they are.
 
 use crate::core::Core;
-use crate::waiting::Waiting;
-use laneway_rdma::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted};
+use crate::told::Told;
+use crate::waiting::{Waiting, lent_id};
+use laneway_rdma::contract::{Lend, LongRequester, Posted};
 use laneway_rdma::long::sealed_descriptor::SealedDescriptor;
 use laneway_rdma::verbs::VerbsRequester;
-use laneway_wire::udp::{HEADER_BYTES, Header, Kind};
+use laneway_wire::udp::HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::io;
 
 /// Replies taken before time is looked at again.
 const BURST: usize = 64;
-
-/// A reply that the server has told of.
-#[derive(Debug, Clone, Copy)]
-struct Notice {
-    queue: u16,
-    id: u16,
-    /// Of how many frames it would be.
-    total: u16,
-    sealed_descriptor: SealedDescriptor,
-    /// How often it was looked for.
-    looks: u32,
-}
 
 /// How often a reply is looked for that was told and has not come: then its frames will. Each look
 /// reads all of it.
@@ -41,8 +30,10 @@ pub struct Remote<V = VerbsRequester> {
     lent: BTreeMap<u16, SealedDescriptor>,
     waiting: Waiting,
     /// Replies that have not come as their notices say.
-    told: Vec<Notice>,
+    told: Told<SealedDescriptor>,
     reply: Vec<u8>,
+    /// What is lent, in one piece.
+    message: Vec<u8>,
 }
 
 impl<V: LongRequester> Remote<V> {
@@ -52,8 +43,9 @@ impl<V: LongRequester> Remote<V> {
             verbs,
             lent: BTreeMap::new(),
             waiting: Waiting::default(),
-            told: Vec::new(),
+            told: Told::new(LOOKS_AT_REPLY),
             reply: Vec::new(),
+            message: Vec::new(),
         }
     }
 
@@ -85,20 +77,23 @@ impl<V: LongRequester> Remote<V> {
         });
     }
 
-    /// Posts one datagram, or, if it is too long for a slot, where it lies. False: no room.
+    /// Posts one datagram, and lends the request of which it says so. False: no room.
     fn post(&mut self, core: &mut Core, queue: u16, bytes: &[u8]) -> io::Result<bool> {
-        if bytes.len() <= MESSAGE_BYTES_MAX {
+        let Some(id) = lent_id(bytes) else {
             return posted(self.verbs.post_request(queue.into(), bytes));
-        }
+        };
         // Before anything is lent.
         if !self.verbs.has_room(queue.into()) {
             return Ok(false);
         }
-        let Some((header, message)) = Header::parse(bytes) else { return Ok(true) };
-        let id = header.request_id;
         let lend = match self.lent.get(&id) {
             Some(sealed_descriptor) => self.verbs.lend_again(sealed_descriptor),
-            None => self.verbs.lend(id, message),
+            None => {
+                let Some(pieces) = core.lent_message(id) else { return Ok(true) };
+                self.message.clear();
+                pieces.iter().for_each(|piece| self.message.extend_from_slice(piece));
+                self.verbs.lend(id, &self.message)
+            }
         };
         match lend {
             Lend::Lent(sealed_descriptor) => {
@@ -116,43 +111,28 @@ impl<V: LongRequester> Remote<V> {
 
     /// Feeds the core what has come. Whether there may be more.
     pub fn receive(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<bool> {
-        let told = &mut self.told;
-        let mut feed = |queue: usize, bytes: &[u8]| match notice(queue, bytes) {
-            Some(notice) => {
-                let Notice { queue, id, total, .. } = notice;
-                if core.hear_notice(queue, id, total, now_nanos) {
-                    told.push(notice);
-                }
-            }
-            None => core.feed(queue as u16, bytes, now_nanos),
-        };
-        let count = self.verbs.poll_replies(BURST, &mut feed);
-        self.open_replies(core, now_nanos);
-        Ok(count == BURST)
-    }
-
-    /// Looks at what was told: its writes may come behind their notice, or never.
-    fn open_replies(&mut self, core: &mut Core, now_nanos: u64) {
         let Remote { verbs, told, reply, .. } = self;
-        told.retain_mut(|Notice { queue, id, total, sealed_descriptor, looks }| {
-            *looks += 1;
-            if *looks > LOOKS_AT_REPLY || !core.waits_for(*queue, *id) {
-                return false;
-            }
+        let mut hear = |queue: usize, bytes: &[u8]| {
+            told.hear(core, (queue, bytes), now_nanos, SealedDescriptor::parse);
+        };
+        let count = verbs.poll_replies(BURST, &mut hear);
+        // Its writes may come behind a notice, or never.
+        told.open(core, |core, notice| {
             reply.clear();
-            let is_here = verbs.open_reply(sealed_descriptor, reply);
+            let is_here = verbs.open_reply(&notice.said, reply);
             if is_here {
-                core.feed_long(*queue, *id, *total, reply, now_nanos);
+                core.feed_long(notice.queue, notice.id, notice.total, reply, now_nanos);
             }
-            !is_here
+            is_here
         });
+        Ok(count == BURST)
     }
 }
 
 impl Remote {
     /// Waits until something has come, and at most so long; an error if the server is gone.
     pub fn wait(&mut self, nanos: u64) -> io::Result<()> {
-        let is_untold = !self.told.is_empty();
+        let is_untold = self.told.is_any();
         let sleep = self.waiting.sleep(nanos, is_untold, || self.verbs.has_reply());
         let Some(most) = sleep else { return Ok(()) };
         self.verbs.sleep(most)?;
@@ -161,19 +141,6 @@ impl Remote {
         }
         Ok(())
     }
-}
-
-/// What a datagram tells of a reply that lies elsewhere.
-fn notice(queue: usize, bytes: &[u8]) -> Option<Notice> {
-    let (header, said) = Header::parse(bytes).filter(|(header, _)| header.kind == Kind::Notice)?;
-    let Header { request_id: id, total, .. } = header;
-    Some(Notice {
-        queue: queue as u16,
-        id,
-        total,
-        sealed_descriptor: SealedDescriptor::parse(said)?,
-        looks: 0,
-    })
 }
 
 fn posted(posted: Posted) -> io::Result<bool> {

@@ -3,7 +3,7 @@
 //! knows no clock, and no kind of memory.
 
 use crate::core::{Core, Departure};
-use laneway_rdma::contract::MESSAGE_BYTES_MAX;
+use laneway_wire::udp::{Header, Kind};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -20,11 +20,17 @@ const SLEEP_UNTOLD: Duration = Duration::from_millis(1);
 /// A datagram, with its queue.
 type Waits = (u16, Vec<u8>);
 
+/// Of a datagram which says that a request is lent, the request's id.
+pub(crate) fn lent_id(datagram: &[u8]) -> Option<u16> {
+    let (header, _) = Header::parse(datagram)?;
+    (header.kind == Kind::Lent).then_some(header.request_id)
+}
+
 /// The datagrams that wait until the region has room for them.
 #[derive(Default)]
 pub(crate) struct Waiting {
     short: VecDeque<Waits>,
-    /// One that is longer than a slot. Short ones are sent past it.
+    /// One of a request that is to be lent. Short ones are sent past it.
     long: Option<Waits>,
     out: Vec<u8>,
 }
@@ -68,10 +74,9 @@ impl Waiting {
                     continue;
                 }
                 let waits = (queue, datagram.to_vec());
-                if datagram.len() <= MESSAGE_BYTES_MAX {
-                    self.short.push_back(waits);
-                } else {
-                    self.long = Some(waits);
+                match lent_id(datagram) {
+                    None => self.short.push_back(waits),
+                    Some(_) => self.long = Some(waits),
                 }
             }
         }

@@ -55,15 +55,15 @@ pub struct Request<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Where a client lends memory: what a request says instead of a long message. 24 bytes,
-/// little-endian.
+/// Where a client lends memory: what a request says instead of a long message, and in shared memory
+/// a notice instead of a long reply. 24 bytes, little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Which of the client's loans.
+    /// Which of the client's loans, or places for replies.
     pub loan: u32,
     /// The loan's number, new each time.
     pub number: u64,
-    /// Where the memory begins, from the start of what the client may lend.
+    /// Where the memory begins, from the start of what the client may lend, or that for replies.
     pub offset: u64,
     /// How much it is.
     pub bytes: u32,
@@ -71,6 +71,8 @@ pub struct Descriptor {
 
 /// Bytes of a descriptor.
 pub const DESCRIPTOR_BYTES: usize = 24;
+
+const _: () = assert!(DESCRIPTOR_BYTES == SEALED_DESCRIPTOR_BYTES, "a notice has one length");
 
 impl Descriptor {
     /// As it stands in a message.
@@ -132,7 +134,8 @@ pub trait Placed: Send {
     /// # Panics
     /// If they are more, or more than the reply has.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> Moved;
-    /// What tells the client where it lies. `None`: it took too long, and is given up.
+    /// What tells the client where it lies: in shared memory a [`Descriptor`], over RDMA a sealed
+    /// one, which is as long. `None`: it took too long, and is given up.
     ///
     /// # Panics
     /// If not all of it is written.

@@ -36,7 +36,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// What a client says, and the version of all of this.
-pub const HELLO: &[u8] = b"laneway-shm 1\n";
+pub const HELLO: &[u8] = b"laneway-shm 2\n";
+/// The same of one that knows no other replies than frames: as version 2 without places.
+pub const HELLO_FRAMED: &[u8] = b"laneway-shm 1\n";
+/// What a server says to who says hello of version 2 if it knows version 1 alone.
+const SAY_FRAMED: &str = "say laneway-shm 1";
 /// Longest line either side says.
 const LINE_BYTES_MAX: usize = 256;
 /// Connections that have said nothing yet.
@@ -310,21 +314,48 @@ impl Hello {
     }
 }
 
-impl House for Registry {
-    type Hello = ();
-    const SAY: &str = "say laneway-shm 1";
+/// What a client in shared memory says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// It knows no other replies than frames.
+    Framed,
+    /// It takes long replies out of memory.
+    Placed,
+}
 
-    fn hear(&self, said: &[u8]) -> Heard<()> {
+impl Version {
+    /// Of what a server gives, what such a client gets.
+    fn of(self, terms: Terms) -> Terms {
+        match self {
+            Version::Framed => terms.framed(),
+            Version::Placed => terms,
+        }
+    }
+
+    fn hello(self) -> &'static [u8] {
+        match self {
+            Version::Framed => HELLO_FRAMED,
+            Version::Placed => HELLO,
+        }
+    }
+}
+
+impl House for Registry {
+    type Hello = Version;
+    const SAY: &str = "say laneway-shm 2";
+
+    fn hear(&self, said: &[u8]) -> Heard<Version> {
         match said {
-            said if said == HELLO => Heard::Hello(()),
-            said if HELLO.starts_with(said) => Heard::More,
+            said if said == HELLO => Heard::Hello(Version::Placed),
+            said if said == HELLO_FRAMED => Heard::Hello(Version::Framed),
+            said if HELLO.starts_with(said) || HELLO_FRAMED.starts_with(said) => Heard::More,
             _ => Heard::Nonsense,
         }
     }
 
     /// Give a client its region.
-    fn admit(&self, (): (), stream: &OwnedFd) -> Admitted {
-        let terms = self.terms();
+    fn admit(&self, version: Version, stream: &OwnedFd) -> Admitted {
+        let terms = version.of(self.terms());
         let mut passed = None;
         let entered = self.enter(|peer| {
             let (region, fds) = make(terms, peer)?;
@@ -344,7 +375,7 @@ impl House for Registry {
             }
         };
         let peer = region.peer();
-        if pass(stream, terms, &fds).is_err() {
+        if pass(stream, &line_of(terms, version), &fds).is_err() {
             self.leave(peer);
             return Admitted::Gone;
         }
@@ -383,9 +414,17 @@ fn make(terms: Terms, peer: Peer) -> io::Result<(Region, Vec<OwnedFd>)> {
     Ok((Region::new(map, terms, peer, doorbells), passed))
 }
 
-fn pass(stream: &OwnedFd, terms: Terms, fds: &[OwnedFd]) -> io::Result<()> {
-    let Terms { lanes, window, replies, loans, bulk_bytes } = terms;
-    let line = format!("OK {lanes} {window} {replies} {loans} {bulk_bytes}\n");
+/// What a client of that version is told of its region.
+fn line_of(terms: Terms, version: Version) -> String {
+    let Terms { lanes, window, replies, loans, bulk_bytes, places, reply_bytes } = terms;
+    let told = format!("OK {lanes} {window} {replies} {loans} {bulk_bytes}");
+    match version {
+        Version::Framed => format!("{told}\n"),
+        Version::Placed => format!("{told} {places} {reply_bytes}\n"),
+    }
+}
+
+fn pass(stream: &OwnedFd, line: &str, fds: &[OwnedFd]) -> io::Result<()> {
     let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -399,7 +438,15 @@ fn pass(stream: &OwnedFd, terms: Terms, fds: &[OwnedFd]) -> io::Result<()> {
 /// server has to be told when it leaves, and seems gone once the stream is dropped. `None`: there
 /// is no place.
 pub fn join(registry: &Registry) -> io::Result<Option<(Given, Peer, UnixStream)>> {
-    let terms = registry.terms();
+    join_as(Version::Placed, registry)
+}
+
+/// The same as a client of that version.
+pub fn join_as(
+    version: Version,
+    registry: &Registry,
+) -> io::Result<Option<(Given, Peer, UnixStream)>> {
+    let terms = version.of(registry.terms());
     let mut passed = Vec::new();
     let entered = registry.enter(|peer| {
         let (region, fds) = make(terms, peer)?;
@@ -413,11 +460,18 @@ pub fn join(registry: &Registry) -> io::Result<Option<(Given, Peer, UnixStream)>
     Ok(Some((Given { map, terms, doorbells, door: ours.into() }, region.peer(), theirs)))
 }
 
-/// Become a client of the server whose door is at `path`.
+/// Become a client of the server whose door is at `path`, of the version that it knows.
 pub fn enter(path: &Path) -> io::Result<RingRequester> {
+    let entered = enter_as(Version::Placed, path);
+    let is_old = matches!(&entered, Err(error) if error.to_string() == SAY_FRAMED);
+    if is_old { enter_as(Version::Framed, path) } else { entered }
+}
+
+/// The same as a client of that version.
+pub fn enter_as(version: Version, path: &Path) -> io::Result<RingRequester> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.write_all(HELLO)?;
+    stream.write_all(version.hello())?;
     let mut said = Vec::new();
     let mut fds = Vec::new();
     while !said.ends_with(b"\n") && said.len() <= LINE_BYTES_MAX {
@@ -427,7 +481,7 @@ pub fn enter(path: &Path) -> io::Result<RingRequester> {
     }
     let line = String::from_utf8_lossy(&said).trim_end().to_string();
     let Some(terms) = read_terms(&line) else {
-        let why = line.strip_prefix("ERROR ").unwrap_or("it does not speak laneway-shm 1");
+        let why = line.strip_prefix("ERROR ").unwrap_or("it does not speak laneway-shm 2");
         return Err(io::Error::other(why.to_string()));
     };
     if fds.len() != 1 + terms.lanes {
@@ -457,8 +511,15 @@ fn hear(stream: &UnixStream, said: &mut Vec<u8>, fds: &mut Vec<OwnedFd>) -> io::
 fn read_terms(line: &str) -> Option<Terms> {
     let words: Option<Vec<usize>> =
         line.strip_prefix("OK ")?.split(' ').map(|word| word.parse().ok()).collect();
-    let &[lanes, window, replies, loans, bulk_bytes] = words?.as_slice() else { return None };
-    let terms = Terms { lanes, window, replies, loans, bulk_bytes };
+    let words = words?;
+    let (first, behind) = words.split_first_chunk::<5>()?;
+    let &[lanes, window, replies, loans, bulk_bytes] = first;
+    let (places, reply_bytes) = match behind {
+        [] => (0, 0),
+        &[places, reply_bytes] => (places, reply_bytes),
+        _ => return None,
+    };
+    let terms = Terms { lanes, window, replies, loans, bulk_bytes, places, reply_bytes };
     terms.check().is_ok().then_some(terms)
 }
 
@@ -477,10 +538,16 @@ mod tests {
     #[test]
     fn terms_are_read_as_they_were_written_and_impossible_ones_are_not() {
         let terms = Terms::of(2, 8192);
-        assert_eq!(read_terms("OK 2 32 64 16 8192"), Some(terms));
+        assert_eq!(read_terms("OK 2 32 64 16 8192"), Some(terms.framed()));
+        assert_eq!(read_terms("OK 2 32 64 16 8192 16 8192"), Some(terms));
+        for version in [Version::Framed, Version::Placed] {
+            let terms = version.of(terms);
+            assert_eq!(read_terms(line_of(terms, version).trim_end()), Some(terms));
+        }
         for line in ["", "OK", "OK 2 32 64 16", "OK 2 32 64 16 8192 1", "OK 0 32 64 16 8192"] {
             assert_eq!(read_terms(line), None, "{line}");
         }
+        assert_eq!(read_terms("OK 2 32 64 16 8192 1 8 9"), None);
         assert_eq!(read_terms("OK 2 32 64 16 -1"), None);
         assert_eq!(read_terms("ERROR OK 2 32 64 16 8192"), None);
     }

@@ -1,9 +1,10 @@
 //! Lays out a client's region. `docs/protocol.md` has the same in a table.
 //!
 //! A page for the word by which the client sleeps; a line of bells for each of the server's lanes;
-//! a line for each loan; the slots of requests, by lane; the slots of replies, by the worker that
-//! sends them; and the memory that the client may lend. Slots are [`SLOT_BYTES`] long, 22 cache
-//! lines. Offsets are bytes from the region's start; pages are 4096.
+//! a line for each loan, and one for each place of a long reply; the slots of requests, by lane;
+//! the slots of replies, by the worker that sends them; the memory that the client may lend; and
+//! that in which long replies have their places. Slots are [`SLOT_BYTES`] long, 22 cache lines.
+//! Offsets are bytes from the region's start; pages are 4096.
 
 use std::fmt;
 use std::ops::Range;
@@ -25,8 +26,11 @@ pub const LANES_MAX: usize = 128;
 pub const WINDOW_MAX: usize = 1024;
 /// Loans of one client at most.
 pub const LOANS_MAX: usize = 256;
-/// Memory that one client may lend, at most: descriptors count it in 32 bits.
+/// Memory that one client may lend, at most: descriptors count it in 32 bits. The same of that for
+/// long replies.
 pub const BULK_BYTES_MAX: usize = 1 << 31;
+/// Places of one client's long replies at most.
+pub const PLACES_MAX: usize = 256;
 
 /// What a server gives each of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +45,10 @@ pub struct Terms {
     pub loans: usize,
     /// Memory to lend.
     pub bulk_bytes: usize,
+    /// Long replies that lie in memory at a time.
+    pub places: usize,
+    /// That memory. None: they come in frames.
+    pub reply_bytes: usize,
 }
 
 /// Terms that no region can have.
@@ -64,9 +72,16 @@ impl std::error::Error for TermsError {}
 
 impl Terms {
     /// What a server of so many workers gives where nobody says otherwise: the window of HERD's
-    /// figures at its widest (32), twice as many replies, and `bulk_bytes` to lend.
+    /// figures at its widest (32), twice as many replies, `bulk_bytes` to lend, and as many for
+    /// long replies.
     pub const fn of(lanes: usize, bulk_bytes: usize) -> Terms {
-        Terms { lanes, window: 32, replies: 64, loans: 16, bulk_bytes }
+        let (loans, places, reply_bytes) = (16, 16, bulk_bytes);
+        Terms { lanes, window: 32, replies: 64, loans, bulk_bytes, places, reply_bytes }
+    }
+
+    /// The same for who knows no other replies than frames.
+    pub const fn framed(self) -> Terms {
+        Terms { places: 0, reply_bytes: 0, ..self }
     }
 
     /// Whether a region can be so.
@@ -77,15 +92,18 @@ impl Terms {
             ("replies", self.replies, 2, WINDOW_MAX),
             ("loans", self.loans, 1, LOANS_MAX),
             ("bulk_bytes", self.bulk_bytes, 0, BULK_BYTES_MAX),
+            ("places", self.places, 0, PLACES_MAX),
+            ("reply_bytes", self.reply_bytes, 0, BULK_BYTES_MAX),
         ];
         for (name, value, least, most) in rows {
             if !(least..=most).contains(&value) {
                 return Err(TermsError(format!("{name} {value}: must be from {least} to {most}")));
             }
         }
-        if !self.bulk_bytes.is_multiple_of(8) {
-            let bulk_bytes = self.bulk_bytes;
-            return Err(TermsError(format!("bulk_bytes {bulk_bytes}: must be a multiple of 8")));
+        for (name, bytes) in [("bulk_bytes", self.bulk_bytes), ("reply_bytes", self.reply_bytes)] {
+            if !bytes.is_multiple_of(8) {
+                return Err(TermsError(format!("{name} {bytes}: must be a multiple of 8")));
+            }
         }
         Ok(())
     }
@@ -94,8 +112,12 @@ impl Terms {
         HEAD_BYTES + self.lanes * LINE_BYTES
     }
 
-    const fn requests_at(&self) -> usize {
+    const fn places_at(&self) -> usize {
         self.loans_at() + self.loans * LINE_BYTES
+    }
+
+    const fn requests_at(&self) -> usize {
+        self.places_at() + self.places * LINE_BYTES
     }
 
     const fn replies_at(&self) -> usize {
@@ -107,9 +129,14 @@ impl Terms {
         (self.replies_at() + self.lanes * self.replies * SLOT_BYTES).next_multiple_of(4096)
     }
 
+    /// Where the memory for long replies begins: at a page.
+    const fn long_replies_at(&self) -> usize {
+        self.bulk_at() + self.bulk_bytes.next_multiple_of(4096)
+    }
+
     /// Bytes of the whole region, in pages.
     pub const fn region_bytes(&self) -> usize {
-        self.bulk_at() + self.bulk_bytes.next_multiple_of(4096)
+        self.long_replies_at() + self.reply_bytes.next_multiple_of(4096)
     }
 }
 
@@ -133,6 +160,12 @@ impl Terms {
         (self.loans_at() - HEAD_BYTES + loan * LINE_BYTES) / 8
     }
 
+    /// The word of a place.
+    pub const fn place(&self, place: usize) -> usize {
+        assert!(place < self.places);
+        (self.places_at() - HEAD_BYTES + place * LINE_BYTES) / 8
+    }
+
     /// The slot of request number `sequence` (from 1) in a lane.
     pub const fn request(&self, lane: usize, sequence: u32) -> Range<usize> {
         assert!(lane < self.lanes && sequence > 0);
@@ -154,6 +187,12 @@ impl Terms {
         let start = (self.bulk_at() - HEAD_BYTES) / 8;
         start..start + self.bulk_bytes / 8
     }
+
+    /// The words of the memory for long replies.
+    pub const fn long_replies(&self) -> Range<usize> {
+        let start = (self.long_replies_at() - HEAD_BYTES) / 8;
+        start..start + self.reply_bytes / 8
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +205,9 @@ mod tests {
         for terms in [
             Terms::of(1, 0),
             Terms::of(2, 1 << 20),
-            Terms { lanes: 3, window: 5, replies: 7, loans: 2, bulk_bytes: 8192 },
+            Terms::of(2, 1 << 20).framed(),
+            Terms { lanes: 3, window: 5, replies: 7, loans: 2, places: 3, ..Terms::of(3, 8192) },
+            Terms { reply_bytes: 8, ..Terms::of(1, 4104) },
         ] {
             terms.check().expect("they are possible");
             let mut taken = BTreeSet::new();
@@ -182,7 +223,9 @@ mod tests {
                 (1..=terms.replies as u32).for_each(|each| take(terms.reply(lane, each)));
             }
             (0..terms.loans).for_each(|loan| take(terms.loan(loan)..terms.loan(loan) + 1));
+            (0..terms.places).for_each(|place| take(terms.place(place)..terms.place(place) + 1));
             take(terms.bulk());
+            take(terms.long_replies());
         }
     }
 
@@ -197,6 +240,19 @@ mod tests {
         }
     }
 
+    /// As `docs/protocol.md` has it: a client of version 1 knows nothing of what came later.
+    #[test]
+    fn without_places_a_region_is_that_of_version_1() {
+        let terms = Terms::of(2, 8192);
+        let framed = terms.framed();
+        let requests = 4096 + 2 * 64 + 16 * 64;
+        assert_eq!(framed.request(0, 1).start * 8 + HEAD_BYTES, requests);
+        assert_eq!(framed.reply(0, 1).start * 8 + HEAD_BYTES, requests + 2 * 32 * 1408);
+        assert_eq!(framed.region_bytes(), framed.bulk_at() + 8192);
+        assert_eq!(terms.request(0, 1).start * 8 + HEAD_BYTES, requests + 16 * 64);
+        assert_eq!(terms.region_bytes(), terms.bulk_at() + 2 * 8192);
+    }
+
     #[test]
     fn impossible_terms_are_refused_by_name() {
         let good = Terms::of(2, 0);
@@ -208,6 +264,9 @@ mod tests {
             (Terms { loans: 0, ..good }, "loans 0"),
             (Terms { bulk_bytes: BULK_BYTES_MAX + 1, ..good }, "bulk_bytes"),
             (Terms { bulk_bytes: 12, ..good }, "multiple of 8"),
+            (Terms { places: 257, ..good }, "places 257"),
+            (Terms { reply_bytes: BULK_BYTES_MAX + 1, ..good }, "reply_bytes"),
+            (Terms { reply_bytes: 12, ..good }, "reply_bytes 12"),
         ] {
             let said = bad.check().expect_err(words).to_string();
             assert!(said.contains(words), "{said}");

@@ -4,7 +4,8 @@
 //! short under us (an access beyond a file's end is SIGBUS). What a peer can do is give pages back
 //! (`fallocate` punches holes); then they are zeroes again, for which the kernel must find memory.
 //! Where it promises none that it has not got (`vm.overcommit_memory` 2) and has none, that is
-//! SIGBUS after all: nothing here can help that.
+//! SIGBUS after all: nothing here can help that. Whoever writes a page first of which the peer has
+//! given none back asks for its memory before ([`Mapped::back`]).
 //!
 //! The peer may write any byte at any moment; what is reached through a mapping is atomic words.
 //! The first page is reached as 32-bit words, the others as 64-bit ones, and none as both.
@@ -12,8 +13,10 @@
 use crate::layout::HEAD_BYTES;
 use laneway_sync::prim::AtomicU64;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
@@ -59,6 +62,11 @@ impl Mapped {
         if size != bytes as i64 || bytes <= HEAD_BYTES || !bytes.is_multiple_of(HEAD_BYTES) {
             return Err(wrong(format!("the region has {size} bytes, and {bytes} were expected")));
         }
+        Mapped::map(memory, bytes)
+    }
+
+    /// The same of memory that nobody has looked at.
+    pub(crate) fn map(memory: impl AsFd, bytes: usize) -> io::Result<Mapped> {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new shared mapping of a descriptor that the caller holds, at an address of the
         // kernel's choice, overlaps nothing.
@@ -79,6 +87,26 @@ impl Mapped {
             let start = self.base.as_ptr().add(HEAD_BYTES).cast::<AtomicU64>();
             slice::from_raw_parts(start, (self.bytes - HEAD_BYTES) / size_of::<AtomicU64>())
         }
+    }
+
+    /// Has the kernel find memory for these words before they are written. False: it has none, and
+    /// whoever wrote them would be ended by SIGBUS. A kernel that cannot be asked (before 5.14) is
+    /// taken to have some.
+    ///
+    /// # Panics
+    /// If there are no such words.
+    pub fn back(&self, words: Range<usize>) -> bool {
+        let words = &self.words()[words];
+        let from = words.as_ptr().addr() - self.base.as_ptr().addr();
+        let to = (from + size_of_val(words)).next_multiple_of(HEAD_BYTES);
+        let from = from / HEAD_BYTES * HEAD_BYTES;
+        // SAFETY: the range lies within the mapping, which is of whole pages of HEAD_BYTES, and
+        // this advice changes no content.
+        let told = unsafe {
+            let start = self.base.as_ptr().add(from);
+            madvise(start.cast(), to - from, Advice::LinuxPopulateWrite)
+        };
+        !matches!(told, Err(Errno::FAULT | Errno::NOMEM))
     }
 
     /// The word by which the client sleeps.
@@ -122,6 +150,18 @@ mod tests {
         }
         let unseal = rustix::fs::fcntl_add_seals(&memory, SealFlags::WRITE);
         assert_eq!(unseal, Err(rustix::io::Errno::PERM), "the seals are sealed");
+    }
+
+    #[test]
+    fn memory_is_found_before_it_is_written_and_none_is_said() {
+        let memory = create(2 * HEAD_BYTES, HEAD_BYTES).expect("memory");
+        let taken = || rustix::fs::fstat(&memory).expect("it is open").st_blocks * 512;
+        // Two pages more than the file has: for these the kernel finds none.
+        let map = Mapped::map(&memory, 4 * HEAD_BYTES).expect("mapped");
+        assert_eq!(taken(), 4096);
+        assert!(map.back(0..1));
+        assert_eq!(taken(), 8192, "nobody has written it");
+        assert!(!map.back(HEAD_BYTES / 8 - 1..HEAD_BYTES / 8 + 1));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 //! writes there. (HERD §4.3 has one datagram queue pair for each server process, for the same
 //! reason.) Memory orders are those of [`laneway_sync::slot`]; here is bookkeeping.
 
-use crate::contract::{Descriptor, Lenders, Lent, Moved, Peer, Posted};
+use crate::contract::{Descriptor, Peer, Posted};
 use crate::layout::Terms;
 use crate::mapped::Mapped;
 use crate::place_set::PlaceSet;
+use crate::reply_places::{ReplyPlace, ReplyPlaces};
 use laneway_sync::edition::Edition;
+use laneway_sync::place;
 use laneway_sync::prim::AtomicU64;
 use laneway_sync::slot::{self, Control, Taken};
 use laneway_sync::words;
@@ -23,6 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Pieces of one reply at most: a header and what a frame touches.
 const PIECES_MAX: usize = 16;
+/// So much of the memory for long replies is asked for at a time, as soon as some of it is to be
+/// written.
+const STRETCH_BYTES: usize = 64 << 10;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -65,6 +70,14 @@ counts! {
     loans_refused,
     /// Clients woken.
     clients_woken,
+    /// Pieces of replies written into memory that clients lend: verbs of the kind WRITE.
+    verbs_write,
+    /// Replies that lie where their client was told.
+    notices,
+    /// Long replies for which there was no room there, or that lost it: they went in frames.
+    replies_unplaced,
+    /// Places whose client did not say in time that it had taken the reply.
+    places_expired,
 }
 
 /// Add to a count that this thread alone writes, or nearly.
@@ -100,6 +113,10 @@ pub struct Region {
     replies: Vec<AtomicU32>,
     /// By worker: whether a reply found no room since it last asked.
     blocked: Vec<AtomicBool>,
+    /// Who has what of the memory for long replies.
+    places: Mutex<ReplyPlaces>,
+    /// By stretch of that: whether the kernel has found memory for it.
+    backed: Vec<AtomicBool>,
 }
 
 impl Region {
@@ -115,6 +132,10 @@ impl Region {
             requests: (0..terms.lanes).map(|_| Mutex::new(1)).collect(),
             replies: (0..terms.lanes).map(|_| AtomicU32::new(1)).collect(),
             blocked: (0..terms.lanes).map(|_| AtomicBool::new(false)).collect(),
+            places: Mutex::new(ReplyPlaces::new(terms.places, terms.reply_bytes)),
+            backed: (0..terms.reply_bytes.div_ceil(STRETCH_BYTES))
+                .map(|_| AtomicBool::new(false))
+                .collect(),
         };
         // No worker knows it yet: until one does, the client rings.
         (0..terms.lanes).for_each(|lane| slot::raise_all(region.bell(lane)));
@@ -263,41 +284,111 @@ impl Region {
         true
     }
 
-    fn claim(&self, descriptor: Descriptor) -> bool {
+    /// Begin to read what was lent.
+    pub fn claim(&self, descriptor: Descriptor) -> bool {
         let Descriptor { loan, number, offset, bytes } = descriptor;
         let end = offset.checked_add(bytes.into());
         let fits = (loan as usize) < self.terms.loans
             && end.is_some_and(|end| end <= self.terms.bulk_bytes as u64);
         fits && slot::claim(&self.map.words()[self.terms.loan(loan as usize)], number)
     }
-}
 
-/// Memory on loan.
-struct OnLoan {
-    region: Arc<Region>,
-    registry: Arc<Registry>,
-    loan: usize,
-    offset: usize,
-    bytes: usize,
-}
-
-impl Lent for OnLoan {
-    fn bytes(&self) -> usize {
-        self.bytes
+    /// Bytes of the memory that the client lends, behind what is in `out`.
+    ///
+    /// # Panics
+    /// If they are beyond its end.
+    pub fn read_lent(&self, offset: usize, bytes: usize, out: &mut Vec<u8>) {
+        words::read_into(&self.map.words()[self.terms.bulk()], offset, bytes, out);
     }
 
-    fn read(&mut self, offset: usize, bytes: usize, out: &mut Vec<u8>) -> Moved {
-        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "beyond what was lent");
-        let lent = &self.region.map.words()[self.region.terms.bulk()];
-        words::read_into(lent, self.offset + offset, bytes, out);
-        add(&self.registry.shared.verbs_read, 1);
-        Moved::Done
+    /// Give back what was claimed.
+    pub fn end_loan(&self, loan: usize) {
+        slot::end_loan(&self.map.words()[self.terms.loan(loan)]);
     }
-}
 
-impl Drop for OnLoan {
-    fn drop(&mut self) {
-        slot::end_loan(&self.region.map.words()[self.region.terms.loan(self.loan)]);
+    /// Whether its client takes long replies out of memory.
+    pub fn has_places(&self) -> bool {
+        self.terms.places > 0 && !self.is_gone()
+    }
+
+    /// Room for the reply of `bytes` to request `id` in the memory for long replies, if there is
+    /// any; and how many places ended by time meanwhile.
+    pub fn place(&self, id: u16, bytes: usize, now_nanos: u64) -> (Option<ReplyPlace>, u64) {
+        let mut places = self.places();
+        let expired = places.expired();
+        let placed = places.take(id, bytes, now_nanos, |of| place::end(self.place_word(of)));
+        (placed, places.expired() - expired)
+    }
+
+    /// Write a piece of a reply, `at` from where its place begins: as far as the caller was given.
+    /// False: nobody wants it any more, or there is no memory for it.
+    ///
+    /// # Panics
+    /// If that is beyond all memory for replies.
+    pub fn write_reply(&self, of: ReplyPlace, at: usize, pieces: &[IoSlice<'_>]) -> bool {
+        if self.is_gone() || !self.places().is_wanted(of) {
+            return false;
+        }
+        let (from, bytes) = (of.offset + at, pieces.iter().map(|piece| piece.len()).sum::<usize>());
+        if !self.is_backed(from, from + bytes) {
+            return false;
+        }
+        // Whatever becomes of it now, nobody else writes there before its writer lets go of it. Who
+        // was there before has ended under the lock that was just held.
+        place::ended();
+        let memory = &self.map.words()[self.terms.long_replies()];
+        let mut at = from;
+        for piece in pieces {
+            words::write(memory, at, piece);
+            at += piece.len();
+        }
+        true
+    }
+
+    /// Whether there is memory for these bytes of that for long replies. A page that nobody has
+    /// touched may have none, and to write it would end the server.
+    fn is_backed(&self, from: usize, to: usize) -> bool {
+        let first = self.terms.long_replies().start;
+        (from / STRETCH_BYTES..to.div_ceil(STRETCH_BYTES)).all(|stretch| {
+            if self.backed[stretch].load(Relaxed) {
+                return true;
+            }
+            let start = stretch * STRETCH_BYTES;
+            let end = (start + STRETCH_BYTES).min(self.terms.reply_bytes);
+            let is_backed = self.map.back(first + start / 8..first + end / 8);
+            self.backed[stretch].store(is_backed, Relaxed);
+            is_backed
+        })
+    }
+
+    /// All of a reply is written: its client is being told, and has it for so long. False: nobody
+    /// wants it any more.
+    pub fn tell_reply(&self, of: ReplyPlace, now_nanos: u64, keep_nanos: u64) -> bool {
+        let mut places = self.places();
+        let is_wanted = places.tell(of, now_nanos, keep_nanos);
+        if is_wanted {
+            // Under the lock: who ends it does so behind this.
+            place::tell(self.place_word(of.place), of.number);
+        }
+        is_wanted
+    }
+
+    /// The writer of a reply lets go of it untold.
+    pub fn let_go_of_reply(&self, of: ReplyPlace) {
+        self.places().let_go(of);
+    }
+
+    /// The client has taken the reply to request `id`.
+    pub fn has_taken(&self, id: u16) {
+        self.places().taken(id, |of| place::end(self.place_word(of)));
+    }
+
+    fn place_word(&self, of: usize) -> &AtomicU64 {
+        &self.map.words()[self.terms.place(of)]
+    }
+
+    fn places(&self) -> MutexGuard<'_, ReplyPlaces> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -365,7 +456,7 @@ impl Registry {
         &self.blocked[worker]
     }
 
-    /// What each client gets.
+    /// What each client gets, but for one that knows no places.
     pub fn terms(&self) -> Terms {
         self.terms
     }
@@ -384,6 +475,12 @@ impl Registry {
     /// Everybody, by number.
     pub fn clients(&self) -> Vec<Option<Arc<Region>>> {
         self.lock().clone()
+    }
+
+    /// One of them, if it is there.
+    pub fn client(&self, peer: Peer) -> Option<Arc<Region>> {
+        let region = self.lock().get(usize::from(peer.client)).cloned().flatten();
+        region.filter(|region| region.peer() == peer)
     }
 
     /// How many there are.
@@ -454,50 +551,25 @@ impl Registry {
     }
 }
 
-/// Claims for all workers.
-#[derive(Debug, Clone)]
-pub struct RingLenders {
-    registry: Arc<Registry>,
-}
-
-impl RingLenders {
-    /// Of everybody in `registry`.
-    pub fn new(registry: Arc<Registry>) -> RingLenders {
-        RingLenders { registry }
-    }
-}
-
-impl Lenders for RingLenders {
-    fn bytes(&self, said: &[u8]) -> Option<usize> {
-        Descriptor::parse(said).map(|descriptor| descriptor.bytes as usize)
-    }
-
-    fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        let descriptor = Descriptor::parse(said)?;
-        let region = self.registry.lock().get(usize::from(peer.client)).cloned().flatten();
-        let region = region.filter(|region| region.peer() == peer);
-        let claimed = region.filter(|region| region.claim(descriptor));
-        let counts = &self.registry.shared;
-        add(if claimed.is_some() { &counts.loans_claimed } else { &counts.loans_refused }, 1);
-        let lent = OnLoan {
-            region: claimed?,
-            registry: self.registry.clone(),
-            loan: descriptor.loan as usize,
-            offset: descriptor.offset as usize,
-            bytes: descriptor.bytes as usize,
-        };
-        Some(Box::new(lent))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mapped;
 
     #[test]
+    fn a_reply_for_which_there_is_no_memory_is_not_written() {
+        let terms = Terms { reply_bytes: 8192, ..Terms::of(1, 0) };
+        // It ends before the memory for long replies: for that the kernel finds none.
+        let memory = mapped::create(terms.bulk_at(), terms.bulk_at()).expect("memory");
+        let map = Mapped::map(&memory, terms.region_bytes()).expect("mapped");
+        let region = Region::new(map, terms, Peer { client: 0, generation: 1 }, vec![memory]);
+        let place = region.place(7, 100, 0).0.expect("all is free");
+        assert!(!region.write_reply(place, 0, &[IoSlice::new(&[7; 100])]));
+    }
+
+    #[test]
     fn a_lane_that_another_worker_looks_into_is_looked_into_again() {
-        let terms = Terms { lanes: 2, window: 2, replies: 2, loans: 1, bulk_bytes: 0 };
+        let terms = Terms { window: 2, replies: 2, loans: 1, ..Terms::of(2, 0) };
         let memory = mapped::create(terms.region_bytes(), terms.bulk_at()).expect("memory");
         let map = Mapped::of(&memory, terms.region_bytes()).expect("mapped");
         let doorbells = vec![memory.try_clone().expect("any descriptor"), memory];

@@ -9,8 +9,11 @@ use crate::contract::{
     Descriptor, Lenders, MESSAGE_BYTES_MAX, Peer, Posted, Request, Requester, Responder, Verbs,
 };
 use crate::layout::Terms;
+use crate::lenders::RingLenders;
 use crate::mapped::Mapped;
-use crate::region::{Look, Region, Registry, RingLenders, add};
+use crate::region::{Look, Region, Registry, add};
+use laneway_sync::append::SLACK;
+use laneway_sync::place;
 use laneway_sync::prim::AtomicU64;
 use laneway_sync::slot::{self, Control, Loan, Taken};
 use laneway_sync::words;
@@ -267,16 +270,26 @@ impl RingRequester {
     /// Put a long message where the server may read it. `None`: there is no room now; for one
     /// longer than the terms' `bulk_bytes` there never is.
     pub fn lend(&mut self, message: &[u8]) -> Option<Descriptor> {
+        self.lend_pieces(&[message])
+    }
+
+    /// The same of a message in pieces.
+    pub fn lend_pieces(&mut self, pieces: &[&[u8]]) -> Option<Descriptor> {
         self.sweep();
-        let bytes = u32::try_from(message.len()).ok().filter(|bytes| *bytes > 0)?;
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let bytes = u32::try_from(length).ok().filter(|bytes| *bytes > 0)?;
         let loan = self.blocks.iter().position(|block| block.bytes.is_empty())?;
-        let offset = self.gap(message.len())?;
+        let offset = self.gap(length)?;
         self.numbers += 1;
         let number = self.numbers;
-        words::write(&self.map.words()[self.terms.bulk()], offset, message);
+        let mut at = offset;
+        for piece in pieces {
+            words::write(&self.map.words()[self.terms.bulk()], at, piece);
+            at += piece.len();
+        }
         slot::offer(self.loan_word(loan), number);
         // In whole words, so that no two loans share one.
-        let end = (offset + message.len()).next_multiple_of(8);
+        let end = at.next_multiple_of(8);
         self.blocks[loan] = Block { bytes: offset..end, number, is_over: false };
         Some(Descriptor { loan: loan as u32, number, offset: offset as u64, bytes })
     }
@@ -330,6 +343,21 @@ impl RingRequester {
             at = range.end;
         }
         (self.terms.bulk_bytes.checked_sub(at)? >= bytes).then_some(at)
+    }
+
+    /// The long reply that a notice tells of, where it lies. `None`: it lies nowhere, or not any
+    /// more.
+    pub fn open_reply(&self, said: Descriptor) -> Option<LyingReply<'_>> {
+        let end = said.offset.checked_add(said.bytes.into())?;
+        let fits = (said.loan as usize) < self.terms.places && end <= self.terms.reply_bytes as u64;
+        // The server is not hostile, but may have been killed in the middle of anything.
+        if !fits || said.number == 0 {
+            return None;
+        }
+        let words = self.map.words();
+        let (memory, word) =
+            (&words[self.terms.long_replies()], &words[self.terms.place(said.loan as usize)]);
+        place::is_told(word, said.number).then_some(LyingReply { memory, word, said })
     }
 
     /// Whether the next slot of a lane is free.
@@ -411,6 +439,50 @@ impl RingRequester {
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// A long reply where the server wrote it. It may be written over at any moment, if its client does
+/// not say for a while that it has it: whoever has read asks [`LyingReply::is_there`].
+pub struct LyingReply<'a> {
+    memory: &'a [AtomicU64],
+    word: &'a AtomicU64,
+    said: Descriptor,
+}
+
+impl LyingReply<'_> {
+    /// How long it is.
+    pub fn bytes(&self) -> usize {
+        self.said.bytes as usize
+    }
+
+    /// A copy of some of it.
+    ///
+    /// # Panics
+    /// If it does not reach so far.
+    pub fn copied(&self, range: Range<usize>) -> Vec<u8> {
+        assert!(range.end <= self.bytes(), "beyond its end");
+        let mut out = Vec::with_capacity(range.len() + SLACK);
+        let from = self.said.offset as usize + range.start;
+        // In front of a vector bytes go one by one that begin within a word: no more than these.
+        let first = (from.next_multiple_of(8) - from).min(range.len());
+        words::read_into(self.memory, from, first, &mut out);
+        words::read_into(self.memory, from + first, range.len() - first, &mut out);
+        out
+    }
+
+    /// The same into `out`: as much as that has, from `from` on.
+    ///
+    /// # Panics
+    /// If it does not reach so far.
+    pub fn copy(&self, from: usize, out: &mut [u8]) {
+        assert!(from <= self.bytes() && out.len() <= self.bytes() - from, "beyond its end");
+        words::read_to(self.memory, self.said.offset as usize + from, out);
+    }
+
+    /// Behind the last byte: whether all that was copied was of this reply.
+    pub fn is_there(&self) -> bool {
+        place::is_told_still(self.word, self.said.number)
     }
 }
 

@@ -2,10 +2,12 @@
 //! the worse.
 
 use laneway_rdma::contract::{
-    Descriptor, MESSAGE_BYTES_MAX, Peer, Posted, Requester as _, Responder as _,
+    Descriptor, MESSAGE_BYTES_MAX, Moved, Peer, Posted, Requester as _, Responder as _,
 };
-use laneway_rdma::door::{self, Door, HELLOS_MAX, Turned};
+use laneway_rdma::door::{self, Door, HELLOS_MAX, Turned, Version};
 use laneway_rdma::layout::Terms;
+use laneway_rdma::long::rendezvous::KEEP_NANOS;
+use laneway_rdma::long::sealed_descriptor::PIECE_BYTES;
 use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::{Given, RingRequester, RingResponder};
 use laneway_sync::prim::Ordering::Relaxed;
@@ -17,7 +19,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-const TERMS: Terms = Terms { lanes: 2, window: 4, replies: 8, loans: 3, bulk_bytes: 16 << 10 };
+const TERMS: Terms = Terms { window: 4, replies: 8, loans: 3, places: 3, ..Terms::of(2, 16 << 10) };
 
 fn server(clients_max: usize) -> (Arc<Registry>, RingResponder) {
     let registry = Arc::new(Registry::new(TERMS, clients_max));
@@ -210,6 +212,127 @@ fn what_is_lent_is_claimed_once_within_its_bounds_and_given_back() {
     assert_eq!((count(&registry, "loans_claimed"), refused), (1, 13));
 }
 
+/// The server's side of a reply, which is written and told.
+fn placed(responder: &RingResponder, peer: Peer, id: u16, reply: &[u8], now: u64) -> Descriptor {
+    let mut placed = responder.lenders().place(peer, id, reply.len(), now).expect("there is room");
+    for piece in reply.chunks(PIECE_BYTES) {
+        let (front, back) = piece.split_at(piece.len() / 3);
+        assert_eq!(placed.write(&[IoSlice::new(front), IoSlice::new(back)]), Moved::Done);
+    }
+    let told = placed.notice(now).expect("it was in time");
+    Descriptor::parse(&told).expect("it is as long as one")
+}
+
+/// What a client finds there.
+fn opened(client: &RingRequester, told: Descriptor) -> Option<Vec<u8>> {
+    let reply = client.open_reply(told)?;
+    let copy = reply.copied(0..reply.bytes());
+    reply.is_there().then_some(copy)
+}
+
+#[test]
+fn a_long_reply_lies_where_its_notice_says_until_it_is_taken_or_its_time_is_up() {
+    let (registry, responder) = server(2);
+    let (client, peer, _server) = client(&registry);
+    let lenders = responder.lenders();
+    let reply = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7) as u8).collect() };
+    for length in [0, 1, 7, 8, 1393, 5_001, PIECE_BYTES, 16 << 10] {
+        let reply = &reply(length.min(16 << 10));
+        let told = placed(&responder, peer, 7, reply, 0);
+        assert_eq!(opened(&client, told).as_ref(), Some(reply), "{length}");
+        // From anywhere in it, as who skips a line has it.
+        let lies = client.open_reply(told).expect("it is there");
+        for start in (0..reply.len()).step_by(997) {
+            assert!(lies.copied(start..reply.len()) == reply[start..], "{start} of {length}");
+        }
+        assert!(lies.is_there());
+        lenders.taken(peer, 8);
+        assert!(lies.is_there(), "another's");
+        lenders.taken(peer, 7);
+        assert!(!lies.is_there() && opened(&client, told).is_none(), "{length}");
+    }
+    let first = placed(&responder, peer, 1, &reply(8_000), 5);
+    let second = placed(&responder, peer, 2, &reply(8_000), 6);
+    assert!(lenders.place(peer, 3, 8_000, KEEP_NANOS).is_none(), "there is no room");
+    let lies = client.open_reply(first).expect("it is there");
+    let third = placed(&responder, peer, 3, &reply(4_000), KEEP_NANOS + 5);
+    assert_eq!(third.offset, first.offset);
+    assert!(!lies.is_there() && opened(&client, first).is_none(), "its time was up");
+    assert!(opened(&client, second).is_some() && opened(&client, third).is_some());
+    // Another reply to the same request.
+    let again = placed(&responder, peer, 3, &reply(4_000), KEEP_NANOS + 5);
+    assert!(opened(&client, third).is_none() && opened(&client, again).is_some());
+    let counts = ["notices", "replies_unplaced", "places_expired"];
+    assert_eq!(counts.map(|name| count(&registry, name)), [12, 1, 1]);
+    // What a killed server may have left.
+    for wrong in [
+        Descriptor { loan: 3, ..again },
+        Descriptor { loan: u32::MAX, ..again },
+        Descriptor { number: 0, loan: 1, ..again },
+        Descriptor { number: again.number + 1, ..again },
+        Descriptor { offset: 16 << 10, ..again },
+        Descriptor { offset: u64::MAX, ..again },
+        Descriptor { bytes: u32::MAX, ..again },
+    ] {
+        assert!(client.open_reply(wrong).is_none(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_reply_that_nobody_wants_any_more_is_given_up_and_its_place_is_free() {
+    let (registry, responder) = server(2);
+    let (client, peer, _server) = client(&registry);
+    let lenders = responder.lenders();
+    let mut unwanted = lenders.place(peer, 7, 16 << 10, 0).expect("all is free");
+    assert_eq!(unwanted.write(&[IoSlice::new(&[7; 100])]), Moved::Done);
+    lenders.taken(peer, 7);
+    assert!(lenders.place(peer, 8, 1, u64::MAX / 2).is_none(), "it is still being written");
+    assert_eq!(unwanted.write(&[IoSlice::new(&[7; 100])]), Moved::Gone);
+    drop(unwanted);
+    let told = placed(&responder, peer, 8, b"another", 0);
+    assert_eq!(opened(&client, told).as_deref(), Some(&b"another"[..]));
+    // Of a stranger, and of who is gone.
+    let stranger = Peer { generation: peer.generation + 1, ..peer };
+    assert!(lenders.place(stranger, 9, 1, 0).is_none());
+    lenders.taken(stranger, 8);
+    assert!(opened(&client, told).is_some());
+    let mut late = lenders.place(peer, 9, 100, 0).expect("there is room");
+    registry.leave(peer);
+    assert_eq!(late.write(&[IoSlice::new(&[9; 100])]), Moved::Gone);
+    assert!(lenders.place(peer, 10, 1, 0).is_none());
+}
+
+#[test]
+fn a_client_of_version_1_is_told_of_no_places() {
+    let (registry, responder) = server(2);
+    let joined = door::join_as(Version::Framed, &registry).expect("there is memory");
+    let (given, peer, _server) = joined.expect("there is a place");
+    assert_eq!(given.terms, TERMS.framed());
+    assert!(responder.lenders().place(peer, 1, 1, 0).is_none());
+    assert_eq!(count(&registry, "replies_unplaced"), 0, "none was asked for");
+}
+
+/// Whatever a client writes, and whenever: the server's account lies elsewhere.
+#[test]
+fn words_of_places_that_the_client_writes_change_nothing_for_the_server() {
+    let (registry, responder) = server(2);
+    let (given, peer, _server) = given(&registry);
+    for pattern in [0, 1, u64::MAX, 0x0101_0101_0101_0101] {
+        let mut placed =
+            responder.lenders().place(peer, 7, 3_000, 0).expect("the one before has ended");
+        given.map.words().iter().for_each(|word| word.store(pattern, Relaxed));
+        assert_eq!(placed.write(&[IoSlice::new(&[5; 1_500])]), Moved::Done);
+        given.map.words().iter().for_each(|word| word.store(!pattern, Relaxed));
+        assert_eq!(placed.write(&[IoSlice::new(&[5; 1_500])]), Moved::Done);
+        let told = placed.notice(0).and_then(|told| Descriptor::parse(&told));
+        let Descriptor { loan, offset, bytes, .. } = told.expect("it was in time");
+        assert_eq!((loan, offset, bytes), (0, 0, 3_000), "{pattern}");
+        // Nothing of the server's was written beside it.
+        let memory = &given.map.words()[TERMS.long_replies()];
+        assert!(memory[375..].iter().all(|word| word.load(Relaxed) == !pattern));
+    }
+}
+
 #[test]
 fn loans_fill_the_memory_and_its_gaps() {
     let (registry, responder) = server(1);
@@ -321,8 +444,12 @@ impl House {
 
     /// `enter` in another thread, while the door turns here.
     fn enter(&mut self) -> std::io::Result<RingRequester> {
+        self.enter_as(Version::Placed)
+    }
+
+    fn enter_as(&mut self, version: Version) -> std::io::Result<RingRequester> {
         let path = self.folder.join("door");
-        let coming = std::thread::spawn(move || door::enter(&path));
+        let coming = std::thread::spawn(move || door::enter_as(version, &path));
         let short = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
         while !coming.is_finished() {
             self.door.turn(Some(&short), || 0).expect("it turns");
@@ -352,7 +479,8 @@ fn who_says_hello_at_the_door_gets_a_region_and_is_gone_when_it_hangs_up() {
     rustix::io::read(region.doorbell(1).as_fd(), &mut rung).expect("it was rung");
     assert_eq!(echo(&mut responder, 1), 1);
     assert_eq!(replies(&mut client), [(1, b"hello".to_vec())]);
-    let again = house.enter().expect("there is another place");
+    let again = house.enter_as(Version::Framed).expect("there is another place");
+    assert_eq!(again.terms(), TERMS.framed());
     let refused = house.enter().err().expect("there is no third").to_string();
     assert!(refused.contains("--shm-clients"), "{refused}");
     drop(client);
@@ -362,15 +490,36 @@ fn who_says_hello_at_the_door_gets_a_region_and_is_gone_when_it_hangs_up() {
 }
 
 #[test]
+fn a_server_that_knows_version_1_alone_is_asked_for_that() {
+    let path = std::env::temp_dir().join(format!("laneway-old-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let server = std::thread::spawn(move || {
+        ["ERROR say laneway-shm 1\n", "ERROR there is no place\n"].map(|answer| {
+            let (mut stream, _) = listener.accept().expect("the client comes");
+            let mut hello = [0; 14];
+            stream.read_exact(&mut hello).expect("it says hello");
+            stream.write_all(answer.as_bytes()).expect("it listens");
+            hello
+        })
+    });
+    let refused = door::enter(&path).err().expect("there is no place").to_string();
+    let heard = server.join().expect("it was asked twice");
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(refused, "there is no place");
+    assert_eq!(heard.each_ref().map(|hello| &hello[..]), [door::HELLO, door::HELLO_FRAMED]);
+}
+
+#[test]
 fn nonsense_and_silence_at_the_door_keep_nobody_out() {
     let mut house = House::new("nonsense", 4);
-    for said in [&b"GET / HTTP/1.1\r\n"[..], b"laneway-shm 2\n", b"laneway-shm 1\nand more"] {
+    for said in [&b"GET / HTTP/1.1\r\n"[..], b"laneway-shm 3\n", b"laneway-shm 2\nand more"] {
         let mut stream = house.connect();
         stream.write_all(said).expect("it takes it");
         house.settle();
         let mut told = String::new();
         stream.read_to_string(&mut told).expect("it answers");
-        assert_eq!(told, "ERROR say laneway-shm 1\n");
+        assert_eq!(told, "ERROR say laneway-shm 2\n");
     }
     // Half a hello, and then the end.
     let mut half = house.connect();

@@ -9,6 +9,7 @@
 //! - [`pin`]: one word that counts readers of memory which a writer may kill meanwhile.
 //! - [`descriptors`]: the ends of a ring of descriptors, one who puts in and one who takes out.
 //! - [`slot`]: a message in memory that two processes share, its doorbell, and memory on loan.
+//! - [`place`]: whether a message in memory that two processes share is still the one told of.
 //! - [`sleep`]: who sleeps is woken for what is put down.
 //! - [`edition`]: whether those for whom something was put down still come for it.
 //! - [`idle`]: whether several workers have nothing left to do.
@@ -30,6 +31,7 @@ pub mod lines;
 pub mod meter;
 pub mod notice;
 pub mod pin;
+pub mod place;
 pub mod planted;
 pub mod prim;
 pub mod ring;

@@ -38,6 +38,32 @@ pub fn read_into(words: &[AtomicU64], offset: usize, len: usize, out: &mut Vec<u
     appending.keep();
 }
 
+/// Fill `out` with the bytes from `offset` on.
+#[inline]
+pub fn read_to(words: &[AtomicU64], offset: usize, out: &mut [u8]) {
+    if out.is_empty() {
+        return;
+    }
+    let (words, skip) = span(words, offset, out.len());
+    let first = if skip == 0 { 0 } else { out.len().min(WORD - skip) };
+    let (part, out) = out.split_at_mut(first);
+    let words = match first {
+        0 => words,
+        _ => {
+            part.copy_from_slice(&load(&words[0]).to_le_bytes()[skip..skip + first]);
+            &words[1..]
+        }
+    };
+    let (whole, rest) = out.as_chunks_mut::<WORD>();
+    for (chunk, word) in whole.iter_mut().zip(words) {
+        *chunk = load(word).to_le_bytes();
+    }
+    if !rest.is_empty() {
+        let bytes = load(&words[whole.len()]).to_le_bytes();
+        rest.copy_from_slice(&bytes[..rest.len()]);
+    }
+}
+
 /// Whether the bytes at `offset` are `bytes`.
 #[inline]
 pub fn equal(words: &[AtomicU64], offset: usize, bytes: &[u8]) -> bool {
@@ -130,6 +156,9 @@ mod tests {
                 read_into(&words, offset, len, &mut out);
                 assert_eq!(&out[..4], b"head");
                 assert_eq!(&out[4..], &bytes[..], "offset {offset} len {len}");
+                let mut room = vec![1; len];
+                read_to(&words, offset, &mut room);
+                assert_eq!(room, bytes, "offset {offset} len {len}");
                 let mut all = Vec::new();
                 read_into(&words, 0, 64, &mut all);
                 assert!(all[..offset].iter().all(|&b| b == 255));

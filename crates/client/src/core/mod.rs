@@ -51,7 +51,8 @@ pub struct Departure {
     /// The server's queue.
     pub queue: u16,
     /// They are datagrams of this length each, the last one maybe shorter. Where requests are lent
-    /// ([`Topology::in_memory`]) one may be longer than any datagram: a header and the message.
+    /// ([`Topology::in_memory`]) one may be a header that says so, and nothing else: what is to be
+    /// lent has [`Core::lent_message`].
     pub segment_bytes: usize,
 }
 
@@ -230,6 +231,13 @@ impl Core {
         })
     }
 
+    /// The request under this id, in pieces: one that is to be lent. It is copied once, to where it
+    /// is lent.
+    pub fn lent_message(&self, id: u16) -> Option<[&[u8]; 3]> {
+        let serial = self.by_id.get(&id)?;
+        self.pending.get(serial).map(Pending::pieces)
+    }
+
     /// There is no room for the request under this id where it was to be lent: it goes in frames.
     pub fn send_in_frames(&mut self, id: u16) {
         let Some(&serial) = self.by_id.get(&id) else { return };
@@ -282,7 +290,7 @@ impl Core {
         None
     }
 
-    /// The next frames of a long request, or all of it where it is lent. `out` is empty.
+    /// The next frames of a long request, or word that it is lent. `out` is empty.
     fn transmit_train(&mut self, now_nanos: u64, out: &mut Vec<u8>) -> Option<Departure> {
         while self.rate.next_nanos() <= now_nanos
             && let Some(&serial) = self.trains.front()
@@ -292,11 +300,23 @@ impl Core {
                 self.trains.pop_front();
             }
             if departure.is_some() {
-                self.rate.left(out.len(), now_nanos);
+                // In memory nothing is lost for leaving fast.
+                if self.topology.is_framed() {
+                    let bytes = self.leaving_bytes(serial, out);
+                    self.rate.left(bytes, now_nanos);
+                }
                 return departure;
             }
         }
         None
+    }
+
+    /// How much is on its way with what was written for a request.
+    fn leaving_bytes(&self, serial: u64, out: &[u8]) -> usize {
+        match self.pending.get(&serial) {
+            Some(pending) if pending.is_lent(&self.topology) => pending.lent_bytes(),
+            _ => out.len(),
+        }
     }
 
     /// Gives up every request at once, as if its deadline had passed.

@@ -184,7 +184,8 @@ impl Pending {
         self.total > 1 && topology.lent_bytes_max().is_some_and(may)
     }
 
-    fn lent_bytes(&self) -> usize {
+    /// How long it is where it is lent.
+    pub(super) fn lent_bytes(&self) -> usize {
         Pending::message_bytes(&self.head, &self.request)
     }
 
@@ -254,20 +255,17 @@ impl Pending {
         }
     }
 
-    /// Writes all of it into `out`, which is empty, behind one header that says that it is lent.
+    /// Writes one header into `out`, which is empty, that says that all of it is lent.
     pub(super) fn put_lent(&mut self, out: &mut Vec<u8>) {
         let Some(Attempt { id, .. }) = self.attempt() else { return };
         self.unsent.clear();
-        let message = Pending::message(&self.head, &self.request);
-        let bytes = message.message_bytes();
-        out.reserve(HEADER_BYTES + bytes);
         out.extend_from_slice(&Header { kind: Kind::Lent, ..Header::whole(id) }.to_bytes());
-        let mut at = 0;
-        while at < bytes {
-            let piece = message.piece(at);
-            out.extend_from_slice(piece);
-            at += piece.len();
-        }
+    }
+
+    /// All of it, where it lies.
+    pub(super) fn pieces(&self) -> [&[u8]; 3] {
+        let Parts { head, body, tail } = Pending::message(&self.head, &self.request);
+        [head, body, tail]
     }
 
     /// The request as sent.

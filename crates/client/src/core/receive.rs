@@ -2,12 +2,13 @@
 
 use super::Core;
 use super::pending::{Attempt, Heard};
-use crate::answer;
+use crate::answer::{self, Answer, Lying};
 use crate::error::Error;
 use crate::request::Repeat;
 use laneway_wire::udp::reassembly::Refused;
 use laneway_wire::udp::resend::{forget, gaps, put_resend};
 use laneway_wire::udp::{Gap, Header, Kind, Message, Taken};
+use std::ops::Range;
 
 /// How often missing frames are waited for or asked for, each time for twice as long, before the
 /// request is sent anew.
@@ -122,18 +123,82 @@ impl Core {
     /// Takes a long reply whole, of `total` frames if it had come so.
     pub fn feed_long(&mut self, queue: u16, id: u16, total: u16, reply: &[u8], now_nanos: u64) {
         let Some((serial, attempt)) = self.find(id, queue) else { return };
-        self.asides.push_back((queue, forget(id, total).to_vec()));
-        self.replies.forget(&attempt.id, now_nanos);
+        self.has_long(attempt, total, now_nanos);
         self.judge(serial, reply, now_nanos);
+    }
+
+    /// The same of one that lies where it may be written over: false, and nothing was taken, if it
+    /// was.
+    pub(crate) fn feed_lying(
+        &mut self,
+        (queue, id, total): (u16, u16, u16),
+        reply: &impl Lying,
+        now_nanos: u64,
+    ) -> bool {
+        let Some((serial, attempt)) = self.find(id, queue) else { return true };
+        let pending = &self.pending[&serial];
+        if pending.cargo.is_some() {
+            let whole = reply.copied(0..reply.bytes());
+            let is_there = reply.is_there();
+            if is_there {
+                self.feed_long(queue, id, total, &whole, now_nanos);
+            }
+            return is_there;
+        }
+        let Some(read) = answer::read_lying(&pending.request, reply) else { return false };
+        self.has_long(attempt, total, now_nanos);
+        self.conclude(serial, read, now_nanos);
+        true
+    }
+
+    /// The value in such a reply is to be copied by somebody else, who says [`Core::has_taken`]
+    /// then: which bytes of the reply it is. The answer has none. `None`, and nothing was taken, of
+    /// another reply, or if it is not there.
+    pub(crate) fn leave_lying(
+        &mut self,
+        (queue, id): (u16, u16),
+        reply: &impl Lying,
+        now_nanos: u64,
+    ) -> Option<Range<usize>> {
+        let (serial, attempt) = self.find(id, queue)?;
+        let pending = self.pending.get(&serial).filter(|pending| pending.cargo.is_none())?;
+        let (found, value) = answer::find_lying(&pending.request, reply)?;
+        self.replies.forget(&attempt.id, now_nanos);
+        self.conclude(serial, Ok(Ok(Answer::Value(value))), now_nanos);
+        Some(found)
+    }
+
+    /// The value of a reply that was left lying has been taken: the server may forget it. Before
+    /// anything else is asked for, since its id is free.
+    pub(crate) fn has_taken(&mut self, (queue, id, total): (u16, u16, u16)) {
+        self.asides.push_back((queue, forget(id, total).to_vec()));
+    }
+
+    /// A long reply is here: the server may forget it.
+    fn has_long(&mut self, attempt: Attempt, total: u16, now_nanos: u64) {
+        self.has_taken((attempt.queue, attempt.id, total));
+        self.replies.forget(&attempt.id, now_nanos);
     }
 
     /// A whole reply: an answer, or something that only looks like one.
     fn judge<M: Message + ?Sized>(&mut self, serial: u64, reply: &M, now_nanos: u64) {
-        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        let Some(pending) = self.pending.get(&serial) else { return };
         if pending.cargo.is_some() {
             return self.deliver(serial, reply, now_nanos);
         }
-        match answer::read(&pending.request, reply) {
+        let read = answer::read(&pending.request, reply);
+        self.conclude(serial, read, now_nanos);
+    }
+
+    /// What a whole reply to one request says.
+    fn conclude(
+        &mut self,
+        serial: u64,
+        read: Result<Result<Answer, Error>, answer::Mismatch>,
+        now_nanos: u64,
+    ) {
+        let Some(pending) = self.pending.get_mut(&serial) else { return };
+        match read {
             Ok(answer) => {
                 self.window.answered();
                 if pending.total > 1 {

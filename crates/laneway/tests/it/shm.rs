@@ -112,7 +112,16 @@ fn values_of_every_size_come_back_by_memory_and_are_the_same_over_tcp() {
         client.set(key.as_str(), bytes.clone()).expect("it is stored");
         let found = client.get(key.as_str()).expect("it answers").expect("it is there");
         assert!(found.data == bytes, "{length} bytes");
+        let got = client.get_to(Request::gets(key.as_str()), |found| {
+            let mut copy = vec![0; found.bytes()];
+            found.copy(0, &mut copy);
+            copy
+        });
+        let got = got.expect("it answers").expect("it is there");
+        assert!(got.taken == bytes && got.cas.is_some(), "{length} bytes");
     }
+    assert!(client.get_to(Request::get("nothing"), |_| ()).expect("it answers").is_none());
+    assert!(served.stat("notices") > 8, "long ones lay in their places");
     let mut stream = TcpStream::connect(served.process().places()[0]).expect("it listens");
     let told = ask(&mut stream, b"get key:16\r\n", b"END\r\n");
     assert!(told.starts_with(b"VALUE key:16 0 16\r\n"));

@@ -1,6 +1,7 @@
 //! One region of memory shared with the server, in place of a socket: requests are written into
 //! slots, replies taken out of others, and what no slot holds is lent. Never blocks, and never
-//! sleeps: the loop spins, as with sockets. It knows no request.
+//! sleeps: the loop spins, as with sockets. It knows no request, and takes replies in frames, as it
+//! does by sockets.
 //!
 //! A server drops replies that find no place, so no more requests are under way than have one;
 //! those beyond wait here.
@@ -8,7 +9,7 @@
 use super::Door;
 use super::socket::Outbox;
 use laneway_rdma::contract::{Descriptor, Posted, Requester as _};
-use laneway_rdma::door;
+use laneway_rdma::door::{self, Version};
 use laneway_rdma::shmring::RingRequester;
 use laneway_wire::udp::{Header, Kind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -71,7 +72,7 @@ impl fmt::Debug for Memory {
 impl Memory {
     /// A region of the server whose door is at `path`.
     pub fn open(path: &Path) -> io::Result<Memory> {
-        Ok(Memory::new(door::enter(path)?))
+        Ok(Memory::new(door::enter_as(Version::Framed, path)?))
     }
 
     /// With nothing under way.
@@ -198,7 +199,7 @@ mod tests {
     use std::sync::Arc;
 
     /// Two requests under way at a time, and one kilobyte to lend.
-    const TERMS: Terms = Terms { lanes: 1, window: 4, replies: 4, loans: 2, bulk_bytes: 1024 };
+    const TERMS: Terms = Terms { window: 4, replies: 4, loans: 2, ..Terms::of(1, 1024) };
 
     fn add(outbox: &mut Outbox, id: u16) {
         outbox.add(peer(0), |out| out.extend_from_slice(&Header::whole(id).to_bytes()));

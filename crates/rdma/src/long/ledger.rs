@@ -58,9 +58,7 @@ impl Ledger {
         keep_nanos: u64,
     ) -> Option<Place> {
         self.give_back(holder);
-        let before = self.held.len();
-        self.held.retain(|held| held.until_nanos > now_nanos);
-        self.expired += (before - self.held.len()) as u64;
+        self.expire(now_nanos);
         let bytes = bytes.max(1).checked_next_multiple_of(LINE_BYTES)?;
         if self.held.len() >= PLACES_MAX {
             return None;
@@ -78,6 +76,13 @@ impl Ledger {
         let until_nanos = now_nanos.saturating_add(keep_nanos);
         self.held.insert(at, Held { from, bytes, holder, number: self.numbers, until_nanos });
         Some(Place { number: self.numbers, offset: from })
+    }
+
+    /// Places whose time is up are free.
+    pub fn expire(&mut self, now_nanos: u64) {
+        let before = self.held.len();
+        self.held.retain(|held| held.until_nanos > now_nanos);
+        self.expired += (before - self.held.len()) as u64;
     }
 
     /// Whether place `number` is still its holder's.

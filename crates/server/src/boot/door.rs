@@ -16,15 +16,17 @@ use std::thread::{self, JoinHandle};
 
 /// What a client may lend, at least: a few large values at once.
 const BULK_BYTES_MIN: usize = 8 << 20;
+/// The longest reply has less than half of it: frames count to 65 535, also where none are sent.
+const REPLY_BYTES_MAX: usize = 192 << 20;
 /// Lines around a value, and what alignment takes.
 const LINE_BYTES: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
 
-/// What every client gets: memory for two items of the largest size.
+/// What every client gets: memory for two items of the largest size, and as much for replies.
 pub fn terms(settings: &Settings) -> Terms {
     let bulk = (2 * settings.item_bytes_max + LINE_BYTES).max(BULK_BYTES_MIN);
     let bulk = bulk.next_multiple_of(PAGE_BYTES).min(BULK_BYTES_MAX);
-    Terms::of(settings.workers, bulk)
+    Terms { reply_bytes: bulk.min(REPLY_BYTES_MAX), ..Terms::of(settings.workers, bulk) }
 }
 
 /// A door that nobody has come through yet.

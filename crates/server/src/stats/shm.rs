@@ -14,7 +14,8 @@ pub fn write_shm(registry: Option<&Registry>, path: Option<&str>, out: &mut Vec<
         if let Some(path) = path {
             lines.text("path", path);
         }
-        let Terms { lanes, window, replies, loans, bulk_bytes } = registry.terms();
+        let Terms { lanes, window, replies, loans, bulk_bytes, places, reply_bytes } =
+            registry.terms();
         for (name, number) in [
             ("clients", registry.count()),
             ("clients_max", registry.clients().len()),
@@ -23,6 +24,8 @@ pub fn write_shm(registry: Option<&Registry>, path: Option<&str>, out: &mut Vec<
             ("replies", replies),
             ("loans", loans),
             ("bulk_bytes", bulk_bytes),
+            ("places", places),
+            ("reply_bytes", reply_bytes),
             ("region_bytes", registry.terms().region_bytes()),
         ] {
             lines.number(name, number as u64);

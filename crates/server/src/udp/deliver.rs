@@ -199,8 +199,12 @@ impl UdpWorker {
 }
 
 impl UdpWorker {
-    /// Room for a long reply with its client, if that lends any.
+    /// Room for a long reply with its client, if that lends any. A reply of one frame is not told
+    /// of: that is as soon sent.
     fn place(&self, from: &From, bytes: usize) -> Option<Box<dyn Placed>> {
+        if bytes <= FRAME_BYTES_MAX {
+            return None;
+        }
         let (lenders, peer) = self.lending.to(&from.to.peer)?;
         lenders.place(peer, from.to.request_id, bytes, from.arrived_nanos)
     }

@@ -94,10 +94,11 @@ impl Udp {
         let Some(mut transfer) = desk.transfers.pop_front() else { return Ok(()) };
         let queue = usize::from(transfer.to.queue);
         let began = core.clock.nanos();
-        let budget = core.slice_budget(Way::Frames);
+        let way = if transfer.is_placed() { Way::Copy } else { Way::Frames };
+        let budget = core.slice_budget(way);
         let slice = transfer.slice(&mut **datagrams, budget, began)?;
         if let Slice::More(bytes) = slice {
-            core.note_slice(Way::Frames, bytes, began);
+            core.note_slice(way, bytes, began);
         }
         let (Slice::More(bytes) | Slice::Full(bytes) | Slice::Last(bytes)) = slice;
         core.counters().bytes_written.add_owner(bytes as u64);
@@ -137,7 +138,9 @@ impl Udp {
         desk.spare.expire(&core.shared.store);
         let UdpWorker { parked, transfers, .. } = desk;
         for transfer in parked.iter_mut().chain(transfers) {
-            let waits = transfer.is_placed() && transfer.parked_nanos > 0;
+            // In shared memory there is nothing but its notice that waits, and frames would, too.
+            let is_by_card = transfer.is_placed() && !transfer.is_in_memory();
+            let waits = is_by_card && transfer.parked_nanos > 0;
             if waits && now.saturating_sub(transfer.parked_nanos) > PARKED_NANOS {
                 transfer.send_in_frames();
             }

@@ -10,9 +10,11 @@ use crate::mix::{self, MILLISECOND, Mix, World as _, seed};
 use laneway_client::{Answer, Core, Error, Memory, Refusal, Request, Settings, Topology};
 use laneway_policy::{Form, Placement, owner};
 use laneway_rdma::contract::{Descriptor, Posted, Requester as _, Verbs};
+use laneway_rdma::door::Version;
 use laneway_rdma::faults::Faults;
 use laneway_rdma::shmring::RingRequester;
 use laneway_server::clock::Clock;
+use laneway_wire::udp::resend::forget;
 use laneway_wire::udp::{Header, Kind};
 use rig::{Plan, Rig};
 use std::os::unix::net::UnixStream;
@@ -29,8 +31,12 @@ struct World {
 
 impl World {
     fn new(plan: &Plan, seed: u64) -> World {
+        World::of(Version::Placed, plan, seed)
+    }
+
+    fn of(version: Version, plan: &Plan, seed: u64) -> World {
         let rig = Rig::new(plan);
-        let (ring, _, server) = rig.enter();
+        let (ring, _, server) = rig.enter_as(version);
         let queues = plan.workers as u16;
         let placement = Placement::new(owner::SEED, queues, 1).expect("there are workers");
         let topology = Topology::in_memory(queues, ring.terms().bulk_bytes).placed(placement);
@@ -70,9 +76,13 @@ impl mix::World for World {
 }
 
 fn check(plan: Plan, requests: u64, failures: u64) -> Mix<World> {
+    check_as(Version::Placed, plan, requests, failures)
+}
+
+fn check_as(version: Version, plan: Plan, requests: u64, failures: u64) -> Mix<World> {
     let seed = plan.shm.expect("it serves memory").seed;
     let again = format!("LANEWAY_SEED={seed} cargo test -p laneway-server --test it shm_client");
-    mix::check(World::new(&plan, seed), seed, (requests, 32, failures), again)
+    mix::check(World::of(version, &plan, seed), seed, (requests, 32, failures), again)
 }
 
 fn faults(parts: u64) -> Option<Faults> {
@@ -89,15 +99,20 @@ fn ten_thousand_mixed_requests_are_answered_right_and_nothing_is_lost() {
         assert_eq!(mix.world.count(name), 0, "{name}");
     }
     assert!(mix.world.count("loans_claimed") > 50, "large values were lent");
+    assert!(mix.world.count("notices") > 10, "and lay in their places");
 }
 
 #[test]
 fn ten_thousand_mixed_requests_are_answered_right_at_one_percent_of_each_fault() {
-    let plan = Plan { shm: faults(100), ..Plan::of(2, Form::TimeShare) };
-    let mix = check(plan, 10_000, 10);
-    let counts = mix.world.core.counts();
-    assert!(counts.retries > 0 && counts.resends_asked > 0);
-    assert_eq!((counts.garbled, counts.unintelligible), (0, 0));
+    for version in [Version::Framed, Version::Placed] {
+        let plan = Plan { shm: faults(100), ..Plan::of(2, Form::TimeShare) };
+        let mix = check_as(version, plan, 10_000, 10);
+        let counts = mix.world.core.counts();
+        let is_placed = version == Version::Placed;
+        assert!(counts.retries > 0 && (is_placed || counts.resends_asked > 0));
+        assert_eq!((counts.garbled, counts.unintelligible), (0, 0));
+        assert_eq!(mix.world.count("notices") > 0, is_placed);
+    }
 }
 
 #[test]
@@ -167,7 +182,9 @@ fn a_large_value_is_read_where_it_lies_and_its_memory_is_free_again() {
     }
     assert_eq!(world.count("loans_claimed"), 10);
     let slices = (1 << 20) / (32 * 1024) + 1;
-    assert_eq!(world.count("verbs_read"), 10 * slices);
+    assert_eq!((world.count("verbs_read"), world.count("verbs_write")), (10 * slices, 10 * slices));
+    let replies = (world.count("notices"), world.count("replies_unplaced"));
+    assert_eq!((replies, world.count("places_expired")), ((10, 0), 0), "in the same memory");
     // The last `I have it whole` leaves with the next request.
     assert_eq!(world.verbs().writes as usize, 10 + 10 + 9, "set, get and `I have it whole`");
 }
@@ -288,7 +305,7 @@ fn a_large_reply_goes_on_for_as_long_as_its_client_takes_of_it() {
     let mut world = World::new(&plan, seed());
     let value = vec![3; 1 << 20];
     assert_eq!(world.ask(Request::set("large", value.clone())).ok(), Some(Answer::Done));
-    let (mut slow, _, _server) = world.rig.enter();
+    let (mut slow, _, _server) = world.rig.enter_as(Version::Framed);
     assert_eq!(slow.post_request(0, &datagram(Kind::Data, 9, b"get large\r\n")), Posted::Done);
     let mut frames = std::collections::BTreeMap::new();
     for _ in 0..1_000 {
@@ -306,6 +323,100 @@ fn a_large_reply_goes_on_for_as_long_as_its_client_takes_of_it() {
     assert_eq!(frames.len(), usize::from(total), "all of them");
     let message: Vec<u8> = frames.into_values().flat_map(|(_, payload)| payload).collect();
     assert!(message == [b"VALUE large 0 1048576\r\n", &value[..], b"\r\nEND\r\n"].concat());
+}
+
+#[test]
+fn replies_that_nobody_takes_keep_their_places_for_a_while_and_the_next_goes_in_frames() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    assert_eq!(world.ask(Request::set("large", vec![3; 1 << 20])).ok(), Some(Answer::Done));
+    let (mut slow, _, _server) = world.rig.enter();
+    // The kinds of what comes, one behind the other.
+    let kinds = |slow: &mut RingRequester, world: &mut World, id: u16| {
+        let mut kinds = Vec::new();
+        assert_eq!(slow.post_request(0, &datagram(Kind::Data, id, b"get large\r\n")), Posted::Done);
+        for _ in 0..500 {
+            world.rig.turn();
+            slow.poll_replies(64, &mut |_, bytes| {
+                let (header, _) = Header::parse(bytes).expect("it has a header");
+                assert_eq!(header.request_id, id);
+                kinds.push(header.kind);
+            });
+            slow.pump().expect("memory does not fail");
+        }
+        kinds.dedup();
+        kinds
+    };
+    // Of four megabytes a reply takes a little more than one.
+    for id in 1..=3 {
+        assert_eq!(kinds(&mut slow, &mut world, id), [Kind::Notice], "reply {id}");
+    }
+    assert_eq!(kinds(&mut slow, &mut world, 4), [Kind::Data]);
+    assert_eq!((world.count("notices"), world.count("replies_unplaced")), (3, 1));
+    world.rig.clock.advance(3_000 * MILLISECOND);
+    assert_eq!(kinds(&mut slow, &mut world, 5), [Kind::Notice]);
+    assert_eq!(world.count("places_expired"), 3);
+    // Whoever says that it has a reply gives its place back at once.
+    for id in 5..=20 {
+        let forget = forget(id, 754);
+        assert_eq!(slow.post_request(0, &forget), Posted::Done);
+        world.rig.turn();
+        assert_eq!(kinds(&mut slow, &mut world, id + 1), [Kind::Notice], "reply {id}");
+    }
+    assert_eq!((world.count("replies_unplaced"), world.count("places_expired")), (1, 3));
+}
+
+#[test]
+fn a_reply_of_one_frame_is_sent_however_low_the_threshold_is() {
+    let plan = Plan { shm: faults(0), threshold_bytes: 100, ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    for bytes in [99, 500, 1_300, 1_392, 5_000] {
+        let value = vec![7; bytes];
+        assert_eq!(world.ask(Request::set("k", value.clone())).ok(), Some(Answer::Done));
+        let Ok(Answer::Value(found)) = world.ask(Request::get("k")) else {
+            panic!("{bytes} bytes are there")
+        };
+        assert!(found.data == value, "{bytes} bytes");
+    }
+    assert_eq!((world.count("notices"), world.core.counts().retries), (2, 0));
+}
+
+#[test]
+fn a_notice_waits_for_two_seconds_for_room_among_the_replies() {
+    for (wait, comes) in [(15, true), (35, false)] {
+        let plan = Plan { shm: faults(0), ..Plan::of(1, Form::TimeShare) };
+        let mut world = World::new(&plan, seed());
+        assert_eq!(world.ask(Request::set("large", vec![3; 1 << 20])).ok(), Some(Answer::Done));
+        let (mut slow, _, _server) = world.rig.enter();
+        let ask = |slow: &mut RingRequester, world: &mut World, id: u16, line: &[u8]| {
+            assert_eq!(slow.post_request(0, &datagram(Kind::Data, id, line)), Posted::Done);
+            (0..3).for_each(|_| world.rig.turn());
+        };
+        // Small replies that nobody takes have all places.
+        for id in 0..slow.terms().replies as u16 {
+            ask(&mut slow, &mut world, id, b"get nothing\r\n");
+        }
+        ask(&mut slow, &mut world, 99, b"get large\r\n");
+        (0..100).for_each(|_| world.rig.turn());
+        assert_eq!((world.count("notices"), world.count("verbs_write")), (1, 33), "it is written");
+        for _ in 0..wait {
+            world.rig.clock.advance(100 * MILLISECOND);
+            world.rig.turn();
+        }
+        let mut kinds = Vec::new();
+        for _ in 0..100 {
+            slow.poll_replies(64, &mut |_, bytes| {
+                let (header, _) = Header::parse(bytes).expect("it has a header");
+                if header.request_id == 99 {
+                    kinds.push(header.kind);
+                }
+            });
+            slow.pump().expect("memory does not fail");
+            world.rig.turn();
+        }
+        let wanted: &[Kind] = if comes { &[Kind::Notice] } else { &[] };
+        assert_eq!(kinds, wanted, "behind {wait} tenths of a second");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use laneway_vopr::rig;
 
 use laneway_policy::Form;
 use laneway_rdma::contract::{Posted, Requester as _};
+use laneway_rdma::door::Version;
 use laneway_rdma::faults::Faults;
 use laneway_server::shared::Phase;
 use laneway_transport::memory_datagram::DatagramFaults;
@@ -107,7 +108,7 @@ fn a_client_in_memory_that_takes_no_reply_holds_up_no_stop() {
         let client = rig.net.connect();
         rig.set(&client, "k", &value(1 << 20, 1));
         client.finish();
-        let (mut halted, _, _server) = rig.enter();
+        let (mut halted, _, _server) = rig.enter_as(Version::Framed);
         let request = [&Header::whole(1).to_bytes()[..], b"get k\r\n"].concat();
         assert_eq!(halted.post_request(0, &request), Posted::Done);
         rig.turns(50);

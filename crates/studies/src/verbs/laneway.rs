@@ -6,7 +6,7 @@ use super::rig::Items;
 use crate::rivals::design::Way;
 use crate::rivals::tally::Tally;
 use laneway_rdma::contract::{MESSAGE_BYTES_MAX, Posted, Requester as _};
-use laneway_rdma::door;
+use laneway_rdma::door::{self, Version};
 use laneway_rdma::shmring::RingRequester;
 use laneway_wire::udp::Header;
 use std::collections::BTreeMap;
@@ -24,7 +24,8 @@ const NAME: &str = "laneway";
 /// The costs of a GET and of a PUT.
 pub(super) fn count(path: &Path, items: &Items<'_>, window: usize) -> Result<[Counted; 2], String> {
     let told = |error: String| format!("--shm {}: {error}", path.display());
-    let ring = door::enter(path).map_err(|error| told(error.to_string()))?;
+    // Statistics are put together here, too.
+    let ring = door::enter_as(Version::Framed, path).map_err(|error| told(error.to_string()))?;
     let mut counter = Counter { ring, window, tally: Tally::default(), answered_bytes: 0 };
     let put = counter.each(items, false).map_err(told)?;
     let get = counter.each(items, true).map_err(told)?;

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// What one client and one server have between them.
-const TERMS: Terms = Terms { lanes: 1, window: 32, replies: 64, loans: 1, bulk_bytes: 0 };
+const TERMS: Terms = Terms { loans: 1, ..Terms::of(1, 0).framed() };
 /// Most memory that an index and its extents may take.
 const STORE_BYTES_MAX: usize = 2 << 30;
 

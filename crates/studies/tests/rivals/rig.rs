@@ -11,7 +11,7 @@ use laneway_studies::rivals::server::{Server, Sizes, Store};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-pub const TERMS: Terms = Terms { lanes: 1, window: 32, replies: 64, loans: 1, bulk_bytes: 0 };
+pub const TERMS: Terms = Terms { loans: 1, ..Terms::of(1, 0).framed() };
 
 /// Turns that anything takes at most: a lookup that fails pauses for 55 000.
 const TURNS_MAX: usize = 200_000;

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 
-const TERMS: Terms = Terms { lanes: 1, window: 4, replies: 8, loans: 1, bulk_bytes: 0 };
+const TERMS: Terms = Terms { window: 4, replies: 8, loans: 1, ..Terms::of(1, 0) };
 /// The first data word of doorbells.
 const WORDS: u64 = 1 << 40;
 

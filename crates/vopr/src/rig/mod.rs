@@ -394,8 +394,13 @@ impl Rig {
 
     /// A client in memory. The server is there as long as the stream is.
     pub fn enter(&self) -> (RingRequester, Peer, UnixStream) {
+        self.enter_as(door::Version::Placed)
+    }
+
+    /// The same of that version.
+    pub fn enter_as(&self, version: door::Version) -> (RingRequester, Peer, UnixStream) {
         let registry = self.registry.as_ref().expect("it serves clients in memory");
-        let given = door::join(registry).expect("there is memory");
+        let given = door::join_as(version, registry).expect("there is memory");
         let (given, peer, server) = given.expect("there is a place");
         (RingRequester::new(given), peer, server)
     }
