@@ -8,7 +8,9 @@ use laneway_rdma::contract::Moved;
 use laneway_rdma::long::rendezvous::{Counts, RendezvousBuffer};
 use laneway_rdma::long::sealed_descriptor::{SEALED_DESCRIPTOR_BYTES, PIECE_BYTES, SealedDescriptor};
 use laneway_rdma::long::twin::{self, Twin};
-use laneway_rdma::verbs::greeting::{Heard, Hello, LINE_BYTES_MAX, Welcome};
+use laneway_rdma::verbs::greeting::{
+    Heard, Hello, LINE_BYTES_MAX, MAILBOXES_BYTES_MAX, Mailboxes, Welcome,
+};
 use laneway_sync::words;
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -57,6 +59,15 @@ fuzz_target!(|said: &[u8]| {
         assert!((0..said.len()).all(|cut| Welcome::hear(&said[..cut]) == Heard::More));
         assert!(welcome.bounds.check().is_ok());
     }
+    if let Heard::Whole(mailboxes) = Mailboxes::hear(said) {
+        assert_eq!(
+            (mailboxes.numbers.len(), mailboxes.bounds.check().is_ok()),
+            (mailboxes.bounds.lanes, true)
+        );
+        assert_eq!(Mailboxes::hear(mailboxes.to_string().as_bytes()), Heard::Whole(mailboxes));
+        assert!((0..said.len()).all(|cut| Mailboxes::hear(&said[..cut]) == Heard::More));
+    }
+    assert!(said.len() < MAILBOXES_BYTES_MAX || Mailboxes::hear(said) != Heard::More);
     sealed(said);
     // Nobody is waited for who says more than a line.
     let longest = said.len() >= LINE_BYTES_MAX;

@@ -5,7 +5,9 @@
 //! same. Ends with status 1 at the first value that is wrong. With `long` behind it all values are
 //! long, 16 KiB to 1 MiB. With `outside` in place of `uc 2000` it writes where it may not, with
 //! `neighbour` where another client may, by that one's keys, over `rc` and over `uc`, and with
-//! `lies` it lends what is not its own, and sees that it is refused.
+//! `lies` it lends what is not its own, and sees that it is refused. Over `ud` it sends with
+//! `strangers` under a wrong key, and when it is no client any more, and with `flood` more than it
+//! may. With `idle` in place of `2000` it asks for nothing, until it is ended.
 use laneway_client::{Client, RdmaPlace, RdmaService, Request, Settings};
 use laneway_rdma::contract::{Lend, LongRequester as _, Requester as _};
 use laneway_rdma::verbs::{self, Lending, VerbsRequester};
@@ -31,24 +33,26 @@ fn main() -> Result<(), Box<dyn Error>> {
             "outside" => return outside(door, &place.parse()?),
             "neighbour" => return neighbour(door, &place.parse()?),
             "lies" => return lies(door, &place.parse()?),
+            "strangers" => return strangers(door, &place.parse()?),
+            "flood" => return flood(door, &place.parse()?),
             _ => {}
         }
+    }
+    if let [door, place, service, word] = &words[..]
+        && word == "idle"
+    {
+        return idle(door, &place.parse()?, service.parse()?);
     }
     let (words, value): (_, fn(usize) -> Vec<u8>) = match words.split_last() {
         Some((last, words)) if last == "long" => (words, long_value),
         _ => (&words[..], value),
     };
     let [door, place, service, count] = words else {
-        return Err("rdma_check HOST:PORT DEVICE[:PORT[:GID]] uc|rc COUNT [long], or outside, \
-                    neighbour or lies"
+        return Err("rdma_check HOST:PORT DEVICE[:PORT[:GID]] uc|rc|ud COUNT [long] or idle, or \
+                    outside, neighbour, lies, strangers or flood"
             .into());
     };
-    let service = match service.as_str() {
-        "uc" => RdmaService::Unreliable,
-        "rc" => RdmaService::Reliable,
-        other => return Err(format!("{other}: must be uc or rc").into()),
-    };
-    run(door, &place.parse()?, service, count.parse()?, value)
+    run(door, &place.parse()?, service.parse()?, count.parse()?, value)
 }
 
 fn connect(door: &str, place: &RdmaPlace, service: RdmaService) -> Result<Client, Box<dyn Error>> {
@@ -179,6 +183,81 @@ fn neighbour(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
         more => return Err(format!("a neighbour's write arrived: {more} answers").into()),
     }
     still_served(&mut other)
+}
+
+/// What is sent under a wrong key does not arrive, and what somebody sends who has left is thrown
+/// away: the server counts it, and serves the others.
+fn strangers(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
+    let mut other = connect(door, place, RdmaService::Datagrams)?;
+    other.set(key(0), value(0))?;
+    let mut hostile = enter(door, place, RdmaService::Datagrams, Lending::NOTHING)?;
+    let set = |id: u16, key: &str| {
+        let command = format!("set {key} 0 0 1\r\nx\r\n");
+        [&Header::whole(id).to_bytes()[..], command.as_bytes()].concat()
+    };
+    let right = hostile.replace_key(0);
+    hostile.replace_key(right ^ 1);
+    hostile.post_request(0, &set(1, "wrong"));
+    hostile.pump()?;
+    hostile.replace_key(right);
+    hostile.post_request(0, &set(2, "right"));
+    hostile.pump()?;
+    // A queue pair keeps its order: when the second has come, the first had its turn.
+    let mut looks = 0;
+    while other.get("right")?.is_none() {
+        looks += 1;
+        if looks > LOOKS {
+            return Err("what was sent under the right key did not arrive".into());
+        }
+        hostile.sleep(Duration::from_millis(100))?;
+    }
+    if other.get("wrong")?.is_some() {
+        return Err("what was sent under a wrong key arrived".into());
+    }
+    println!("nothing arrived under a wrong key");
+    hostile.shut_door()?;
+    // The door sees it in a moment, and nobody tells us when.
+    for _ in 0..STRANGE {
+        hostile.ask(0);
+        hostile.pump()?;
+        hostile.poll_replies(LOOKS as usize, &mut |_, _| ());
+        hostile.sleep(Duration::from_millis(100))?;
+        other.get(key(0))?;
+    }
+    still_served(&mut other)
+}
+
+/// Datagrams of somebody who has left, a tenth of a second apart.
+const STRANGE: u32 = 50;
+
+/// A client that sends what it may not, on and on, is sent away; every request of another is
+/// answered meanwhile.
+fn flood(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
+    let mut other = connect(door, place, RdmaService::Datagrams)?;
+    other.set(key(0), value(0))?;
+    let mut hostile = enter(door, place, RdmaService::Datagrams, Lending::NOTHING)?;
+    for _ in 0..LOOKS {
+        hostile.flood(0, 64);
+        hostile.pump()?;
+        still_served(&mut other)?;
+        if hostile.is_server_gone() {
+            println!("the server sent its client away");
+            return still_served(&mut other);
+        }
+        hostile.poll_replies(LOOKS as usize, &mut |_, _| ());
+        hostile.sleep(Duration::from_millis(100))?;
+    }
+    Err("a client that sends too much was not sent away".into())
+}
+
+/// Be a client that asks for nothing.
+fn idle(door: &str, place: &RdmaPlace, service: RdmaService) -> Result<(), Box<dyn Error>> {
+    let mut client = enter(door, place, service, Lending::NOTHING)?;
+    while !client.is_server_gone() {
+        client.poll_replies(LOOKS as usize, &mut |_, _| ());
+        client.sleep(Duration::from_secs(1))?;
+    }
+    Ok(())
 }
 
 /// Write to an address by a key over a reliable connection, and see it broken for it.

@@ -159,7 +159,7 @@ impl Client {
 
     /// A client of the server whose `--rdma-port` is at `door`, by a device of this host's, such as
     /// `mlx5_0` or `rxe0:1`. [`Settings::in_memory`] suits. Requests travel by the service that is
-    /// chosen; HERD's is the unreliable one.
+    /// chosen; HERD's is the unreliable one, and datagrams are for a server of very many clients.
     pub fn connect_rdma(
         door: impl ToSocketAddrs,
         place: &Place,
@@ -181,7 +181,7 @@ impl Client {
         let door = stream.peer_addr()?;
         let verbs = verbs::enter(stream, place, service, Lending::USUAL)?;
         let bounds = verbs.bounds();
-        settings.window_max = settings.window_max.min(bounds.window);
+        settings.window_max = settings.window_max.min(verbs.window());
         let topology = Topology::remote(bounds.lanes as u16, verbs.lent_bytes_max());
         let link = Link::Remote(Box::new(Remote::new(verbs)));
         let client = Client::by(link, topology, settings);

@@ -2,7 +2,8 @@
 //! requests go into slots by WRITE, replies come as datagrams. What is too long for a slot is lent:
 //! the server READs it out of memory of ours, or it is written into memory that the server granted;
 //! and a long reply is written into memory that we lend, of which a notice tells. What finds no
-//! room goes in frames, as over UDP, and frames that were lost are asked for as there.
+//! room goes in frames, as over UDP, and frames that were lost are asked for as there. Where the
+//! server has very many clients requests are sent as datagrams, and whatever is long is frames.
 //!
 //! It knows no clock, and no request: the core's datagrams go in and out as they are.
 

@@ -12,6 +12,7 @@ pub use crate::remote::{Bounds, DEPTH, DOOR_PORT, Grants, Lending, Place, Servic
 use card::Card;
 use client_table::Guest;
 use laneway_sync::prim::AtomicU64;
+use mailroom::Mailroom;
 use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -57,8 +58,44 @@ pub mod client_table {
     pub enum Guest {}
 
     impl Guest {
+        /// Whether it writes its requests into slots.
+        pub fn has_slots(&self) -> bool {
+            match *self {}
+        }
+
         /// Whether the next request of a lane is there.
         pub fn has_request(&self, _lane: usize) -> bool {
+            match *self {}
+        }
+    }
+}
+
+/// Where datagrams arrive.
+pub mod mailroom {
+    use std::os::fd::BorrowedFd;
+
+    /// The place for them, of which there is none.
+    #[derive(Debug)]
+    pub enum Mailroom {}
+
+    impl Mailroom {
+        /// Whether a lane has something.
+        pub fn has_some(&self, _lane: usize) -> bool {
+            match *self {}
+        }
+
+        /// Readable when something has come to a lane.
+        pub fn descriptor(&self, _lane: usize) -> BorrowedFd<'_> {
+            match *self {}
+        }
+
+        /// Have the descriptor told of what comes.
+        pub fn arm(&self, _lane: usize) -> bool {
+            match *self {}
+        }
+
+        /// Have it be told anew.
+        pub fn clear(&self, _lane: usize) {
             match *self {}
         }
     }
@@ -111,6 +148,16 @@ impl ClientTable {
 
     /// The clients that a worker polls in a lane.
     pub fn active(&self, _worker: usize, _lane: usize) -> &PlaceSet {
+        match self.none {}
+    }
+
+    /// Where datagrams arrive.
+    pub fn mailroom(&self) -> Option<&Mailroom> {
+        match self.none {}
+    }
+
+    /// Places for datagrams of each worker.
+    pub fn datagram_places(&self) -> usize {
         match self.none {}
     }
 
@@ -261,8 +308,13 @@ impl VerbsRequester {
         match *self {}
     }
 
-    /// How many more requests a lane takes now.
+    /// How many more requests a lane takes now, however long.
     pub fn room(&mut self, _lane: usize) -> usize {
+        match *self {}
+    }
+
+    /// How many it takes at most.
+    pub fn window(&self) -> usize {
         match *self {}
     }
 

@@ -10,6 +10,9 @@ use std::str::FromStr;
 
 /// Slots of a client and lane: HERD's figures at their widest.
 pub const WINDOW: usize = 32;
+/// Datagrams that a client of [`Service::Datagrams`] may have under way in a lane: their places are
+/// everybody's.
+pub const WINDOW_DATAGRAMS: usize = 8;
 /// TCP port of the door where nobody says another: that of perftest and of the examples of verbs.
 pub const DOOR_PORT: u16 = 18515;
 /// Replies under way of one worker.
@@ -62,6 +65,32 @@ pub enum Service {
     Unreliable,
     /// RC: the devices acknowledge and repeat.
     Reliable,
+    /// UD: no connection. A client costs the device nothing, so thousands may be served; what finds
+    /// no place is lost silently.
+    Datagrams,
+}
+
+impl Service {
+    /// Every one.
+    pub const ALL: [Service; 3] = [Service::Unreliable, Service::Reliable, Service::Datagrams];
+
+    /// What verbs call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Service::Unreliable => "uc",
+            Service::Reliable => "rc",
+            Service::Datagrams => "ud",
+        }
+    }
+}
+
+impl FromStr for Service {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Service, &'static str> {
+        let found = Service::ALL.into_iter().find(|service| service.name() == text);
+        found.ok_or("must be uc, rc or ud")
+    }
 }
 
 /// How a client's memory is laid out.

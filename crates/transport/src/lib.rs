@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod cut;
+mod data_words;
 pub mod datagram;
 mod draws;
 pub mod memory;

@@ -12,6 +12,10 @@
 //! The alarm is a timer in the set that stands until it goes off, where a timeout of `epoll_wait`
 //! would be set and taken away again with every wait.
 
+use crate::data_words::{
+    CHANNELS_MAX, DOORBELLS_MAX, PLACES_MAX, WORD_ALARM, WORD_CHANNELS, WORD_DOORBELLS,
+    WORD_LISTENERS, WORD_PLACES, WORD_QUEUES, WORD_WAKE,
+};
 use crate::datagram::Path;
 use crate::shm_watch::Watch;
 use crate::udp::Sockets;
@@ -40,22 +44,6 @@ use std::time::Duration;
 
 /// Events taken from the kernel by one call, at most.
 const EVENTS_MAX: usize = 64;
-/// Data word of the eventfd in the epoll set; no slot has this number.
-const WORD_WAKE: u64 = u64::MAX;
-/// Listener `i` has the data word `WORD_LISTENERS + i`.
-const WORD_LISTENERS: u64 = u64::MAX - 0xFFFF;
-/// The sockets of queue `i` have the data words `WORD_QUEUES + 2 * i` and the one behind it.
-const WORD_QUEUES: u64 = WORD_LISTENERS - 0x2_0000;
-/// RX queue `i` of the way past the stack has the data word `WORD_PLACES - i`; no slot has these.
-const WORD_PLACES: u64 = WORD_QUEUES - 1;
-/// There are fewer.
-const PLACES_MAX: u64 = 0x1_0000;
-/// Data word of the alarm; no slot has this.
-const WORD_ALARM: u64 = WORD_PLACES - PLACES_MAX;
-/// Doorbell `i` of the clients in memory has the data word `WORD_DOORBELLS + i`; 65 536 clients
-/// have one in each of 128 lanes at most. No slot has these, either.
-const WORD_DOORBELLS: u64 = WORD_ALARM - DOORBELLS_MAX;
-const DOORBELLS_MAX: u64 = 128 << 16;
 
 /// A place where clients connect. Shared by all workers.
 pub struct Listener {
@@ -372,6 +360,7 @@ impl SocketTransport {
     fn poll_memory(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
         let before = ready.len();
         if let Some(watch) = &mut self.verbs {
+            watch.follow(&self.epoll, WORD_CHANNELS);
             watch.look(ready);
         }
         let wait = if ready.len() == before { wait } else { Wait::No };
@@ -401,6 +390,10 @@ impl SocketTransport {
             // Whoever rang has written before: the next poll looks.
             rdma.told(bell);
             return ready.push(Ready::Woken);
+        }
+        let channel = event.data.u64().wrapping_sub(WORD_CHANNELS);
+        if let Some(verbs) = self.verbs.as_mut().filter(|_| channel < CHANNELS_MAX) {
+            return verbs.told(channel as usize, ready);
         }
         let Some(bypass) = &self.bypass else { return ready.push(self.ready(event)) };
         let place = WORD_PLACES.wrapping_sub(event.data.u64());
@@ -560,7 +553,7 @@ impl Transport for SocketTransport {
             return Ok(());
         }
         if let Some(verbs) = self.verbs.as_mut().filter(|verbs| verbs.has(queue)) {
-            verbs.watch(queue, watch);
+            verbs.watch(queue, watch, &self.epoll, WORD_CHANNELS);
             return Ok(());
         }
         if let Some(bypass) = &mut self.bypass {

@@ -1,16 +1,22 @@
-//! What a worker's transport knows of clients over RDMA: whether their slots hold something. Their
-//! requests become datagrams as those of clients in memory do ([`crate::rdma`]).
+//! What a worker's transport knows of clients over RDMA: whether their slots hold something, or
+//! their datagrams have come. Their requests become datagrams as those of clients in memory do
+//! ([`crate::rdma`]).
 //!
-//! Such a client cannot ring: its card writes to memory, and no kernel is told. So a worker that
-//! sleeps looks up every [`SLEEP`], as long as there is such a client. (HERD's never sleep.) One
-//! that is awake looks at those each time that have asked lately, and at some of the others in
+//! A client with slots cannot ring: its card writes to memory, and no kernel is told. So a worker
+//! that sleeps looks up every [`SLEEP`], as long as there is such a client. (HERD's never sleep.)
+//! One that is awake looks at those each time that have asked lately, and at some of the others in
 //! turn: a look costs what the former cost, and a request behind a pause waits for some more looks.
+//!
+//! Datagrams of all clients are one look, and the kernel tells a sleeper of them: it has the lane
+//! armed, looks once more, and sleeps as long as it likes.
 
 use crate::datagram::Path;
 use crate::{Ready, Wait};
 use laneway_rdma::place_set::PlaceSet;
 use laneway_rdma::verbs::ClientTable;
 use laneway_rdma::verbs::client_table::Guest;
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,9 +90,14 @@ pub struct Watch {
     first: usize,
     version: u64,
     clients: Vec<Option<Arc<Guest>>>,
+    /// Whether nobody has slots.
     is_empty: bool,
+    /// Whether somebody sends datagrams.
+    has_senders: bool,
     /// Which lanes are watched.
     lanes: Vec<bool>,
+    /// Of which the kernel tells when datagrams come.
+    heard: Vec<bool>,
     /// By lane.
     rounds: Vec<Rounds>,
     /// Queues of which room for large replies is waited for.
@@ -106,7 +117,9 @@ impl Watch {
             version: 0,
             clients: Vec::new(),
             is_empty: true,
+            has_senders: false,
             lanes: vec![false; lanes],
+            heard: vec![false; lanes],
             rounds: (0..lanes).map(|_| Rounds::new(places)).collect(),
             rooms: BTreeSet::new(),
             sleeps: 0,
@@ -119,9 +132,10 @@ impl Watch {
         (self.first..self.first + self.lanes.len()).contains(&queue)
     }
 
-    pub(crate) fn watch(&mut self, queue: usize, watch: bool) {
+    pub(crate) fn watch(&mut self, queue: usize, watch: bool, epoll: &OwnedFd, words: u64) {
         let lane = queue - self.first;
         self.lanes[lane] = watch;
+        self.listen(lane, epoll, words);
         // Nobody has looked at the others meanwhile, or will: whoever polls the lane polls all.
         self.client_table.active(self.worker, lane).add_all();
     }
@@ -134,33 +148,91 @@ impl Watch {
         }
     }
 
+    /// Take in who has come and gone. Datagrams are told by data words from `words` on.
+    pub(crate) fn follow(&mut self, epoll: &OwnedFd, words: u64) {
+        let version = self.client_table.version();
+        if version == self.version {
+            return;
+        }
+        self.version = version;
+        self.clients = self.client_table.clients();
+        let has_slots = |guest: &Arc<Guest>| guest.has_slots();
+        self.is_empty = !self.clients.iter().flatten().any(has_slots);
+        self.has_senders = !self.clients.iter().flatten().all(has_slots);
+        (0..self.lanes.len()).for_each(|lane| self.listen(lane, epoll, words));
+    }
+
+    /// Have the kernel tell of a lane's datagrams as long as it is watched: once each time, and one
+    /// of those who watch it.
+    fn listen(&mut self, lane: usize, epoll: &OwnedFd, words: u64) {
+        let Some(mailroom) = self.client_table.mailroom() else { return };
+        let (before, after) = (self.heard[lane], self.lanes[lane]);
+        if before == after {
+            return;
+        }
+        let descriptor = mailroom.descriptor(lane);
+        self.heard[lane] = after && {
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            let flags = flags | epoll::EventFlags::EXCLUSIVE;
+            let data = epoll::EventData::new_u64(words + lane as u64);
+            epoll::add(epoll, descriptor, data, flags).is_ok()
+        };
+        if before {
+            let _ = epoll::delete(epoll, descriptor); // it is there
+        }
+    }
+
+    /// Datagrams came to a lane since it was armed.
+    pub(crate) fn told(&mut self, lane: usize, ready: &mut Vec<Ready>) {
+        if let Some(mailroom) = self.client_table.mailroom() {
+            mailroom.clear(lane);
+            ready.push(Ready::Datagrams(self.first + lane));
+        }
+    }
+
     /// Say what is ready. The card makes room in a moment, and tells nobody: whoever waits for it
     /// tries again.
     pub(crate) fn look(&mut self, ready: &mut Vec<Ready>) {
-        let version = self.client_table.version();
-        if version != self.version {
-            self.version = version;
-            self.clients = self.client_table.clients();
-            self.is_empty = self.clients.iter().all(Option::is_none);
-        }
         self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS_FAR) && !self.is_empty {
+        if self.is_empty {
+            // Nobody's slots are looked at.
+        } else if self.looks.is_multiple_of(LOOKS_FAR) {
             ready.extend(self.watched().map(|lane| Ready::Datagrams(self.first + lane)));
         } else {
             self.look_at(false, ready);
         }
+        self.look_for_datagrams(ready);
         ready.extend(self.rooms.iter().map(|queue| Ready::Room(*queue, Path::Large)));
     }
 
     fn look_at(&mut self, all: bool, ready: &mut Vec<Ready>) {
         for (lane, rounds) in self.rounds.iter_mut().enumerate() {
             let clients = &self.clients;
-            let has = |place: usize| Some(clients.get(place)?.as_ref()?.has_request(lane));
+            let has = |place: usize| {
+                let guest = clients.get(place)?.as_ref().filter(|guest| guest.has_slots())?;
+                Some(guest.has_request(lane))
+            };
             let active = self.client_table.active(self.worker, lane);
             if self.lanes[lane] && rounds.look(active, all, has) {
                 ready.push(Ready::Datagrams(self.first + lane));
             }
         }
+    }
+
+    fn look_for_datagrams(&self, ready: &mut Vec<Ready>) {
+        let Some(mailroom) = self.client_table.mailroom().filter(|_| self.has_senders) else {
+            return;
+        };
+        let lanes = self.watched().filter(|lane| mailroom.has_some(*lane));
+        ready.extend(lanes.map(|lane| Ready::Datagrams(self.first + lane)));
+    }
+
+    /// Have whoever sleeps be told of datagrams that come from now on. False: nobody will be.
+    fn arm(&self) -> bool {
+        let Some(mailroom) = self.client_table.mailroom() else { return true };
+        // All of them, whatever became of the first.
+        let unarmed = self.watched().filter(|lane| !(self.heard[*lane] && mailroom.arm(*lane)));
+        unarmed.count() == 0
     }
 
     fn watched(&self) -> impl Iterator<Item = usize> {
@@ -170,9 +242,17 @@ impl Watch {
 
     /// Before a sleep, with nothing ready: how long it may be.
     pub(crate) fn wait(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
-        let Wait::AtMost(time) = wait else { return wait };
+        let Wait::AtMost(mut time) = wait else { return wait };
+        if self.has_senders {
+            let (before, is_armed) = (ready.len(), self.arm());
+            self.look_for_datagrams(ready);
+            if ready.len() > before {
+                return Wait::No;
+            }
+            time = if is_armed { time } else { time.min(SLEEP) };
+        }
         if self.is_empty {
-            return wait;
+            return Wait::AtMost(time);
         }
         self.sleeps = self.sleeps.wrapping_add(1);
         if self.sleeps.is_multiple_of(SLEEPS_FAR) {

@@ -49,11 +49,9 @@ impl UdpTyped {
                 self.rdma_device = Some(parsed);
             }
             "rdma-service" => {
-                self.rdma_service = Some(match text(name, parser)?.as_str() {
-                    "uc" => Service::Unreliable,
-                    "rc" => Service::Reliable,
-                    other => return Err(format!("--rdma-service {other}: must be uc or rc")),
-                });
+                let service = text(name, parser)?;
+                let parsed = service.parse().map_err(|why| format!("--{name} {service}: {why}"))?;
+                self.rdma_service = Some(parsed);
             }
             "udp-port" => self.port = Some(number(name, parser)?),
             "udp-base" => self.base = Some(number(name, parser)?),

@@ -53,6 +53,14 @@ impl Line {
         }
     }
 
+    /// Frames of a train at most: more would never find room.
+    pub fn train_frames_max(&self) -> usize {
+        match self {
+            Line::Remote(remote) => remote.window(),
+            Line::Kernel(_) | Line::Memory(_) => usize::MAX,
+        }
+    }
+
     /// Whether something waits here, and not in the outbox.
     pub fn has_long(&self) -> bool {
         matches!(self, Line::Memory(memory) if memory.has_long())

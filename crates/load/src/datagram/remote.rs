@@ -1,6 +1,6 @@
 //! One connection over RDMA, in place of a socket: requests are written into slots of the server's
-//! memory, long ones in frames, and replies come as datagrams. Never blocks, and never sleeps: the
-//! loop spins, as with sockets. It knows no request.
+//! memory, or sent to a worker, long ones in frames, and replies come as datagrams. Never blocks,
+//! and never sleeps: the loop spins, as with sockets. It knows no request.
 
 use super::memory::peer;
 use super::socket::Outbox;
@@ -53,6 +53,11 @@ impl Remote {
         while outbox.first(&mut post) == Some(true) {}
         self.verbs.pump()?;
         Ok(!outbox.is_empty())
+    }
+
+    /// Requests that may be under way to one worker.
+    pub fn window(&self) -> usize {
+        self.verbs.window()
     }
 
     /// Sends frames of a large request, all but the last `segment_bytes` long; false if there is no

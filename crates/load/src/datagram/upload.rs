@@ -66,8 +66,9 @@ impl Upload {
         let Some(range) = self.left.front().cloned() else { return Ok(true) };
         let mut sequences = range.clone().map(|sequence| sequence as u16);
         let mut headers = [[0; HEADER_BYTES]; TRAIN_FRAMES];
+        let headers = &mut headers[..TRAIN_FRAMES.min(line.train_frames_max())];
         let mut pieces = Vec::with_capacity(2 * TRAIN_FRAMES);
-        let count = put_train(id, self.message.as_slice(), &mut sequences, &mut headers, |piece| {
+        let count = put_train(id, self.message.as_slice(), &mut sequences, headers, |piece| {
             pieces.push(IoSlice::new(piece));
         });
         if !line.send_train(self.peer, &pieces, DATAGRAM_BYTES_MAX as u16)? {

@@ -2,6 +2,7 @@
 //! address, and memory that the device may write and read.
 
 use super::ffi::{self, Gid, Library};
+use super::inbox::{Port, is_v4};
 use super::parts::PACKET_BYTES_MIN;
 use crate::mapped::{self, Mapped};
 use laneway_sync::prim::AtomicU64;
@@ -256,15 +257,13 @@ impl Card {
     fn best_gid(&self, most: usize) -> Option<u8> {
         let there = (0..most.min(256)).map(|index| index as u8);
         let there = there.filter_map(|index| Some((index, self.gid(index)?)));
-        let rank = |(index, gid): &(u8, [u8; 16])| {
-            let is_v4 = gid[..10] == [0; 10] && gid[10..12] == [0xff; 2];
-            match (self.is_ethernet, self.is_routable(*index)) {
+        let rank =
+            |(index, gid): &(u8, [u8; 16])| match (self.is_ethernet, self.is_routable(*index)) {
                 (false, _) => 0,
-                (true, true) if is_v4 => 0,
+                (true, true) if is_v4(gid) => 0,
                 (true, true) => 1,
                 (true, false) => 2,
-            }
-        };
+            };
         there.min_by_key(rank).map(|(index, _)| index)
     }
 
@@ -291,6 +290,22 @@ impl Card {
         self.mtu
     }
 
+    /// Whether packets to and from there are led by addresses of the world.
+    fn is_global(&self, there: &Address) -> bool {
+        self.is_ethernet || there.lid == 0
+    }
+
+    /// What a datagram from there says of where it comes from.
+    pub(super) fn port(&self, there: &Address) -> Port {
+        if self.is_global(there) { Port::Global(there.gid) } else { Port::Local(there.lid) }
+    }
+
+    /// Whether the route of what comes to this port is a header of IPv4: with RoCE v1 it is one of
+    /// InfiniBand's, whatever the addresses are.
+    pub(super) fn has_v4_routes(&self) -> bool {
+        is_v4(&self.address.gid) && self.is_routable(self.gid_index)
+    }
+
     /// How packets get from here to `to`.
     pub(super) fn path(&self, to: &Address) -> ffi::AddressVector {
         ffi::AddressVector {
@@ -301,7 +316,7 @@ impl Card {
                 ..Default::default()
             },
             lid: to.lid,
-            is_global: u8::from(self.is_ethernet || to.lid == 0),
+            is_global: u8::from(self.is_global(to)),
             port: self.place.port,
             ..Default::default()
         }

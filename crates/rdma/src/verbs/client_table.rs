@@ -1,32 +1,39 @@
-//! The table of a server's clients over RDMA verbs, which all workers share. Each client has a
-//! queue pair for its requests, memory for them in a protection domain of its own, an address to
-//! which replies go, and, where it asked for it, memory that the server grants for long requests.
+//! The table of a server's clients over RDMA verbs, which all workers share. Each client has an
+//! address to which replies go. One that writes its requests has a queue pair for them, memory in a
+//! protection domain of its own, and, where it asked for it, memory that the server grants for long
+//! requests. One that sends them has a window, and nothing of the device's.
 //! Each worker has one queue pair for all replies (HERD §4.3: a connection for each client would
 //! not fit the card's memory).
 
 use super::card::{Card, Domain, Registered, Trouble, Writers, packet_bytes};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
-use super::greeting::{self, Hello, Span, Welcome};
+use super::greeting::{self, Hello, Mailboxes, Span, Welcome};
+use super::guest::Way;
+use super::inbox::{self, Correspondent};
+use super::mailroom::{self, Mailroom};
 use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
-use super::parts;
 use super::post::{Handle, Mailbox};
-use super::request_ring::{Bounds, Look, RequestRing};
+use super::request_ring::{Bounds, RequestRing};
 use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, address_of, refuse};
+use crate::layout::LANES_MAX;
 use crate::long::rendezvous::{self, RendezvousBuffer};
 use crate::place_set::PlaceSet;
 use crate::region::counts;
-use crate::remote::{Grants, Place};
+use crate::remote::{Grants, Place, WINDOW_DATAGRAMS};
 use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
-use rustix::net::{SendFlags, Shutdown, send, shutdown, sockopt};
+use rustix::net::{SendFlags, send, sockopt};
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+
+pub use super::guest::Guest;
 
 /// When a client whose host has vanished is asked whether it is there, how often, and how many
 /// times without an answer.
@@ -37,11 +44,11 @@ const SILENCES_MAX: u32 = 3;
 const PLACES_UNUSED: usize = 16;
 
 counts! {
-    /// Requests taken out of slots.
+    /// Requests taken, out of slots or as datagrams.
     requests,
-    /// Requests that never arrived, passed over.
+    /// Requests, or parts of them, that never arrived, passed over.
     requests_lost,
-    /// Slots with a length that no message has.
+    /// Slots with a length that no message has, and datagrams that are longer than a message.
     impossible,
     /// Slots with another number than the next.
     stale,
@@ -55,76 +62,14 @@ counts! {
     replies_without_room,
     /// Replies to clients that are gone.
     replies_to_nobody,
-    /// Times that the queue pair for replies broke, and began anew.
+    /// Times that a queue pair of the worker's broke, and began anew.
     broken,
-}
-
-/// One client.
-pub struct Guest {
-    peer: Peer,
-    /// Has the queue pair that takes what the client writes.
-    rendezvous: Arc<RendezvousBuffer<Carry>>,
-    memory: Arc<Registered>,
-    request_ring: RequestRing,
-    mailbox: Arc<Mailbox>,
-    /// Longest packet that gets there.
-    packet_bytes: usize,
-    /// What its place hangs on, once more.
-    door: Arc<OwnedFd>,
-    gone: AtomicBool,
-    /// From where it said hello.
-    from: Option<IpAddr>,
-    /// How much it was granted.
-    granted_bytes: usize,
-}
-
-impl fmt::Debug for Guest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guest").field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
-
-impl Guest {
-    /// Whose this is.
-    pub fn peer(&self) -> Peer {
-        self.peer
-    }
-
-    /// Whether it is gone.
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Relaxed)
-    }
-
-    /// Whether the next slot of a lane holds something, at a glance, or may soon.
-    #[inline]
-    pub fn has_request(&self, lane: usize) -> bool {
-        self.request_ring.has_request(self.memory.words(), lane)
-    }
-
-    pub(super) fn rendezvous(&self) -> &Arc<RendezvousBuffer<Carry>> {
-        &self.rendezvous
-    }
-
-    pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
-        &self.mailbox
-    }
-
-    /// How many SENDs a reply to it takes.
-    pub(super) fn sends(&self, reply_bytes: usize) -> usize {
-        parts::count(reply_bytes, self.packet_bytes)
-    }
-
-    pub(super) fn take(&self, lane: usize, far: bool, out: &mut Vec<u8>) -> (Look, u32) {
-        self.request_ring.take(self.memory.words(), lane, far, out)
-    }
-
-    pub(super) fn tell(&self, lane: usize) -> u32 {
-        self.request_ring.tell(lane)
-    }
-
-    pub(super) fn is_to_be_told(&self, lane: usize, far: bool) -> bool {
-        self.request_ring.is_to_be_told(self.memory.words(), lane, far)
-    }
+    /// Datagrams of nobody who is a client, thrown away.
+    strangers,
+    /// Datagrams with another number than their client may send, thrown away.
+    unwanted,
+    /// Clients that were cut off, for they sent such ones on and on.
+    floods,
 }
 
 /// All of them. Shared by the workers and the door.
@@ -147,6 +92,8 @@ pub struct ClientTable {
     /// By worker and lane: the clients that it polls there. Whoever looks at the others in turn
     /// takes some out; who does not polls all.
     active: Vec<PlaceSet>,
+    /// Made for the first client that sends datagrams.
+    mailroom: OnceLock<Mailroom>,
     /// By worker.
     pub counts: Vec<Counts>,
     /// Of long messages, which are no worker's alone.
@@ -189,6 +136,7 @@ impl ClientTable {
             active: std::iter::repeat_with(|| PlaceSet::new(clients_max))
                 .take(bounds.lanes * bounds.lanes)
                 .collect(),
+            mailroom: OnceLock::new(),
             counts: (0..bounds.lanes).map(|_| Counts::default()).collect(),
             long: Arc::default(),
             clients_come: AtomicU64::new(0),
@@ -210,6 +158,16 @@ impl ClientTable {
     /// The clients that a worker polls in a lane.
     pub fn active(&self, worker: usize, lane: usize) -> &PlaceSet {
         &self.active[worker * self.bounds.lanes + lane]
+    }
+
+    /// Where datagrams arrive, once there was a client that sends them.
+    pub fn mailroom(&self) -> Option<&Mailroom> {
+        self.mailroom.get()
+    }
+
+    /// Places for datagrams of each worker.
+    pub fn datagram_places(&self) -> usize {
+        self.mailroom().map_or(0, |_| mailroom::PLACES)
     }
 
     /// How many clients there may be.
@@ -248,8 +206,82 @@ impl ClientTable {
         sums
     }
 
-    /// What a client gets.
+    /// What a client gets, and the line that says so.
     fn welcome(
+        &self,
+        hello: &Hello,
+        peer: Peer,
+        there: (Arc<OwnedFd>, Option<IpAddr>),
+    ) -> Result<(Guest, String), Trouble> {
+        if hello.service == Service::Datagrams {
+            return self.welcome_sender(hello, peer, there);
+        }
+        let (guest, welcome) = self.welcome_writer(hello, peer, there)?;
+        Ok((guest, welcome.to_string()))
+    }
+
+    /// The same for a client that sends datagrams: nothing of the device's but an address.
+    fn welcome_sender(
+        &self,
+        hello: &Hello,
+        peer: Peer,
+        (door, from): (Arc<OwnedFd>, Option<IpAddr>),
+    ) -> Result<(Guest, String), Trouble> {
+        let bounds = Bounds { window: WINDOW_DATAGRAMS, ..self.bounds };
+        // No lane is what marks a request.
+        if bounds.lanes >= LANES_MAX {
+            let why = io::ErrorKind::Unsupported.into();
+            return Err(Trouble::Refused("requests as datagrams to so many workers", why));
+        }
+        let mailroom = match self.mailroom.get() {
+            Some(mailroom) => mailroom,
+            None => {
+                let mailroom = Mailroom::new(&self.domain, bounds.lanes)?;
+                self.mailroom.get_or_init(|| mailroom)
+            }
+        };
+        let welcome = Mailboxes {
+            bounds,
+            address: self.card.address(),
+            mtu: self.card.mtu(),
+            qkey: mailroom.qkey(),
+            numbers: mailroom.numbers(),
+        };
+        let correspondent = Arc::new(Correspondent::new(peer, bounds));
+        let guest = Guest {
+            peer,
+            way: Way::Datagrams(self.sender(hello), correspondent),
+            mailbox: self.mailbox(hello)?,
+            packet_bytes: packet_bytes(hello.far.mtu.min(self.card.mtu())),
+            door,
+            gone: AtomicBool::new(false),
+            from,
+            granted_bytes: 0,
+        };
+        Ok((guest, welcome.to_string()))
+    }
+
+    /// Where a client's replies go.
+    fn mailbox(&self, hello: &Hello) -> Result<Arc<Mailbox>, Trouble> {
+        let handle = Arc::new(Handle::new(&self.domain, &hello.far.address)?);
+        let (number, qkey) = (hello.replies_number, hello.replies_qkey);
+        Ok(Arc::new(Mailbox { handle, number, qkey }))
+    }
+
+    /// What its datagrams will say of where they come from.
+    fn sender(&self, hello: &Hello) -> inbox::Source {
+        inbox::Source { port: self.card.port(&hello.far.address), number: hello.far.number }
+    }
+
+    /// Whether there is a client whose datagrams nothing would tell from this one's.
+    fn is_taken(&self, hello: &Hello) -> bool {
+        let sender = self.sender(hello);
+        hello.service == Service::Datagrams
+            && self.lock().iter().flatten().any(|guest| guest.sends_from(&sender))
+    }
+
+    /// The same for a client that writes.
+    fn welcome_writer(
         &self,
         hello: &Hello,
         peer: Peer,
@@ -265,7 +297,7 @@ impl ClientTable {
         let pair = Pair::new(&domain, service, &sends, &self.unused, &depths)?;
         let psn = draw() & ((1 << NUMBER_BITS) - 1);
         pair.connect(hello.service, psn, &hello.far)?;
-        let handle = Handle::new(&self.domain, &hello.far.address)?;
+        let mailbox = self.mailbox(hello)?;
         let far =
             Far { address: self.card.address(), mtu: self.card.mtu(), number: pair.number(), psn };
         let welcome = Welcome {
@@ -283,13 +315,9 @@ impl ClientTable {
         let carry = Carry::new(&domain, pair, memory.clone(), spans, theirs, counts)?;
         let rendezvous =
             RendezvousBuffer::new(carry, replies_bytes, requests_bytes, self.long.clone());
-        let (number, qkey) = (hello.replies_number, hello.replies_qkey);
-        let mailbox = Arc::new(Mailbox { handle, number, qkey });
         let guest = Guest {
             peer,
-            rendezvous,
-            memory,
-            request_ring: RequestRing::new(self.bounds),
+            way: Way::Slots { rendezvous, memory, request_ring: RequestRing::new(self.bounds) },
             mailbox,
             packet_bytes: packet_bytes(hello.far.mtu.min(self.card.mtu())),
             door,
@@ -389,13 +417,18 @@ impl House for ClientTable {
                 return Admitted::Refused;
             }
         };
+        if self.is_taken(&hello) {
+            self.clients_refused.fetch_add(1, Relaxed);
+            refuse(stream, "a client with this queue pair is there already");
+            return Admitted::Refused;
+        }
         let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
         let peer = Peer { client: place as u16, generation };
         let door = match stream.try_clone() {
             Ok(door) => Arc::new(door),
             Err(_) => return Admitted::Gone,
         };
-        let (guest, welcome) = match self.welcome(&hello, peer, (door, from)) {
+        let (guest, line) = match self.welcome(&hello, peer, (door, from)) {
             Ok(made) => made,
             Err(error) => {
                 self.clients_refused.fetch_add(1, Relaxed);
@@ -404,12 +437,14 @@ impl House for ClientTable {
             }
         };
         keep_asking(stream);
+        let has_slots = guest.has_slots();
         // Before the client hears of it: it may write at once.
         self.lock()[place] = Some(Arc::new(guest));
-        self.active.iter().for_each(|active| active.add(place));
+        if has_slots {
+            self.active.iter().for_each(|active| active.add(place));
+        }
         self.edition.publish();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let line = welcome.to_string();
         match send(stream, line.as_bytes(), flags) {
             Ok(count) if count == line.len() => Admitted::Member(peer),
             _ => {
@@ -424,7 +459,7 @@ impl House for ClientTable {
     }
 
     fn is_proven(&self, peer: Peer) -> bool {
-        self.guest(peer).is_none_or(|guest| guest.request_ring.is_used())
+        self.guest(peer).is_none_or(|guest| guest.is_proven())
     }
 
     fn leave(&self, peer: Peer) {
@@ -433,7 +468,7 @@ impl House for ClientTable {
         if let Some(guest) = place.take_if(|guest| guest.peer == peer) {
             guest.gone.store(true, Relaxed);
             // Its second descriptor lives as long as a worker has hold of it; the end is told now.
-            let _ = shutdown(&guest.door, Shutdown::Both);
+            guest.cut_off();
             self.edition.publish();
             self.retired().push(guest);
         }
@@ -442,11 +477,8 @@ impl House for ClientTable {
     fn bury(&self) -> bool {
         let mut retired = self.retired();
         // Messages under way have hold of the rendezvous buffer alone: its pair and memory end
-        // here, not at a worker. The guest first: who has none gets no rendezvous buffer anew.
-        let is_held = |guest: &Arc<Guest>| {
-            Arc::strong_count(guest) > 1 || Arc::strong_count(guest.rendezvous()) > 1
-        };
-        let (held, free): (Vec<_>, Vec<_>) = retired.drain(..).partition(is_held);
+        // here, not at a worker.
+        let (held, free): (Vec<_>, Vec<_>) = retired.drain(..).partition(Guest::is_held);
         *retired = held;
         let is_left = !retired.is_empty();
         drop(retired); // who is told that a client leaves does not wait for what follows

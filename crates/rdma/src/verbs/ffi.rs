@@ -59,6 +59,7 @@ pub const FLAG_SIGNALED: c_uint = 2;
 pub const FLAG_INLINE: c_uint = 8;
 
 /// What a completion says beside.
+pub const WITH_ROUTE: c_uint = 1;
 pub const WITH_IMMEDIATE: c_uint = 2;
 
 /// `link_layer` of a port that is Ethernet (RoCE).
@@ -287,7 +288,7 @@ pub struct Completion {
     pub source: u32,
     pub flags: c_uint,
     pkey_index: u16,
-    source_lid: u16,
+    pub source_lid: u16,
     service_level: u8,
     path_bits: u8,
 }

@@ -3,26 +3,32 @@
 //! ```text
 //! laneway-rdma 2 SERVICE LID GID MTU QPN PSN UD_QPN UD_QKEY REPLIES REQUESTS
 //! OK LANES WINDOW LID GID MTU QPN PSN ADDRESS RKEY GRANT        or        ERROR why
+//! OK LANES WINDOW LID GID MTU QKEY QPN ...                      to `ud`
 //! ```
 //!
-//! SERVICE is `uc` or `rc`, GID 32 hexadecimal digits, all else decimal. The client tells where its
-//! datagrams are to go, the server where its slots are. REPLIES, REQUESTS and GRANT are three words
-//! each, ADDRESS RKEY BYTES, of memory for long messages, and `0 0 0` of none: the client's, which
-//! the server writes replies into; the client's, which a server READs requests out of (of `uc`,
-//! which has no READ, its length alone, and that is a wish); and the server's, which a client of
-//! `uc` writes requests into. (HERD has a daemon for it, §4.2.)
+//! SERVICE is `uc`, `rc` or `ud`, GID 32 hexadecimal digits, all else decimal. The client tells
+//! where its datagrams are to go, the server where its slots are. REPLIES, REQUESTS and GRANT are
+//! three words each, ADDRESS RKEY BYTES, of memory for long messages, and `0 0 0` of none: the
+//! client's, which the server writes replies into; the client's, which a server READs requests out
+//! of (of `uc`, which has no READ, its length alone, and that is a wish); and the server's, which a
+//! client of `uc` writes requests into. A client of `ud` has none of these; it is told the key of
+//! the queue pairs that take its requests, and their numbers, one for each lane. (HERD has a daemon
+//! for it, §4.2.)
 //! Knows no connection: bytes in, what they say out.
 
 use super::card::{Address, MTU_MAX, MTU_MIN};
 use super::pair::{Far, NUMBER_BITS, Service};
+use super::parts::PARTS_MAX;
 use super::request_ring::Bounds;
-use crate::layout::BULK_BYTES_MAX;
+use crate::layout::{BULK_BYTES_MAX, LANES_MAX};
 use std::fmt;
 
 /// What a client's line begins with, and the version of all of this.
 const HELLO: &str = "laneway-rdma 2 ";
 /// Longest line either side says, with its end.
 pub const LINE_BYTES_MAX: usize = 256;
+/// The same of the line that has a number for each lane.
+pub const MAILBOXES_BYTES_MAX: usize = 2048;
 /// Keys of datagrams above it are for the privileged alone.
 pub const QKEY_MAX: u32 = u32::MAX >> 1;
 
@@ -69,6 +75,22 @@ pub struct Welcome {
     pub grant: Span,
 }
 
+/// What the server answers who sends datagrams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mailboxes {
+    /// How many lanes there are, fewer than there may be elsewhere, and how many datagrams may be
+    /// under way in each.
+    pub bounds: Bounds,
+    /// The port that takes them.
+    pub address: Address,
+    /// Its longest packet.
+    pub mtu: u8,
+    /// What its queue pairs ask of whoever sends.
+    pub qkey: u32,
+    /// These, by lane.
+    pub numbers: Vec<u32>,
+}
+
 /// What was heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard<T> {
@@ -81,18 +103,21 @@ pub enum Heard<T> {
 }
 
 /// The line that is there, without its end; `None` as long as there is none.
-fn line(said: &[u8]) -> Option<Result<&str, String>> {
+fn line(said: &[u8], bytes_max: usize) -> Option<Result<&str, String>> {
     let nonsense = || Err("it is no line of text".to_owned());
     match said.iter().position(|byte| *byte == b'\n') {
         // Nobody has more to say than a line.
-        Some(end) if end + 1 == said.len() && said.len() <= LINE_BYTES_MAX => Some(
+        Some(end) if end + 1 == said.len() && said.len() <= bytes_max => Some(
             std::str::from_utf8(&said[..end]).map_err(|_| String::new()).or_else(|_| nonsense()),
         ),
         Some(_) => Some(nonsense()),
-        None if said.len() < LINE_BYTES_MAX => None,
+        None if said.len() < bytes_max => None,
         None => Some(nonsense()),
     }
 }
+
+/// The greatest number of a queue pair or a packet.
+const NUMBER_MAX: u64 = (1 << NUMBER_BITS) - 1;
 
 /// The words of a line, taken one by one.
 struct Words<'a>(std::str::Split<'a, char>);
@@ -116,20 +141,26 @@ impl<'a> Words<'a> {
         Some(number.to_be_bytes())
     }
 
-    fn far(&mut self) -> Option<Far> {
-        const NUMBER_MAX: u64 = (1 << NUMBER_BITS) - 1;
+    fn port(&mut self) -> Option<(Address, u8)> {
         let lid = self.number(0, u16::MAX.into())? as u16;
         let gid = self.gid()?;
         let mtu = self.number(MTU_MIN.into(), MTU_MAX.into())? as u8;
+        // An address of nobody would be found out by the first packet only.
+        (lid != 0 || gid != [0; 16]).then_some((Address { lid, gid }, mtu))
+    }
+
+    fn far(&mut self) -> Option<Far> {
+        let (address, mtu) = self.port()?;
         let number = self.number(1, NUMBER_MAX)? as u32;
         let psn = self.number(0, NUMBER_MAX)? as u32;
-        // An address of nobody would be found out by the first packet only.
-        (lid != 0 || gid != [0; 16]).then_some(Far {
-            address: Address { lid, gid },
-            mtu,
-            number,
-            psn,
-        })
+        Some(Far { address, mtu, number, psn })
+    }
+
+    fn bounds(&mut self) -> Option<Bounds> {
+        let lanes = self.number(1, u32::MAX.into())? as usize;
+        let window = self.number(1, u32::MAX.into())? as usize;
+        let bounds = Bounds { lanes, window };
+        bounds.check().ok().map(|()| bounds)
     }
 
     fn span(&mut self) -> Option<Span> {
@@ -160,10 +191,7 @@ impl fmt::Display for Span {
 
 impl fmt::Display for Hello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let service = match self.service {
-            Service::Unreliable => "uc",
-            Service::Reliable => "rc",
-        };
+        let service = self.service.name();
         let Hello { far, replies_number, replies_qkey, replies, requests, .. } = self;
         write!(f, "{HELLO}{service} {far} {replies_number} {replies_qkey} ")?;
         writeln!(f, "{replies} {requests}")
@@ -186,7 +214,7 @@ impl Hello {
         if said[..begins] != HELLO.as_bytes()[..begins] {
             return nonsense();
         }
-        match line(said) {
+        match line(said, LINE_BYTES_MAX) {
             None => Heard::More,
             Some(line) => {
                 let rest = line.ok().and_then(|line| line.strip_prefix(HELLO));
@@ -197,14 +225,10 @@ impl Hello {
 
     fn read(line: &str) -> Option<Hello> {
         let (service, rest) = line.split_once(' ')?;
-        let service = match service {
-            "uc" => Service::Unreliable,
-            "rc" => Service::Reliable,
-            _ => return None,
-        };
+        let service = service.parse().ok()?;
         let mut words = Words::of(rest);
         let far = words.far()?;
-        let replies_number = words.number(1, (1 << NUMBER_BITS) - 1)? as u32;
+        let replies_number = words.number(1, NUMBER_MAX)? as u32;
         let replies_qkey = words.number(0, QKEY_MAX.into())? as u32;
         let (replies, requests) = (words.span()?, words.span()?);
         words.end()?;
@@ -212,30 +236,59 @@ impl Hello {
     }
 }
 
+impl fmt::Display for Mailboxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mailboxes { bounds, address: Address { lid, gid }, mtu, qkey, numbers } = self;
+        let (Bounds { lanes, window }, gid) = (bounds, u128::from_be_bytes(*gid));
+        write!(f, "OK {lanes} {window} {lid} {gid:032x} {mtu} {qkey}")?;
+        numbers.iter().try_for_each(|number| write!(f, " {number}"))?;
+        writeln!(f)
+    }
+}
+
+/// The server's line, of what it has said so far.
+fn answered<T>(said: &[u8], bytes_max: usize, read: impl FnOnce(&str) -> Option<T>) -> Heard<T> {
+    let line = match line(said, bytes_max) {
+        None => return Heard::More,
+        Some(Err(why)) => return Heard::Nonsense(why),
+        Some(Ok(line)) => line,
+    };
+    if let Some(why) = line.strip_prefix("ERROR ") {
+        return Heard::Nonsense(why.to_owned());
+    }
+    let read = line.strip_prefix("OK ").and_then(read);
+    read.map_or_else(|| Heard::Nonsense("it does not speak laneway-rdma 2".into()), Heard::Whole)
+}
+
+impl Mailboxes {
+    /// From what a server has said so far.
+    pub fn hear(said: &[u8]) -> Heard<Mailboxes> {
+        answered(said, MAILBOXES_BYTES_MAX, Mailboxes::read)
+    }
+
+    fn read(line: &str) -> Option<Mailboxes> {
+        let mut words = Words::of(line);
+        // The longest message is to fit the window, and no lane is what marks a request.
+        let fits = |bounds: &Bounds| bounds.window >= PARTS_MAX && bounds.lanes < LANES_MAX;
+        let bounds = words.bounds().filter(fits)?;
+        let (address, mtu) = words.port()?;
+        let qkey = words.number(0, QKEY_MAX.into())? as u32;
+        let numbers = (0..bounds.lanes).map(|_| words.number(1, NUMBER_MAX));
+        let numbers = numbers.map(|number| Some(number? as u32)).collect::<Option<_>>()?;
+        words.end()?;
+        Some(Mailboxes { bounds, address, mtu, qkey, numbers })
+    }
+}
+
 impl Welcome {
     /// From what a server has said so far.
     pub fn hear(said: &[u8]) -> Heard<Welcome> {
-        let line = match line(said) {
-            None => return Heard::More,
-            Some(Err(why)) => return Heard::Nonsense(why),
-            Some(Ok(line)) => line,
-        };
-        if let Some(why) = line.strip_prefix("ERROR ") {
-            return Heard::Nonsense(why.to_owned());
-        }
-        let read = line.strip_prefix("OK ").and_then(Welcome::read);
-        read.map_or_else(
-            || Heard::Nonsense("it does not speak laneway-rdma 2".into()),
-            Heard::Whole,
-        )
+        answered(said, LINE_BYTES_MAX, Welcome::read)
     }
 
     fn read(line: &str) -> Option<Welcome> {
         let mut words = Words::of(line);
-        let lanes = words.number(1, u32::MAX.into())? as usize;
-        let window = words.number(1, u32::MAX.into())? as usize;
-        let bounds = Bounds { lanes, window };
-        bounds.check().ok()?;
+        let bounds = words.bounds()?;
         let far = words.far()?;
         let slots_address = words.number(0, u64::MAX - bounds.bytes() as u64)?;
         let slots_rkey = words.number(0, u32::MAX.into())? as u32;
@@ -274,10 +327,45 @@ mod tests {
         Welcome { bounds, far: FAR, slots_address: 1 << 40, slots_rkey: u32::MAX, grant: SPAN }
     }
 
+    fn mailboxes(lanes: usize) -> Mailboxes {
+        let bounds = Bounds { lanes, window: 8 };
+        let numbers = (0..lanes as u32).map(|lane| (1 << NUMBER_BITS) - 1 - lane).collect();
+        Mailboxes { bounds, address: FAR.address, mtu: 5, qkey: QKEY_MAX, numbers }
+    }
+
+    #[test]
+    fn numbers_of_as_many_lanes_as_there_may_be_are_one_line() {
+        for lanes in [1, 2, LANES_MAX - 1] {
+            let said = mailboxes(lanes).to_string();
+            assert!(said.len() <= MAILBOXES_BYTES_MAX, "{}", said.len());
+            for cut in 0..said.len() {
+                assert_eq!(Mailboxes::hear(&said.as_bytes()[..cut]), Heard::More, "{cut}");
+            }
+            assert_eq!(Mailboxes::hear(said.as_bytes()), Heard::Whole(mailboxes(lanes)));
+        }
+        let good = mailboxes(2);
+        let of = |numbers: &[u32]| Mailboxes { numbers: numbers.to_vec(), ..good.clone() };
+        for wrong in [
+            of(&[1]),
+            of(&[1, 2, 3]),
+            mailboxes(LANES_MAX),
+            of(&[1, 0]),
+            of(&[1, 1 << NUMBER_BITS]),
+            Mailboxes { qkey: QKEY_MAX + 1, ..good.clone() },
+            Mailboxes { bounds: Bounds { lanes: 2, window: 7 }, ..good.clone() },
+            Mailboxes { bounds: Bounds { lanes: 2, window: 1 }, ..good.clone() },
+        ] {
+            let heard = Mailboxes::hear(wrong.to_string().as_bytes());
+            assert!(matches!(heard, Heard::Nonsense(_)), "{wrong:?}");
+        }
+        let heard = Mailboxes::hear(b"ERROR there are 64 clients already\n");
+        assert_eq!(heard, Heard::Nonsense("there are 64 clients already".into()));
+    }
+
     #[test]
     fn greetings_are_read_as_they_were_said_however_they_were_cut() {
-        let reliable = Hello { service: Service::Reliable, ..hello() };
-        for hello in [hello(), reliable] {
+        let others = Service::ALL.map(|service| Hello { service, ..hello() });
+        for hello in others {
             let said = hello.to_string();
             assert!(said.len() <= LINE_BYTES_MAX, "{}", said.len());
             for cut in 0..said.len() {

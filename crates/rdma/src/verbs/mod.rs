@@ -6,12 +6,17 @@
 //!   through them. With [`ffi`] these are the only ones with `unsafe`.
 //! - [`greeting`]: what both sides tell each other over TCP; [`client_table`]: the server's
 //!   clients, behind a [`Door`](crate::door::Door); [`request_ring`]: a client's slots.
-//! - `carry`: the server's way to one client's long messages; `parts`: replies that are longer than
-//!   a packet.
+//! - [`mailroom`]: where requests of clients without slots arrive as datagrams; `inbox`: who sent
+//!   each, and whether it may.
+//! - `carry`: the server's way to one client's long messages; `parts`: messages that are longer
+//!   than a packet; `outbound`: a client's requests, by either way.
 //! - [`VerbsResponder`]: one worker's handle. [`VerbsRequester`]: a client's, by [`enter`].
 //! - [`look`]: what of all this a machine has; [`trial`]: whether its device does what is asked.
 //!
 //! libibverbs is loaded when it is asked for: a machine without RDMA runs the same program.
+//!
+//! Where clients are very many, requests are datagrams, too: SEND both ways, as FaSST has it
+//! (OSDI '16). See `docs/design/rdma-datagrams.md`.
 //!
 //! Departs from HERD: a lost request is passed over rather than waited for; the count of requests
 //! taken travels with each reply, so that a client may use all of its window whatever is answered
@@ -23,7 +28,11 @@ mod carry;
 pub mod client_table;
 mod ffi;
 pub mod greeting;
+mod guest;
+mod inbox;
 pub mod look;
+pub mod mailroom;
+mod outbound;
 mod pair;
 mod parts;
 mod post;

@@ -190,7 +190,7 @@ impl Pair {
             kind: match service {
                 Some(Service::Unreliable) => ffi::QP_UC,
                 Some(Service::Reliable) => ffi::QP_RC,
-                None => ffi::QP_UD,
+                Some(Service::Datagrams) | None => ffi::QP_UD,
             },
             signal_all: 0,
         };

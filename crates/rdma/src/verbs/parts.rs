@@ -40,6 +40,15 @@ pub fn cut(
     })
 }
 
+/// Who cut a part.
+pub fn worker(part: &[u8]) -> Option<usize> {
+    part.first_chunk::<WORD_BYTES>().map(|word| worker_of(u64::from_le_bytes(*word)))
+}
+
+fn worker_of(word: u64) -> usize {
+    usize::from((word >> 16) as u16)
+}
+
 /// A message that is being put together.
 #[derive(Debug, Default)]
 struct Whole {
@@ -62,7 +71,7 @@ impl Joiner {
     pub fn take(&mut self, part: &[u8]) -> Option<&[u8]> {
         let (word, bytes) = part.split_first_chunk::<WORD_BYTES>()?;
         let word = u64::from_le_bytes(*word);
-        let (serial, worker) = ((word >> 32) as u32, usize::from((word >> 16) as u16));
+        let (serial, worker) = ((word >> 32) as u32, worker_of(word));
         let (number, count) = (usize::from((word >> 8) as u8), usize::from(word as u8));
         let is_last = number + 1 == count;
         let fits = match is_last {
@@ -109,6 +118,7 @@ mod tests {
             let mut parts = parts(serial, 3, &message);
             assert_eq!(parts.len(), count(bytes, PACKET_BYTES_MIN));
             assert!(parts.iter().all(|part| part.len() <= PACKET_BYTES_MIN));
+            assert!(parts.iter().all(|part| super::worker(part) == Some(3)));
             if serial % 2 == 1 {
                 parts.reverse();
             }

@@ -7,16 +7,18 @@
 use super::card::{Address, Domain, Registered, Trouble, refused};
 use super::ffi::{self, Completion};
 use super::pair::{Pair, Queue};
+use crate::layout::SLOT_BYTES;
+use laneway_sync::words;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub use super::inbox::{Came, ROUTE_BYTES};
+
 /// Of how many work requests one says when it has completed.
 pub const SIGNAL_EVERY: u64 = 32;
-/// Bytes before a datagram's own, where its route stands, whether it has one or not.
-pub const ROUTE_BYTES: usize = 40;
 /// Completions taken by one call.
 const POLL_BURST: usize = 64;
 
@@ -233,6 +235,24 @@ impl Sender {
         }
     }
 
+    /// The same of these bytes behind each other, no more than [`SLOT_BYTES`]: the memory has a
+    /// place of so many for each request that may be under way.
+    pub fn send_copy<'a>(
+        &mut self,
+        to: &Arc<Mailbox>,
+        immediate: u32,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) {
+        // Its place was last used by a send that has completed.
+        let start = (self.gathered % self.depth) as usize * SLOT_BYTES;
+        let mut end = start;
+        for piece in pieces {
+            words::write(self.memory.words(), end, piece);
+            end += piece.len();
+        }
+        self.send(start..end, to, immediate);
+    }
+
     /// Post what was gathered.
     pub fn post(&mut self) -> Post {
         let count = self.requests.len();
@@ -275,21 +295,11 @@ impl Sender {
 /// Somebody who takes datagrams.
 pub struct Mailbox {
     /// How to get there.
-    pub handle: Handle,
+    pub handle: Arc<Handle>,
     /// The queue pair.
     pub number: u32,
     /// What it asks of whoever sends.
     pub qkey: u32,
-}
-
-/// A datagram that came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Came {
-    place: usize,
-    /// Its length.
-    pub bytes: usize,
-    /// What was said beside.
-    pub immediate: u32,
 }
 
 /// A queue pair with places for datagrams.
@@ -298,6 +308,7 @@ pub struct Receiver {
     // Behind the pair.
     memory: Arc<Registered>,
     stride: usize,
+    places: usize,
     /// Places to give back.
     free: Vec<usize>,
     requests: Vec<ffi::ReceiveRequest>,
@@ -318,7 +329,7 @@ impl Receiver {
         assert!(stride * places <= memory.bytes() && stride.is_multiple_of(8));
         let free = (0..places).collect();
         let (requests, pieces) = (Vec::with_capacity(places), Vec::with_capacity(places));
-        let mut receiver = Receiver { pair, memory, stride, free, requests, pieces };
+        let mut receiver = Receiver { pair, memory, stride, places, free, requests, pieces };
         receiver.give_back()?;
         Ok(receiver)
     }
@@ -334,7 +345,7 @@ impl Receiver {
     }
 
     /// Take what came, behind what is in `out`; a broken pair says so.
-    pub fn poll(&mut self, out: &mut Vec<Came>) -> io::Result<()> {
+    pub fn poll(&mut self, out: &mut impl Extend<Came>) -> io::Result<()> {
         let mut room = [Completion::default(); POLL_BURST];
         let count = self.pair.receives.poll(&mut room)?;
         for completion in &room[..count] {
@@ -348,7 +359,10 @@ impl Receiver {
                 }
                 Some(bytes) => {
                     let immediate = u32::from_be(completion.immediate);
-                    out.push(Came { place, bytes, immediate });
+                    let has_route = completion.flags & ffi::WITH_ROUTE != 0;
+                    let lid = (!has_route).then_some(completion.source_lid);
+                    let number = completion.source;
+                    out.extend([Came { place, bytes, immediate, number, lid }]);
                 }
                 None => self.free.push(place), // nobody who speaks with us sent this
             }
@@ -359,8 +373,24 @@ impl Receiver {
     /// Copy a datagram behind what is in `out`; its place is free.
     pub fn take(&mut self, came: Came, out: &mut Vec<u8>) {
         let at = came.place * self.stride + ROUTE_BYTES;
-        laneway_sync::words::read_into(self.memory.words(), at, came.bytes, out);
+        words::read_into(self.memory.words(), at, came.bytes, out);
         self.free.push(came.place);
+    }
+
+    /// Copy its route, [`ROUTE_BYTES`], behind what is in `out`.
+    pub fn read_route(&self, came: &Came, out: &mut Vec<u8>) {
+        words::read_into(self.memory.words(), came.place * self.stride, ROUTE_BYTES, out);
+    }
+
+    /// Begin anew with datagrams: every place is free, and what came and was not taken is lost.
+    pub fn open_datagrams(&mut self, qkey: u32) -> Result<(), Trouble> {
+        self.pair.open_datagrams(qkey)?;
+        // As in `Sender::open_datagrams`.
+        let mut room = [Completion::default(); POLL_BURST];
+        while self.pair.receives.poll(&mut room).is_ok_and(|count| count > 0) {}
+        self.free.clear();
+        self.free.extend(0..self.places);
+        self.give_back().map_err(|why| Trouble::Refused("places for datagrams", why))
     }
 
     /// Give free places to the device.

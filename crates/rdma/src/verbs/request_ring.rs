@@ -215,17 +215,26 @@ pub struct Credit {
 
 /// How much of a count is told: more than any window, and a lane's number fits beside it.
 const TOLD_BITS: u32 = 24;
+/// The bits of it.
+pub const TOLD_MASK: u32 = (1 << TOLD_BITS) - 1;
 /// Of how many times that there is no room a client asks once.
 const ASK_EVERY: u32 = 16;
+/// The same where it is rarer each time, at the most.
+const ASK_EVERY_RARELY: u32 = 1024;
 
 /// Beside what is told: the message is a part of one ([`super::parts`]).
 pub const PART: u32 = 1 << 31;
+
+/// What a datagram says that is a request, where a reply says its lane. No reply says the same, for
+/// a server that takes datagrams has fewer lanes than there may be. A client may say that a server
+/// is where its replies go, and these two must not answer each other for ever.
+pub const REQUEST: u32 = (LANES_MAX as u32 - 1) << TOLD_BITS;
 
 const _: () = assert!(WINDOW_MAX < 1 << (TOLD_BITS - 1) && LANES_MAX <= 1 << (31 - TOLD_BITS));
 
 /// What a reply of a lane says beside: the lane, and how many of its requests were taken.
 pub fn told(lane: usize, taken: u32) -> u32 {
-    ((lane as u32) << TOLD_BITS) | (taken & ((1 << TOLD_BITS) - 1))
+    ((lane as u32) << TOLD_BITS) | (taken & TOLD_MASK)
 }
 
 /// Of what lane that is.
@@ -234,12 +243,7 @@ pub fn told_of(word: u32) -> usize {
 }
 
 impl Credit {
-    /// Whether a request may be posted.
-    pub fn has_room(&self, bounds: &Bounds) -> bool {
-        self.room(bounds) > 0
-    }
-
-    /// How many may.
+    /// How many requests may be posted.
     pub fn room(&self, bounds: &Bounds) -> usize {
         bounds.window.saturating_sub(self.next.wrapping_sub(self.taken) as usize)
     }
@@ -256,10 +260,16 @@ impl Credit {
         self.full.is_multiple_of(ASK_EVERY)
     }
 
+    /// The same, rarer each time: of a client whose question takes a place that is everybody's.
+    pub fn was_full_again(&mut self) -> bool {
+        self.full = self.full.wrapping_add(1);
+        let is_time = self.full.is_power_of_two() || self.full.is_multiple_of(ASK_EVERY_RARELY);
+        self.full >= ASK_EVERY && is_time
+    }
+
     /// Take in what was told. Words overtake each other: an older one says less, and is not heard.
     pub fn hear(&mut self, word: u32) {
-        let mask = (1 << TOLD_BITS) - 1;
-        let more = (word & mask).wrapping_sub(self.taken & mask) & mask;
+        let more = word.wrapping_sub(self.taken) & TOLD_MASK;
         if more <= self.next.wrapping_sub(self.taken) {
             self.taken = self.taken.wrapping_add(more);
         }
@@ -363,11 +373,13 @@ mod tests {
         let near_end = u32::MAX - 1;
         let mut credit = Credit { next: near_end, taken: near_end, full: 0 };
         for _ in 0..BOUNDS.window {
-            assert!(credit.has_room(&BOUNDS));
+            assert!(credit.room(&BOUNDS) > 0);
             credit.posted();
         }
-        assert!(!credit.has_room(&BOUNDS));
+        assert_eq!(credit.room(&BOUNDS), 0);
         assert_eq!((0..ASK_EVERY).filter(|_| credit.was_full()).count(), 1);
+        assert_eq!((0..ASK_EVERY_RARELY).filter(|_| credit.was_full_again()).count(), 6);
+        assert_eq!((0..4 * ASK_EVERY_RARELY).filter(|_| credit.was_full_again()).count(), 4);
         let later = near_end.wrapping_add(3);
         assert_eq!((told_of(told(1, later)), told_of(told(127, later) | PART)), (1, 127));
         credit.hear(told(1, later));

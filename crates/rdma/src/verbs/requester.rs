@@ -1,20 +1,21 @@
-//! The client's side: it writes requests into the server's memory, and takes replies as datagrams.
+//! The client's side: it writes requests into the server's memory, or sends them to a worker, and
+//! takes replies as datagrams.
 
 use super::card::{Card, Domain, Place, Registered, Trouble, Writers};
-use super::greeting::{Heard, Hello, LINE_BYTES_MAX, QKEY_MAX, Span, Welcome};
+use super::greeting::{Heard, Hello, LINE_BYTES_MAX, Mailboxes, QKEY_MAX, Span, Welcome};
+use super::outbound::{self, Outbound};
 use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::parts::Joiner;
 use super::post::{Came, Post, ROUTE_BYTES, Receiver, Sender};
-use super::request_ring::{Bounds, Credit, PART, control, told_of};
+use super::request_ring::{Bounds, Credit, PART, told_of};
 use crate::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted, Requester, Verbs};
-use crate::layout::{BULK_BYTES_MAX, HEAD_BYTES, LINE_BYTES, SLOT_BYTES, SLOT_WORDS};
+use crate::layout::{BULK_BYTES_MAX, HEAD_BYTES, LINE_BYTES, SLOT_BYTES};
 use crate::long::ledger::Ledger;
 use crate::long::sealed_descriptor::{PIECE_BYTES, SealedDescriptor};
 use crate::remote::Lending;
-use laneway_sync::prim::Ordering::Relaxed;
-use laneway_sync::{slot, words};
+use laneway_sync::words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -57,8 +58,7 @@ pub struct VerbsRequester {
     requests: Requests,
     /// Who of our requests has which place there.
     places: Ledger,
-    slots_address: u64,
-    slots_rkey: u32,
+    outbound: Outbound,
     /// By lane.
     credits: Vec<Credit>,
     /// What came and was not taken.
@@ -90,7 +90,10 @@ pub fn enter(
     service: Service,
     lending: Lending,
 ) -> io::Result<VerbsRequester> {
-    let mut requester = greet(stream, place, service, lending)?;
+    let mut requester = match service {
+        Service::Datagrams => greet_mailroom(stream, place)?,
+        Service::Unreliable | Service::Reliable => greet(stream, place, service, lending)?,
+    };
     // The server sends away who does not write for a while: it may be nobody.
     requester.ask(0);
     requester.pump()?;
@@ -121,7 +124,7 @@ fn greet(
     let replies = lent(&domain, lending.replies_bytes, Writers::Remote);
     let (ours, wished_bytes) = match service {
         Service::Reliable => (lent(&domain, lending.requests_bytes, Writers::Readers), 0),
-        Service::Unreliable => (None, lending.requests_bytes.min(BULK_BYTES_MAX)),
+        _ => (None, lending.requests_bytes.min(BULK_BYTES_MAX)),
     };
     drop(spare);
     let wish = Span { bytes: wished_bytes as u32, ..Span::default() };
@@ -133,10 +136,8 @@ fn greet(
         replies: replies.as_ref().map_or(Span::default(), span),
         requests: ours.as_ref().map_or(wish, span),
     };
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.write_all(hello.to_string().as_bytes())?;
-    let Welcome { bounds, far: theirs, slots_address, slots_rkey, grant } = answer(&mut stream)?;
+    let welcome = say(&mut stream, &hello, Welcome::hear)?;
+    let Welcome { bounds, far: theirs, slots_address, slots_rkey, grant } = welcome;
     let grant = Span { bytes: grant.bytes.min(wished_bytes as u32), ..grant }; // so much is locked
     let requests = match ours {
         Some(ours) => Requests::Ours(ours),
@@ -146,27 +147,42 @@ fn greet(
     let (memory, requests) = staged(&domain, bounds.bytes(), requests)?;
     match service {
         Service::Reliable => pair.connect_readers(far.psn, &theirs),
-        Service::Unreliable => pair.connect(service, far.psn, &theirs),
+        _ => pair.connect(service, far.psn, &theirs),
     }
     .map_err(other)?;
-    Ok(VerbsRequester {
-        bounds,
-        replies,
-        places: Ledger::new(requests.bytes()),
-        requests,
+    let ways = Ways {
         sender: Sender::new(pair, Arc::new(memory), DEPTH),
+        outbound: Outbound::Slots { address: slots_address, rkey: slots_rkey },
         receiver,
-        slots_address,
-        slots_rkey,
-        credits: vec![Credit::default(); bounds.lanes],
-        came: VecDeque::new(),
-        new: Vec::new(),
-        room: Vec::new(),
-        joiner: Joiner::default(),
-        is_broken: false,
-        verbs: Verbs::default(),
-        door: stream,
-    })
+    };
+    Ok(VerbsRequester::new(bounds, ways, (replies, requests), stream))
+}
+
+/// Say hello, and send to what the server answers. Nothing is lent: long messages go in frames.
+fn greet_mailroom(mut stream: TcpStream, place: &Place) -> io::Result<VerbsRequester> {
+    let card = Card::open(place).map_err(other)?;
+    let domain = Domain::new(&card).map_err(other)?;
+    let (sender, number) = outbound::sender(&domain, DEPTH).map_err(other)?;
+    let (receiver, replies_qkey) = receiver(&domain)?;
+    let hello = Hello {
+        service: Service::Datagrams,
+        far: Far { address: card.address(), mtu: card.mtu(), number, psn: 0 },
+        replies_number: receiver.number(),
+        replies_qkey,
+        replies: Span::default(),
+        requests: Span::default(),
+    };
+    let theirs = say(&mut stream, &hello, Mailboxes::hear)?;
+    let outbound = Outbound::to(&domain, &theirs).map_err(other)?;
+    let ways = Ways { sender, outbound, receiver };
+    Ok(VerbsRequester::new(theirs.bounds, ways, (None, Requests::Nowhere), stream))
+}
+
+/// What both directions go by.
+struct Ways {
+    sender: Sender,
+    outbound: Outbound,
+    receiver: Receiver,
 }
 
 /// Memory to lend, if there is to be some and so much may be locked.
@@ -227,12 +243,19 @@ fn receiver(domain: &Arc<Domain>) -> io::Result<(Receiver, u32)> {
     Ok((Receiver::new(pair, Arc::new(memory), STRIDE, PLACES)?, qkey))
 }
 
-/// The server's line.
-fn answer(stream: &mut TcpStream) -> io::Result<Welcome> {
+/// Say hello. What the server answers.
+fn say<T>(
+    stream: &mut TcpStream,
+    hello: &Hello,
+    hear: impl Fn(&[u8]) -> Heard<T>,
+) -> io::Result<T> {
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(hello.to_string().as_bytes())?;
     let (mut said, mut room) = (Vec::new(), [0; LINE_BYTES_MAX]);
     loop {
-        match Welcome::hear(&said) {
-            Heard::Whole(welcome) => return Ok(welcome),
+        match hear(&said) {
+            Heard::Whole(answer) => return Ok(answer),
             Heard::Nonsense(why) => return Err(io::Error::other(why)),
             Heard::More => {}
         }
@@ -246,6 +269,32 @@ fn answer(stream: &mut TcpStream) -> io::Result<Welcome> {
 }
 
 impl VerbsRequester {
+    fn new(
+        bounds: Bounds,
+        ways: Ways,
+        (replies, requests): (Option<Registered>, Requests),
+        door: TcpStream,
+    ) -> VerbsRequester {
+        let Ways { sender, outbound, receiver } = ways;
+        VerbsRequester {
+            bounds,
+            sender,
+            receiver,
+            replies,
+            places: Ledger::new(requests.bytes()),
+            requests,
+            outbound,
+            credits: vec![Credit::default(); bounds.lanes],
+            came: VecDeque::new(),
+            new: Vec::new(),
+            room: Vec::new(),
+            joiner: Joiner::default(),
+            is_broken: false,
+            verbs: Verbs::default(),
+            door,
+        }
+    }
+
     /// How the server's memory is laid out.
     pub fn bounds(&self) -> Bounds {
         self.bounds
@@ -297,24 +346,35 @@ impl VerbsRequester {
         Ok(())
     }
 
-    /// How many more requests a lane takes now.
+    /// How many more requests a lane takes now, however long.
     pub fn room(&mut self, lane: usize) -> usize {
-        self.credits[lane].room(&self.bounds).min(self.sender.room())
+        let room = self.credits[lane].room(&self.bounds).min(self.sender.room());
+        room / self.outbound.count(MESSAGE_BYTES_MAX)
+    }
+
+    /// How many it takes at most.
+    pub fn window(&self) -> usize {
+        self.bounds.window / self.outbound.count(MESSAGE_BYTES_MAX)
     }
 
     /// There was less room in a lane than somebody wants, once more: the server may have said that
     /// there is, and was not heard. Now and then it is asked.
     pub fn want_room(&mut self, lane: usize) {
-        if self.credits[lane].was_full() {
+        let credit = &mut self.credits[lane];
+        let is_time = match self.outbound {
+            Outbound::Slots { .. } => credit.was_full(),
+            Outbound::Datagrams { .. } => credit.was_full_again(),
+        };
+        if is_time {
             self.ask(lane);
         }
     }
 
     /// Where the server's memory for our requests begins, how long it is, and by which key it is
-    /// written.
+    /// written; no bytes where there is none.
     pub fn slots(&self) -> (u64, u64, u32) {
-        let bytes = self.bounds.bytes().next_multiple_of(HEAD_BYTES) as u64;
-        (self.slots_address, bytes, self.slots_rkey)
+        let Outbound::Slots { address, rkey } = self.outbound else { return (0, 0, 0) };
+        (address, self.bounds.bytes().next_multiple_of(HEAD_BYTES) as u64, rkey)
     }
 
     /// The same of what the server granted for our long requests; no bytes where it granted none.
@@ -338,14 +398,41 @@ impl VerbsRequester {
         self.requests = Requests::Nowhere;
     }
 
-    /// Write a word by which the server is asked how many of a lane it took.
-    fn ask(&mut self, lane: usize) {
+    /// Send under another key, as who is hostile would; which one it was. Whoever tests a device
+    /// sees that nothing arrives.
+    pub fn replace_key(&mut self, qkey: u32) -> u32 {
+        self.outbound.replace_key(qkey)
+    }
+
+    /// Send so many empty datagrams to a lane, with numbers that nobody may send, as who is hostile
+    /// would: whoever tests a server sees it close the door.
+    pub fn flood(&mut self, lane: usize, count: usize) {
+        for _ in 0..count {
+            if self.sender.has_room(0) {
+                let number = self.credits[lane].next.wrapping_add(2 * self.bounds.window as u32);
+                self.outbound.ask(&mut self.sender, &self.bounds, lane, number);
+            }
+        }
+    }
+
+    /// Leave, and go on sending as one who was never greeted would.
+    pub fn shut_door(&self) -> io::Result<()> {
+        Ok(shutdown(&self.door, Shutdown::Both)?)
+    }
+
+    /// Ask the server how many of a lane it took.
+    pub fn ask(&mut self, lane: usize) {
         if self.sender.has_room(0) {
-            let word = self.bounds.ask(lane);
-            self.sender.memory().words()[word].store(1, Relaxed);
-            let at = 8 * word;
-            self.sender.write(at..at + 8, self.slots_address + at as u64, self.slots_rkey);
-            self.verbs.writes += 1;
+            let next = self.credits[lane].next;
+            self.outbound.ask(&mut self.sender, &self.bounds, lane, next);
+            self.count(1);
+        }
+    }
+
+    fn count(&mut self, posted: usize) {
+        match self.outbound {
+            Outbound::Slots { .. } => self.verbs.writes += posted as u64,
+            Outbound::Datagrams { .. } => self.verbs.sends += posted as u64,
         }
     }
 }
@@ -360,26 +447,18 @@ impl Requester for VerbsRequester {
         if self.is_broken {
             return Posted::Gone;
         }
-        if !self.credits[queue].has_room(&self.bounds) {
+        let count = self.outbound.count(message.len());
+        if self.credits[queue].room(&self.bounds) < count {
             self.want_room(queue);
             return Posted::Full;
         }
-        if !self.sender.has_room(0) {
+        if !self.sender.has_room(count - 1) {
             return Posted::Full;
         }
-        let number = self.credits[queue].next;
-        // The same place here as over there: what was written from it last was taken, so it left.
-        let place = self.bounds.slot(queue, number);
-        let begins = slot::begins(SLOT_WORDS, message.len());
-        let memory = &self.sender.memory().words()[place.clone()];
-        words::write(memory, begins, message);
-        let word = control(number, message.len()).pack().to_le();
-        memory[SLOT_WORDS - 1].store(word, Relaxed);
-        let from = 8 * place.start + begins..8 * place.end;
-        let address = self.slots_address + from.start as u64;
-        self.sender.write(from, address, self.slots_rkey);
-        self.credits[queue].posted();
-        self.verbs.writes += 1;
+        let place = (queue, self.credits[queue].next);
+        self.outbound.gather(&mut self.sender, &self.bounds, place, message);
+        (0..count).for_each(|_| self.credits[queue].posted());
+        self.count(count);
         Posted::Done
     }
 

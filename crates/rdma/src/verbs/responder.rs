@@ -1,5 +1,5 @@
-//! One worker's handle on its server's clients: requests are polled for in their memory, replies
-//! leave by the worker's own queue pair, as datagrams.
+//! One worker's handle on its server's clients: requests are polled for in their memory and taken
+//! out of the lane's inbox, replies leave by the worker's own queue pair, as datagrams.
 //!
 //! Replies are gathered and posted together when the worker says so ([`Responder::pump`]): one
 //! doorbell of the card for all of a burst. With each goes the count of requests that were taken,
@@ -8,9 +8,11 @@
 use super::card::{Registered, Trouble, Writers};
 use super::client_table::{ClientTable, Counts, Guest};
 use super::greeting::QKEY_MAX;
+use super::guest::correspondents;
+use super::inbox::{Correspondents, Mail};
 use super::pair::{Depths, Pair, Queue, draw};
 use super::parts;
-use super::post::{Mailbox, Post, SIGNAL_EVERY, Sender};
+use super::post::{Post, SIGNAL_EVERY, Sender};
 use super::request_ring::{self, Look, PART};
 use crate::contract::{
     Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder, Verbs,
@@ -19,13 +21,14 @@ use crate::layout::SLOT_BYTES;
 use crate::long::sealed_descriptor::SealedDescriptor;
 use crate::region::add;
 use crate::remote::DEPTH;
-use laneway_sync::words;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Requests taken of one client before the next has its turn.
 const TURN: usize = 4;
+/// Datagrams looked at for each request of a burst, at most: others are parts, or thrown away.
+const LOOKS: usize = 4;
 /// Of how many polls of a lane one looks for what was lost, and for clients that ask; so does one
 /// that follows a poll that found nothing.
 const FAR_EVERY: u32 = 64;
@@ -79,8 +82,15 @@ pub struct VerbsResponder {
     /// Of the table that `clients` is a copy of.
     version: u64,
     clients: Vec<Option<Arc<Guest>>>,
-    /// The places of those that are there.
+    /// The places of those that have slots.
     there: Vec<usize>,
+    /// Those that send datagrams.
+    correspondents: Correspondents,
+    /// By lane: whether datagrams are taken before slots are polled. Each goes first every other
+    /// time.
+    inbox_first: Vec<bool>,
+    /// The places of those of whom datagrams came.
+    heard: Vec<usize>,
     /// The places of a poll, and whether it looks far there.
     polled: Vec<(usize, bool)>,
     worker: usize,
@@ -116,6 +126,9 @@ impl VerbsResponder {
             version: 0,
             clients: Vec::new(),
             there: Vec::new(),
+            correspondents: Correspondents::new(),
+            inbox_first: vec![false; lanes],
+            heard: Vec::new(),
             polled: Vec::new(),
             worker,
             turn: vec![0; lanes],
@@ -142,8 +155,9 @@ impl VerbsResponder {
         self.version = version;
         self.clients = self.client_table.clients();
         let clients = self.clients.iter().enumerate();
-        let there = clients.filter(|(_, guest)| guest.is_some()).map(|(place, _)| place);
-        self.there = there.collect();
+        let there = clients.filter(|(_, guest)| matches!(guest, Some(it) if it.has_slots()));
+        self.there = there.map(|(place, _)| place).collect();
+        self.correspondents = correspondents(&self.clients);
     }
 
     /// The clients that ask for something, in turn, and behind them those that are looked far at,
@@ -194,6 +208,11 @@ impl VerbsResponder {
                 Look::Nothing => break,
             }
         }
+        self.tell(guest, lane, far);
+    }
+
+    /// Say how many of a lane were taken, if that is to be said.
+    fn tell(&mut self, guest: &Guest, lane: usize, far: bool) {
         if self.sender.has_room(0) && guest.is_to_be_told(lane, far) {
             self.sender.send(0..0, guest.mailbox(), request_ring::told(lane, guest.tell(lane)));
             self.verbs.sends += 1;
@@ -202,34 +221,13 @@ impl VerbsResponder {
             add(&counts.credits, 1);
         }
     }
-}
 
-/// Gather one SEND, of these bytes behind each other, of which there are no more than a message's.
-fn send_one<'a>(
-    sender: &mut Sender,
-    mailbox: &Arc<Mailbox>,
-    word: u32,
-    pieces: impl Iterator<Item = &'a [u8]>,
-) {
-    // Its place was last used by a send that has completed.
-    let start = (sender.gathered() % DEPTH as u64) as usize * SLOT_BYTES;
-    let mut end = start;
-    for piece in pieces {
-        words::write(sender.memory().words(), end, piece);
-        end += piece.len();
-    }
-    sender.send(start..end, mailbox, word);
-}
-
-impl Responder for VerbsResponder {
-    fn queues(&self) -> usize {
-        self.client_table.bounds().lanes
-    }
-
-    fn poll_slots(&mut self, queue: usize, burst: usize) -> usize {
-        self.follow();
-        self.room.clear();
-        self.taken.clear();
+    /// Requests out of a lane's slots, up to a burst with those that are there.
+    fn take_slots(&mut self, queue: usize, burst: usize) {
+        // Where nobody has slots nobody takes places out of those that are polled: all of them are.
+        if self.there.is_empty() || self.taken.len() >= burst {
+            return; // everybody keeps their turn
+        }
         let polled = self.whom_to_poll(queue);
         let clients = std::mem::take(&mut self.clients);
         // Round by round, so that a client with a full window does not keep the others waiting;
@@ -253,6 +251,75 @@ impl Responder for VerbsResponder {
             self.turn[queue] = (first + 1) % clients.len().max(1);
         }
         (self.clients, self.polled) = (clients, polled);
+    }
+
+    /// Requests that came to a lane as datagrams, up to a burst with those that are there.
+    fn take_datagrams(&mut self, lane: usize, burst: usize) {
+        if self.correspondents.is_empty() {
+            return;
+        }
+        let table = Arc::clone(&self.client_table);
+        let inbox = table.mailroom().and_then(|mailroom| mailroom.inbox(lane));
+        let Some(mut inbox) = inbox else { return };
+        let counts = &table.counts[self.worker];
+        self.heard.clear();
+        for _ in 0..LOOKS * burst {
+            let start = self.room.len();
+            if self.taken.len() >= burst {
+                break;
+            }
+            let Some(opened) = inbox.next(lane, &self.correspondents, &mut self.room) else {
+                break;
+            };
+            add(&counts.requests_lost, opened.lost.into());
+            let peer = opened.who.map(|who| who.peer());
+            self.heard.extend(peer.map(|peer| usize::from(peer.client)));
+            match (opened.mail, peer) {
+                (Mail::Request, Some(peer)) => {
+                    self.taken.push((peer, start..self.room.len()));
+                    add(&counts.requests, 1);
+                }
+                (Mail::Stranger, _) | (_, None) => add(&counts.strangers, 1),
+                (Mail::Nothing, _) => {}
+                (Mail::Impossible, _) => add(&counts.impossible, 1),
+                (Mail::Unwanted, _) => add(&counts.unwanted, 1),
+                (Mail::Flood, Some(peer)) => {
+                    add(&counts.floods, 1);
+                    if let Some(Some(guest)) = self.clients.get(usize::from(peer.client)) {
+                        guest.cut_off();
+                    }
+                }
+            }
+        }
+        inbox.give_back();
+        add(&counts.broken, inbox.take_broken());
+        drop(inbox);
+        let (heard, clients) = (std::mem::take(&mut self.heard), std::mem::take(&mut self.clients));
+        for guest in heard.iter().filter_map(|place| clients.get(*place)?.as_ref()) {
+            self.tell(guest, lane, false);
+        }
+        (self.heard, self.clients) = (heard, clients);
+    }
+}
+
+impl Responder for VerbsResponder {
+    fn queues(&self) -> usize {
+        self.client_table.bounds().lanes
+    }
+
+    fn poll_slots(&mut self, queue: usize, burst: usize) -> usize {
+        self.follow();
+        self.room.clear();
+        self.taken.clear();
+        let inbox_first = &mut self.inbox_first[queue];
+        *inbox_first = !*inbox_first;
+        if *inbox_first {
+            self.take_datagrams(queue, burst);
+            self.take_slots(queue, burst);
+        } else {
+            self.take_slots(queue, burst);
+            self.take_datagrams(queue, burst);
+        }
         if self.taken.is_empty() {
             self.near[queue] = 0;
             self.post(); // nobody else may come to say who has room
@@ -281,13 +348,13 @@ impl Responder for VerbsResponder {
         }
         let (word, mailbox) = (request_ring::told(queue, guest.tell(queue)), guest.mailbox());
         if sends == 1 {
-            send_one(&mut self.sender, mailbox, word, pieces.iter().map(|piece| &**piece));
+            self.sender.send_copy(mailbox, word, pieces.iter().map(|piece| &**piece));
         } else {
             self.long.clear();
             pieces.iter().for_each(|piece| self.long.extend_from_slice(piece));
             self.serial = self.serial.wrapping_add(1);
             for (head, bytes) in parts::cut(self.serial, self.worker, &self.long) {
-                send_one(&mut self.sender, mailbox, word | PART, [&head[..], bytes].into_iter());
+                self.sender.send_copy(mailbox, word | PART, [&head[..], bytes].into_iter());
             }
         }
         self.verbs.sends += sends as u64;
@@ -325,20 +392,21 @@ impl Lenders for VerbsLenders {
     }
 
     fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.client_table.guest(peer)?.rendezvous().claim(SealedDescriptor::parse(said)?)
+        self.client_table.guest(peer)?.rendezvous()?.claim(SealedDescriptor::parse(said)?)
     }
 
     fn claim_again(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.client_table.guest(peer)?.rendezvous().claim_again(SealedDescriptor::parse(said)?)
+        self.client_table.guest(peer)?.rendezvous()?.claim_again(SealedDescriptor::parse(said)?)
     }
 
     fn place(&self, peer: Peer, id: u16, bytes: usize, now_nanos: u64) -> Option<Box<dyn Placed>> {
-        self.client_table.guest(peer)?.rendezvous().place(id, bytes, now_nanos)
+        self.client_table.guest(peer)?.rendezvous()?.place(id, bytes, now_nanos)
     }
 
     fn taken(&self, peer: Peer, id: u16) {
-        if let Some(guest) = self.client_table.guest(peer) {
-            guest.rendezvous().taken(id);
+        let guest = self.client_table.guest(peer);
+        if let Some(rendezvous) = guest.as_ref().and_then(|guest| guest.rendezvous()) {
+            rendezvous.taken(id);
         }
     }
 }

@@ -43,6 +43,7 @@ impl fmt::Display for Verb {
         f.write_str(match self {
             Verb::Write(Service::Unreliable) => "WRITE, UC",
             Verb::Write(Service::Reliable) => "WRITE, RC",
+            Verb::Write(Service::Datagrams) => "WRITE, UD", // no device has it, and nobody tries
             Verb::Read => "READ, RC",
             Verb::Send => "SEND, UD",
         })
@@ -152,7 +153,7 @@ fn datagrams(domain: &Arc<Domain>, sends: &Arc<Queue>) -> Result<(Pair, Target),
     let memory = Arc::new(Registered::new(domain, PLACES * STRIDE, Writers::Device)?);
     let receiver = Receiver::new(far, memory, STRIDE, PLACES);
     let receiver = receiver.map_err(|why| Trouble::Refused("places for datagrams", why))?;
-    let handle = Handle::new(domain, &domain.card().address())?;
+    let handle = Arc::new(Handle::new(domain, &domain.card().address())?);
     let mailbox = Arc::new(Mailbox { handle, number: receiver.number(), qkey });
     Ok((near, Target::Mailbox { receiver: Box::new(receiver), mailbox }))
 }

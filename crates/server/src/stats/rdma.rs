@@ -19,6 +19,7 @@ pub fn write_rdma(client_table: Option<&ClientTable>, out: &mut Vec<u8>) {
             ("window", window),
             ("client_bytes", client_table.client_bytes()),
             ("granted_bytes", client_table.granted_bytes()),
+            ("datagram_places", client_table.datagram_places()),
         ] {
             lines.number(name, number as u64);
         }
