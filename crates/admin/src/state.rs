@@ -3,13 +3,12 @@
 //! docs/operating.md has the fields.
 
 use crate::causes::causes;
-use laneway_policy::Role;
 use laneway_server::counts::clients::ClientWatch;
 use laneway_server::counts::watch::{WatchSnapshot, WorkerWatch};
 use laneway_server::latency::Part;
 use laneway_server::latency::buckets;
 use laneway_server::latency::histogram::Reading;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// The form of the answer; it changes when a field goes or means something else.
@@ -32,97 +31,47 @@ struct State<'a> {
     /// The first size of a class, and requests of it; classes without any are left out.
     sizes: Vec<(u64, u64)>,
     latencies: Vec<Latency>,
-    requests: Requests,
-    memory: Memory,
-    connections: Connections,
+    requests: Numbers<7>,
+    memory: Numbers<11>,
+    connections: Numbers<3>,
     clients: Vec<Client<'a>>,
     /// By cause.
     errors: BTreeMap<&'static str, u64>,
-    tier: Option<Tier>,
+    tier: Option<Numbers<6>>,
     cpu_seconds: f64,
+}
+
+/// Numbers and their names, in this order.
+struct Numbers<const N: usize>([(&'static str, u64); N]);
+
+impl<const N: usize> Serialize for Numbers<N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0)
+    }
 }
 
 #[derive(Serialize)]
 struct Worker {
     role: &'static str,
-    connections: u64,
-    requests_small: u64,
-    requests_large: u64,
-    slices: u64,
-    queue_small: u64,
-    queue_large: u64,
-    queue_arriving: u64,
-    queue_jobs: u64,
-    moved: u64,
+    #[serde(flatten)]
+    numbers: Numbers<9>,
 }
 
 #[derive(Serialize)]
 struct Latency {
     operation: &'static str,
     lane: &'static str,
-    count: u64,
-    sum_us: u64,
-    wait_us: u64,
-    service_us: u64,
-    drain_us: u64,
+    #[serde(flatten)]
+    numbers: Numbers<5>,
     /// The end of a bucket in microseconds, and requests in it; empty ones are left out.
     buckets_us: Vec<(f64, u64)>,
 }
 
 #[derive(Serialize)]
-struct Requests {
-    get_hits_small: u64,
-    get_hits_large: u64,
-    get_hits_kernel: u64,
-    get_misses: u64,
-    sets: u64,
-    received_bytes: u64,
-    sent_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct Memory {
-    limit_bytes: u64,
-    items: u64,
-    items_bytes: u64,
-    pool_bytes: u64,
-    free_bytes: u64,
-    index_bytes: u64,
-    datagram_bytes: u64,
-    resident_bytes: u64,
-    evictions: u64,
-    evictions_active: u64,
-    expired: u64,
-}
-
-#[derive(Serialize)]
-struct Connections {
-    open: u64,
-    most: u64,
-    opened: u64,
-}
-
-#[derive(Serialize)]
 struct Client<'a> {
     address: &'a str,
-    connections: u64,
-    opened: u64,
-    requests: u64,
-    requests_large: u64,
-    bytes_in: u64,
-    bytes_out: u64,
-    throttled: u64,
-    throttled_ms: u64,
-}
-
-#[derive(Serialize)]
-struct Tier {
-    requests: u64,
-    queue: u64,
-    faults: u64,
-    spills: u64,
-    refused: u64,
-    lost: u64,
+    #[serde(flatten)]
+    numbers: Numbers<8>,
 }
 
 /// The text of an answer.
@@ -145,79 +94,78 @@ pub fn json(snapshot: &WatchSnapshot) -> Result<String, serde_json::Error> {
         queue_shared: snapshot.queue_shared + snapshot.queue_shared_jobs,
         sizes: snapshot.sizes.iter().copied().filter(|(_, count)| *count > 0).collect(),
         latencies: latencies(snapshot),
-        requests: Requests {
-            get_hits_small: snapshot.small_hits,
-            get_hits_large: totals.get_hits_large,
-            get_hits_kernel: snapshot.kernel_hits,
-            get_misses: totals.get_misses,
-            sets: totals.cmd_set,
-            received_bytes: totals.bytes_read,
-            sent_bytes: totals.bytes_written,
-        },
-        memory: Memory {
-            limit_bytes: store.limit_bytes,
-            items: store.items,
-            items_bytes: store.bytes,
-            pool_bytes: store.pool_bytes,
-            free_bytes: store.pool_free_bytes,
-            index_bytes: store.index_bytes,
-            datagram_bytes: snapshot.udp_bytes,
-            resident_bytes: process.resident_bytes,
-            evictions: store.evictions,
-            evictions_active: store.evicted_active,
-            expired: store.found_expired + snapshot.swept,
-        },
-        connections: Connections {
-            open: connections.open,
-            most: connections.most,
-            opened: connections.total,
-        },
+        requests: Numbers([
+            ("get_hits_small", snapshot.small_hits),
+            ("get_hits_large", totals.get_hits_large),
+            ("get_hits_kernel", snapshot.kernel_hits),
+            ("get_misses", totals.get_misses),
+            ("sets", totals.cmd_set),
+            ("received_bytes", totals.bytes_read),
+            ("sent_bytes", totals.bytes_written),
+        ]),
+        memory: Numbers([
+            ("limit_bytes", store.limit_bytes),
+            ("items", store.items),
+            ("items_bytes", store.bytes),
+            ("pool_bytes", store.pool_bytes),
+            ("free_bytes", store.pool_free_bytes),
+            ("index_bytes", store.index_bytes),
+            ("datagram_bytes", snapshot.udp_bytes),
+            ("resident_bytes", process.resident_bytes),
+            ("evictions", store.evictions),
+            ("evictions_active", store.evicted_active),
+            ("expired", store.found_expired + snapshot.swept),
+        ]),
+        connections: Numbers([
+            ("open", connections.open),
+            ("most", connections.most),
+            ("opened", connections.total),
+        ]),
         clients: snapshot.clients.iter().map(client).collect(),
         errors: causes(snapshot).into(),
-        tier: snapshot.tier.as_ref().map(|tier| Tier {
-            requests: tier.requests,
-            queue: tier.queue,
-            faults: tier.faults,
-            spills: tier.spills,
-            refused: tier.refused.total(),
-            lost: tier.lost,
+        tier: snapshot.tier.as_ref().map(|tier| {
+            Numbers([
+                ("requests", tier.requests),
+                ("queue", tier.queue),
+                ("faults", tier.faults),
+                ("spills", tier.spills),
+                ("refused", tier.refused.total()),
+                ("lost", tier.lost),
+            ])
         }),
         cpu_seconds: cpu_us as f64 / 1e6,
     })
 }
 
 fn client(client: &ClientWatch) -> Client<'_> {
-    Client {
-        address: &client.address,
-        connections: client.connections,
-        opened: client.opened,
-        requests: client.sums.requests,
-        requests_large: client.sums.requests_large,
-        bytes_in: client.sums.bytes_in,
-        bytes_out: client.sums.bytes_out,
-        throttled: client.sums.holds,
-        throttled_ms: client.sums.held_nanos / 1_000_000,
-    }
+    let sums = &client.sums;
+    let numbers = Numbers([
+        ("connections", client.connections),
+        ("opened", client.opened),
+        ("requests", sums.requests),
+        ("requests_large", sums.requests_large),
+        ("bytes_in", sums.bytes_in),
+        ("bytes_out", sums.bytes_out),
+        ("throttled", sums.holds),
+        ("throttled_ms", sums.held_nanos / 1_000_000),
+    ]);
+    Client { address: &client.address, numbers }
 }
 
 fn worker(worker: &WorkerWatch) -> Worker {
-    Worker {
-        role: match worker.role {
-            Role::Small => "small",
-            Role::Large => "large",
-            Role::Standby => "standby",
-            Role::Both => "both",
-        },
-        connections: worker.connections,
-        requests_small: worker.requests_small,
-        requests_large: worker.requests_large,
-        slices: worker.slices,
-        queue_small: worker.queue_small,
-        queue_large: worker.queue_large,
-        queue_arriving: worker.queue_arriving,
-        queue_jobs: worker.queue_jobs,
-        moved: worker.moved_to_large + worker.moved_home + worker.handed_over + worker.stolen,
-    }
+    let moved = worker.moved_to_large + worker.moved_home + worker.handed_over + worker.stolen;
+    let numbers = Numbers([
+        ("connections", worker.connections),
+        ("requests_small", worker.requests_small),
+        ("requests_large", worker.requests_large),
+        ("slices", worker.slices),
+        ("queue_small", worker.queue_small),
+        ("queue_large", worker.queue_large),
+        ("queue_arriving", worker.queue_arriving),
+        ("queue_jobs", worker.queue_jobs),
+        ("moved", moved),
+    ]);
+    Worker { role: worker.role.name(), numbers }
 }
 
 fn latencies(snapshot: &WatchSnapshot) -> Vec<Latency> {
@@ -228,11 +176,13 @@ fn latencies(snapshot: &WatchSnapshot) -> Vec<Latency> {
         Latency {
             operation: kind.operation.name(),
             lane: if kind.large { "large" } else { "small" },
-            count: latencies.whole.count(),
-            sum_us: micros(&latencies.whole),
-            wait_us: part(Part::Wait),
-            service_us: part(Part::Service),
-            drain_us: part(Part::Drain),
+            numbers: Numbers([
+                ("count", latencies.whole.count()),
+                ("sum_us", micros(&latencies.whole)),
+                ("wait_us", part(Part::Wait)),
+                ("service_us", part(Part::Service)),
+                ("drain_us", part(Part::Drain)),
+            ]),
             buckets_us: filled(&latencies.whole),
         }
     };

@@ -8,8 +8,8 @@
 use crate::answer::Lying;
 use crate::core::Core;
 use crate::told::{Notice, Told};
-use crate::waiting::{Waiting, lent_id};
-use laneway_rdma::contract::{Descriptor, Posted, Requester};
+use crate::waiting::{Waiting, lent_id, posted};
+use laneway_rdma::contract::{Descriptor, Requester};
 use laneway_rdma::shmring::{LyingReply, RingRequester};
 use laneway_wire::udp::HEADER_BYTES;
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ impl Memory {
     fn post(&mut self, core: &Core, queue: u16, bytes: &[u8]) -> io::Result<bool> {
         let queue = usize::from(queue);
         let Some(id) = lent_id(bytes) else {
-            return posted(self.ring.post_request(queue, bytes));
+            return posted(self.ring.post_request(queue, bytes), gone);
         };
         // Before anything is lent.
         if !self.ring.has_room(queue) {
@@ -122,7 +122,7 @@ impl Memory {
         };
         self.lent.insert(id, descriptor);
         let said = [&bytes[..HEADER_BYTES], &descriptor.to_bytes()].concat();
-        posted(self.ring.post_request(queue, &said))
+        posted(self.ring.post_request(queue, &said), gone)
     }
 
     /// Waits until something has come, and at most so long; an error if the server is gone.
@@ -171,14 +171,6 @@ impl Lying for LyingReply<'_> {
     }
 }
 
-fn posted(posted: Posted) -> io::Result<bool> {
-    match posted {
-        Posted::Done => Ok(true),
-        Posted::Full => Ok(false),
-        Posted::Gone => Err(gone()),
-    }
-}
-
 fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the server behind the shared memory is gone")
 }
@@ -192,7 +184,7 @@ mod tests {
     use crate::request::Request;
     use crate::settings::{MILLISECOND, SECOND, Settings};
     use crate::topology::Topology;
-    use laneway_rdma::contract::{Moved, Peer, Responder as _};
+    use laneway_rdma::contract::{Moved, Peer, Posted, Responder as _};
     use laneway_rdma::door;
     use laneway_rdma::layout::Terms;
     use laneway_rdma::region::Registry;

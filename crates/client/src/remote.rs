@@ -9,8 +9,8 @@
 
 use crate::core::Core;
 use crate::told::Told;
-use crate::waiting::{Waiting, lent_id};
-use laneway_rdma::contract::{Lend, LongRequester, Posted};
+use crate::waiting::{Waiting, lent_id, posted};
+use laneway_rdma::contract::{Lend, LongRequester};
 use laneway_rdma::long::sealed_descriptor::SealedDescriptor;
 use laneway_rdma::verbs::VerbsRequester;
 use laneway_wire::udp::HEADER_BYTES;
@@ -81,7 +81,7 @@ impl<V: LongRequester> Remote<V> {
     /// Posts one datagram, and lends the request of which it says so. False: no room.
     fn post(&mut self, core: &mut Core, queue: u16, bytes: &[u8]) -> io::Result<bool> {
         let Some(id) = lent_id(bytes) else {
-            return posted(self.verbs.post_request(queue.into(), bytes));
+            return posted(self.verbs.post_request(queue.into(), bytes), gone);
         };
         // Before anything is lent.
         if !self.verbs.has_room(queue.into()) {
@@ -100,7 +100,7 @@ impl<V: LongRequester> Remote<V> {
             Lend::Lent(sealed_descriptor) => {
                 self.lent.insert(id, sealed_descriptor);
                 let said = [&bytes[..HEADER_BYTES], &sealed_descriptor.to_bytes()].concat();
-                posted(self.verbs.post_request(queue.into(), &said))
+                posted(self.verbs.post_request(queue.into(), &said), gone)
             }
             Lend::Later => Ok(false),
             Lend::NoRoom => {
@@ -141,14 +141,6 @@ impl Remote {
             return Err(gone());
         }
         Ok(())
-    }
-}
-
-fn posted(posted: Posted) -> io::Result<bool> {
-    match posted {
-        Posted::Done => Ok(true),
-        Posted::Full => Ok(false),
-        Posted::Gone => Err(gone()),
     }
 }
 

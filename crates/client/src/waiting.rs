@@ -3,6 +3,7 @@
 //! knows no clock, and no kind of memory.
 
 use crate::core::{Core, Departure};
+use laneway_rdma::contract::Posted;
 use laneway_wire::udp::{Header, Kind};
 use std::collections::VecDeque;
 use std::io;
@@ -16,6 +17,15 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// The longest while something waits that nobody may tell of, such as room: a server in memory does
 /// not, another's word may be lost, and a card that writes tells nobody.
 const SLEEP_UNTOLD: Duration = Duration::from_millis(1);
+
+/// Whether a datagram found room; an error where the server is `gone`.
+pub(crate) fn posted(posted: Posted, gone: fn() -> io::Error) -> io::Result<bool> {
+    match posted {
+        Posted::Done => Ok(true),
+        Posted::Full => Ok(false),
+        Posted::Gone => Err(gone()),
+    }
+}
 
 /// A datagram, with its queue.
 type Waits = (u16, Vec<u8>);

@@ -1,7 +1,6 @@
 //! `laneway stats`: asks a running server for one family of its statistics and prints it. Works
 //! with any memcached.
 
-use crate::STATUS_USAGE;
 use crate::asking::whom::{self, Other, Whom};
 use crate::asking::{Failure, Server};
 use lexopt::ValueExt;
@@ -46,16 +45,9 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         }
         other => Err(other.unexpected()),
     });
-    let whom = match read {
-        Ok(Some(whom)) => whom,
-        Ok(None) => {
-            print!("{}", HELP.replace("{flags}", whom::HELP));
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("laneway stats: {error}; see laneway stats --help");
-            return ExitCode::from(STATUS_USAGE);
-        }
+    let whom = match whom::words("stats", HELP, read) {
+        Ok(whom) => whom,
+        Err(status) => return status,
     };
     let family = family.join(" ");
     let asked = Server::of(&whom)

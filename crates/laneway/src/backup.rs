@@ -54,16 +54,9 @@ struct Words {
 
 /// Run it.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let words = match read(args) {
-        Ok(Some(words)) => words,
-        Ok(None) => {
-            print!("{}", HELP.replace("{flags}", whom::HELP));
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("laneway backup: {error}; see laneway backup --help");
-            return ExitCode::from(STATUS_USAGE);
-        }
+    let words = match whom::words("backup", HELP, read(args)) {
+        Ok(words) => words,
+        Err(status) => return status,
     };
     let done = match (&words.check, &words.name) {
         (Some(path), None) => check(path),

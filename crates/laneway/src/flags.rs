@@ -24,7 +24,7 @@ pub use clap_command::command;
 pub use command_line::of_folder;
 #[cfg(test)]
 pub use command_line::{choices, defaults};
-pub use config::{changes, text as config};
+pub use config::{changes, first_given, text as config};
 pub use flag::Handover;
 #[cfg(test)]
 use foreign::Refused;

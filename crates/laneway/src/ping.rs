@@ -1,7 +1,6 @@
 //! `laneway ping`: whether a server answers, by its exit status, for health checks of containers
 //! and scripts. Works with any memcached.
 
-use crate::STATUS_USAGE;
 use crate::asking::Server;
 use crate::asking::whom::{self, Other, Whom};
 use std::ffi::OsString;
@@ -32,16 +31,9 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         }
         other => Err(other.unexpected()),
     });
-    let whom = match read {
-        Ok(Some(whom)) => whom,
-        Ok(None) => {
-            print!("{}", HELP.replace("{flags}", whom::HELP));
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("laneway ping: {error}; see laneway ping --help");
-            return ExitCode::from(STATUS_USAGE);
-        }
+    let whom = match whom::words("ping", HELP, read) {
+        Ok(whom) => whom,
+        Err(status) => return status,
     };
     let answer = Server::of(&whom).and_then(|mut server| server.version());
     let place = &whom.place;

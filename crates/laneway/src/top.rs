@@ -74,16 +74,9 @@ fn flags(args: Vec<OsString>) -> Result<Option<Flags>, lexopt::Error> {
 
 /// Run. Exit status 1 if the server cannot be asked, 2 for a command line that makes no sense.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let flags = match flags(args) {
-        Ok(Some(flags)) => flags,
-        Ok(None) => {
-            print!("{}", HELP.replace("{flags}", whom::HELP));
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("laneway top: {error}; see laneway top --help");
-            return ExitCode::from(STATUS_USAGE);
-        }
+    let flags = match whom::words("top", HELP, flags(args)) {
+        Ok(flags) => flags,
+        Err(status) => return status,
     };
     if !flags.once && !stdout().is_terminal() {
         eprintln!("laneway top: standard output is no terminal; --once prints one picture");

@@ -9,11 +9,11 @@
 //!
 //! It knows no cost model and no queue. Unit: workers, except where a name says otherwise.
 
+use crate::names::named;
 use crate::units::WorkerId;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use core::str::FromStr;
 
 /// Whether workers have roles or each does everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,29 +46,10 @@ impl Form {
     }
 }
 
-impl fmt::Display for Form {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A name that no form has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownForm;
-
-impl fmt::Display for UnknownForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("must be time-share or roles; leave the flag out to follow --workers")
-    }
-}
-
-impl core::error::Error for UnknownForm {}
-
-impl FromStr for Form {
-    type Err = UnknownForm;
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|form| form.name() == name).ok_or(UnknownForm)
-    }
+named! {
+    Form,
+    /// A name that no form has.
+    UnknownForm: "must be time-share or roles; leave the flag out to follow --workers"
 }
 
 /// What one worker does.

@@ -10,9 +10,8 @@
 //! Knows no machine: only the ratio of two costs of the same model means anything.
 
 use crate::histogram::{SizeClass, SmoothHistogram};
+use crate::names::named;
 use crate::units::ItemBytes;
-use core::fmt;
-use core::str::FromStr;
 
 /// Nanoseconds a request costs whatever its size ([`CostModel::ConstantPackets`]).
 pub const REQUEST_COST_NS: u64 = 441;
@@ -78,28 +77,9 @@ impl CostModel {
     }
 }
 
-impl fmt::Display for CostModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A name that no cost model has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownCostModel;
-
-impl fmt::Display for UnknownCostModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("must be packets, bytes or constant-packets; leave the flag out for ")?;
-        CostModel::default().fmt(f)
-    }
-}
-
-impl core::error::Error for UnknownCostModel {}
-
-impl FromStr for CostModel {
-    type Err = UnknownCostModel;
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|model| model.name() == name).ok_or(UnknownCostModel)
-    }
+named! {
+    CostModel,
+    /// A name that no cost model has.
+    UnknownCostModel: "must be packets, bytes or constant-packets; leave the flag out for \
+                       constant-packets"
 }

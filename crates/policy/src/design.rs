@@ -1,8 +1,7 @@
 //! The names of the designs, and of MICA's access modes; what each does is in [`crate::designs`]
 //! and [`mod@crate::route`].
 
-use core::fmt;
-use core::str::FromStr;
+use crate::names::named;
 
 /// Which rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -37,29 +36,10 @@ impl Design {
     }
 }
 
-impl fmt::Display for Design {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A name that no design has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownDesign;
-
-impl fmt::Display for UnknownDesign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("must be lanes, minos, hkh, hkh-ws or sho; leave the flag out for lanes")
-    }
-}
-
-impl core::error::Error for UnknownDesign {}
-
-impl FromStr for Design {
-    type Err = UnknownDesign;
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|design| design.name() == name).ok_or(UnknownDesign)
-    }
+named! {
+    Design,
+    /// A name that no design has.
+    UnknownDesign: "must be lanes, minos, hkh, hkh-ws or sho; leave the flag out for lanes"
 }
 
 /// Who may read and who may write a key's item (MICA §4.1 "Parallel Data Access").
@@ -97,27 +77,8 @@ impl Access {
     }
 }
 
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A name that no access mode has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownAccess;
-
-impl fmt::Display for UnknownAccess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("must be crew, erew or crcw; leave the flag out for crcw")
-    }
-}
-
-impl core::error::Error for UnknownAccess {}
-
-impl FromStr for Access {
-    type Err = UnknownAccess;
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|access| access.name() == name).ok_or(UnknownAccess)
-    }
+named! {
+    Access,
+    /// A name that no access mode has.
+    UnknownAccess: "must be crew, erew or crcw; leave the flag out for crcw"
 }

@@ -29,6 +29,7 @@ pub mod evidence;
 pub mod histogram;
 pub mod hot;
 pub mod migrate;
+mod names;
 pub mod owner;
 pub mod pace;
 pub mod plan;

@@ -139,9 +139,7 @@ impl<T: Transport> Core<T> {
             hands_unseen: false,
         }
     }
-}
 
-impl<T: Transport> Core<T> {
     /// When replies have left.
     #[inline]
     pub(crate) fn settle_nanos(&self) -> u64 {

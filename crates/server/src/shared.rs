@@ -6,7 +6,7 @@ use crate::access::listener_rules::ListenerRules;
 use crate::access::per_address::{Counted, PerAddress};
 use crate::access::recognise::Beside;
 use crate::counts::clients::{ClientCounts, ClientSums, Clients, PLACES};
-use crate::counts::counters::StatsRegistry;
+use crate::counts::counters::{Counter, StatsRegistry};
 use crate::durable::shared::Durable;
 use crate::event_log::{Event, EventLog, Parting, Subject};
 use crate::hot::board::HotKeyTable;
@@ -36,25 +36,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// A counter that one worker adds to and anybody reads.
-#[derive(Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    /// Add `more`. One writer: a load and a store, no locked instruction.
-    pub fn add_owner(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-    }
-    /// Overwrite.
-    pub fn set_owner(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-    /// The value now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// Connections that a worker's mailbox, or the large workers' shared queue, holds at most.
 const MAILBOX_PLACES: usize = 1024;
 
@@ -62,38 +43,38 @@ const MAILBOX_PLACES: usize = 1024;
 #[derive(Default)]
 pub struct LaneCounts {
     /// Requests below the threshold served here.
-    pub requests_small: Count,
+    pub requests_small: Counter,
     /// Requests at or above it served here.
-    pub requests_large: Count,
+    pub requests_large: Counter,
     /// Packets those requests cost (Minos §3.1).
-    pub packets: Count,
+    pub packets: Counter,
     /// Connections waiting for their turn in the small lane here, now. It stands here since every
     /// turn writes it, as the counts before it.
-    pub waiting_small: Count,
+    pub waiting_small: Counter,
     /// Connections with a slice to move here, now.
-    pub waiting_large: Count,
+    pub waiting_large: Counter,
     /// Slices of large transfers moved here.
-    pub slices: Count,
+    pub slices: Counter,
     /// Of these, the ones of transfers with requests behind them on their connection.
-    pub slices_urgent: Count,
+    pub slices_urgent: Counter,
     /// The most that a slice moves now, by its way; 0 before the first one.
-    pub slice_bytes: [Count; Way::ALL.len()],
+    pub slice_bytes: [Counter; Way::ALL.len()],
     /// Connections sent to a large worker.
-    pub moved_to_large: Count,
+    pub moved_to_large: Counter,
     /// Connections sent back, or handed over because a role changed.
-    pub moved_home: Count,
+    pub moved_home: Counter,
     /// Requests that this worker put into another's queue, or into the shared one.
-    pub handed_over: Count,
+    pub handed_over: Counter,
     /// Of these, the ones that came to another than the key's owner, or to another NUMA domain.
-    pub forwarded: Count,
+    pub forwarded: Counter,
     /// Items of another NUMA domain looked at or written here.
-    pub items_abroad: Count,
+    pub items_abroad: Counter,
     /// Requests executed here that another worker received.
-    pub jobs_of_others: Count,
+    pub jobs_of_others: Counter,
     /// Of these, the ones taken from another worker's queue unasked.
-    pub stolen: Count,
+    pub stolen: Counter,
     /// How long large replies have waited here for the wire, nanoseconds.
-    pub tx_backed_up_nanos: Count,
+    pub tx_backed_up_nanos: Counter,
 }
 
 impl LaneCounts {
@@ -129,13 +110,13 @@ pub struct WorkerShared<S> {
     /// What each client asked of it.
     pub clients: Box<[ClientCounts]>,
     /// Requests by size of their item, since the start (Minos §3.1); control takes differences.
-    pub sizes: Vec<Count>,
+    pub sizes: Vec<Counter>,
     /// Lane counters.
     pub lanes: LaneCounts,
     /// Connections that call this worker home.
     pub connections: AtomicUsize,
     /// Grows about once a second, as long as it makes turns.
-    pub turns: Count,
+    pub turns: Counter,
 }
 
 impl<S> Default for WorkerShared<S> {
@@ -152,10 +133,10 @@ impl<S> Default for WorkerShared<S> {
             noted: Noted::default(),
             samples: Samples::default(),
             clients: (0..PLACES).map(|_| ClientCounts::default()).collect(),
-            sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
+            sizes: (0..histogram::CLASS_COUNT).map(|_| Counter::default()).collect(),
             lanes: LaneCounts::default(),
             connections: AtomicUsize::new(0),
-            turns: Count::default(),
+            turns: Counter::default(),
         }
     }
 }

@@ -90,6 +90,14 @@ pub struct ItemMeta {
     pub idle_seconds: u32,
 }
 
+impl ItemMeta {
+    /// Bytes of key and value.
+    #[inline]
+    pub fn item_bytes(&self) -> u64 {
+        u64::from(self.key_bytes) + u64::from(self.value_bytes)
+    }
+}
+
 /// Why a draft was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
@@ -109,6 +117,11 @@ impl std::fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+/// Adds the fields of one to those of another.
+macro_rules! add {
+    ($to:expr, $from:expr; $($field:ident)*) => { $($to.$field += $from.$field;)* };
+}
 
 /// Counts and sizes of the whole store.
 #[derive(Debug, Clone, Default)]
@@ -172,33 +185,15 @@ pub struct Stats {
 impl Stats {
     /// Add another store's, for who has several.
     pub fn add(&mut self, other: &Stats) {
-        self.items += other.items;
-        self.items_total += other.items_total;
-        self.bytes += other.bytes;
-        self.limit_bytes += other.limit_bytes;
-        self.evictions += other.evictions;
-        self.evicted_unfetched += other.evicted_unfetched;
-        self.evicted_active += other.evicted_active;
-        self.expired_unfetched += other.expired_unfetched;
-        self.found_expired += other.found_expired;
-        self.found_flushed += other.found_flushed;
-        self.reclaimed += other.reclaimed;
-        self.reclaimed_flushed += other.reclaimed_flushed;
-        self.index_bytes += other.index_bytes;
-        self.buckets += other.buckets;
-        self.buckets_overflow += other.buckets_overflow;
-        self.slots_filled += other.slots_filled;
-        self.metadata_bytes += other.metadata_bytes;
-        self.pool_bytes += other.pool_bytes;
-        self.pool_free_bytes += other.pool_free_bytes;
-        self.pinned_dead_bytes += other.pinned_dead_bytes;
-        self.unpublished_bytes += other.unpublished_bytes;
-        self.read_retries += other.read_retries;
+        add! {
+            self, other;
+            items items_total bytes limit_bytes evictions evicted_unfetched evicted_active
+            expired_unfetched found_expired found_flushed reclaimed reclaimed_flushed index_bytes
+            buckets buckets_overflow slots_filled metadata_bytes pool_bytes pool_free_bytes
+            pinned_dead_bytes unpublished_bytes read_retries window_bytes window_items promotions
+            demotions
+        }
         self.seq = self.seq.max(other.seq);
-        self.window_bytes += other.window_bytes;
-        self.window_items += other.window_items;
-        self.promotions += other.promotions;
-        self.demotions += other.demotions;
     }
 }
 
@@ -226,11 +221,6 @@ pub struct ClassStats {
 impl ClassStats {
     /// Add those of the same class in another store, for who has several.
     pub fn add(&mut self, other: &ClassStats) {
-        self.chunks += other.chunks;
-        self.slots += other.slots;
-        self.used += other.used;
-        self.items += other.items;
-        self.bytes += other.bytes;
-        self.evicted += other.evicted;
+        add!(self, other; chunks slots used items bytes evicted);
     }
 }

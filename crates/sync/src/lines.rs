@@ -84,28 +84,7 @@ macro_rules! noted {
                 self.0.store(value, order);
             }
 
-            pub fn compare_exchange(
-                &self,
-                from: $number,
-                to: $number,
-                done: Ordering,
-                failed: Ordering,
-            ) -> Result<$number, $number> {
-                exchanged(self);
-                self.0.compare_exchange(from, to, done, failed)
-            }
-
-            pub fn compare_exchange_weak(
-                &self,
-                from: $number,
-                to: $number,
-                done: Ordering,
-                failed: Ordering,
-            ) -> Result<$number, $number> {
-                exchanged(self);
-                self.0.compare_exchange_weak(from, to, done, failed)
-            }
-
+            noted!(exchanges $number: compare_exchange, compare_exchange_weak);
             noted!(of $number: swap, fetch_add, fetch_sub, fetch_max, fetch_or, fetch_and);
         }
     };
@@ -113,6 +92,18 @@ macro_rules! noted {
         $(pub fn $method(&self, value: $number, order: Ordering) -> $number {
             exchanged(self);
             self.0.$method(value, order)
+        })*
+    };
+    (exchanges $number:ty: $($method:ident),*) => {
+        $(pub fn $method(
+            &self,
+            from: $number,
+            to: $number,
+            done: Ordering,
+            failed: Ordering,
+        ) -> Result<$number, $number> {
+            exchanged(self);
+            self.0.$method(from, to, done, failed)
         })*
     };
 }

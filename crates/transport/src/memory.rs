@@ -219,12 +219,8 @@ impl Client {
     pub fn receive(&self, most: usize) -> Vec<u8> {
         let mut state = self.net.lock();
         let link = &mut state.links[self.link];
-        let pipe = &mut link.to_client.bytes;
-        let (front, back) = pipe.as_slices();
-        let bytes = pipe.len().min(most);
-        let (first, second) = (bytes.min(front.len()), bytes.saturating_sub(front.len()));
-        let taken = [&front[..first], &back[..second]].concat();
-        pipe.drain(..bytes);
+        let mut taken = vec![0; link.to_client.bytes.len().min(most)];
+        take(&mut link.to_client.bytes, &mut taken);
         if !taken.is_empty() {
             link.make_room();
         }

@@ -54,16 +54,6 @@ pub const RESET: &[u8] = b"RESET\r\n";
 /// What `version` answers, without number and newline.
 pub const VERSION_LINE: &[u8] = b"VERSION ";
 
-/// Meta: done.
-pub const HD: &[u8] = b"HD\r\n";
-/// Meta: `mg` or `me` found nothing.
-pub const EN: &[u8] = b"EN\r\n";
-/// Meta: `md`, `ma` or `ms` found nothing.
-pub const NF: &[u8] = b"NF\r\n";
-/// Meta: not stored.
-pub const NS: &[u8] = b"NS\r\n";
-/// Meta: the CAS id differs.
-pub const EX: &[u8] = b"EX\r\n";
 /// Meta: answer to `mn`.
 pub const MN: &[u8] = b"MN\r\n";
 

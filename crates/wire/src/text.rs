@@ -176,10 +176,7 @@ fn is_noreply(rest: &[u8]) -> bool {
 
 /// The keys in `rest`, none too long: all are looked at before the first is served.
 fn keys(rest: &[u8]) -> Result<Keys<'_>, Refusal<'_>> {
-    if rest.is_empty() {
-        return Err(Refusal::says(reply::BAD_FORMAT));
-    }
-    if has_long_word(rest) {
+    if rest.is_empty() || has_long_word(rest) {
         return Err(Refusal::says(reply::BAD_FORMAT));
     }
     Ok(Keys::new(rest))
@@ -210,9 +207,7 @@ fn get_and_touch(verb: GetVerb, rest: &[u8]) -> Outcome<'_> {
     if rest.is_empty() {
         return Err(Refusal::says(reply::BAD_FORMAT));
     }
-    let Some(exptime) = number_i32(exptime) else {
-        return Err(Refusal::says(reply::BAD_EXPTIME));
-    };
+    let exptime = number_i32(exptime).ok_or_else(|| Refusal::says(reply::BAD_EXPTIME))?;
     Ok(Request::Get(Get { verb, exptime, keys: keys(rest)? }))
 }
 
@@ -266,9 +261,8 @@ fn arith(increment: bool, rest: &[u8]) -> Outcome<'_> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
     }
-    let Some(delta) = number_u64(delta) else {
-        return Err(Refusal::says_unless(noreply, reply::BAD_DELTA));
-    };
+    let wrong = || Refusal::says_unless(noreply, reply::BAD_DELTA);
+    let delta = number_u64(delta).ok_or_else(wrong)?;
     Ok(Request::Arith(Arith { increment, key, delta, noreply }))
 }
 
@@ -278,9 +272,7 @@ const DELETE_WORDS_MAX: usize = 3;
 /// `delete <key> [noreply]`; old clients send a 0 behind the key.
 fn delete(rest: &[u8]) -> Outcome<'_> {
     let mut tokens = Tokens::new(rest);
-    let Some(key) = tokens.next() else {
-        return Err(Refusal::says(reply::BAD_FORMAT));
-    };
+    let key = tokens.next().ok_or_else(|| Refusal::says(reply::BAD_FORMAT))?;
     let noreply = is_noreply(tokens.rest());
     // memcached passes over any number of words; its clients' own suite wants this many refused.
     let words = tokens.take(DELETE_WORDS_MAX + 1).count();
@@ -300,9 +292,8 @@ fn touch(rest: &[u8]) -> Outcome<'_> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
     }
-    let Some(exptime) = number_i32(exptime) else {
-        return Err(Refusal::says_unless(noreply, reply::BAD_EXPTIME));
-    };
+    let wrong = || Refusal::says_unless(noreply, reply::BAD_EXPTIME);
+    let exptime = number_i32(exptime).ok_or_else(wrong)?;
     Ok(Request::Touch(Touch { key, exptime, noreply }))
 }
 
@@ -313,29 +304,24 @@ fn flush_all(rest: &[u8]) -> Outcome<'_> {
     if count == usize::from(noreply) {
         return Ok(Request::FlushAll { delay: None, noreply });
     }
-    let Some(delay) = number_i32(delay) else {
-        return Err(Refusal::says_unless(noreply, reply::BAD_EXPTIME));
-    };
+    let wrong = || Refusal::says_unless(noreply, reply::BAD_EXPTIME);
+    let delay = number_i32(delay).ok_or_else(wrong)?;
     Ok(Request::FlushAll { delay: Some(delay), noreply })
 }
 
 /// `verbosity <level> [noreply]`
 fn verbosity(rest: &[u8]) -> Outcome<'_> {
     let noreply = is_noreply(rest);
-    let level = Tokens::new(rest).next().and_then(number_u32);
-    let Some(level) = level else {
-        return Err(Refusal::says_unless(noreply, reply::BAD_FORMAT));
-    };
+    let wrong = || Refusal::says_unless(noreply, reply::BAD_FORMAT);
+    let level = Tokens::new(rest).next().and_then(number_u32).ok_or_else(wrong)?;
     Ok(Request::Verbosity { level, noreply })
 }
 
 /// `cache_memlimit <megabytes> [noreply]`
 fn memory_limit(rest: &[u8]) -> Outcome<'_> {
     let noreply = is_noreply(rest);
-    let megabytes = Tokens::new(rest).next().and_then(number_u32);
-    let Some(megabytes) = megabytes else {
-        return Err(Refusal::says_unless(noreply, reply::ERROR));
-    };
+    let wrong = || Refusal::says_unless(noreply, reply::ERROR);
+    let megabytes = Tokens::new(rest).next().and_then(number_u32).ok_or_else(wrong)?;
     Ok(Request::MemoryLimit { megabytes: u64::from(megabytes), noreply })
 }
 

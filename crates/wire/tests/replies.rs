@@ -27,11 +27,11 @@ fn every_fixed_line_is_understood() {
         (OK, Answer::Ok),
         (END, Answer::End),
         (RESET, Answer::Reset),
-        (HD, Answer::MetaDone(NONE)),
-        (EN, Answer::MetaMiss(NONE)),
-        (NF, Answer::MetaNotFound(NONE)),
-        (NS, Answer::MetaNotStored(NONE)),
-        (EX, Answer::MetaExists(NONE)),
+        (b"HD\r\n", Answer::MetaDone(NONE)),
+        (b"EN\r\n", Answer::MetaMiss(NONE)),
+        (b"NF\r\n", Answer::MetaNotFound(NONE)),
+        (b"NS\r\n", Answer::MetaNotStored(NONE)),
+        (b"EX\r\n", Answer::MetaExists(NONE)),
         (MN, Answer::MetaNoop),
         (ERROR, Answer::Error(b"")),
         (SHUTDOWN_DISABLED, Answer::ServerError(b"shutdown not enabled")),
@@ -81,7 +81,7 @@ fn error_lines_are_errors_and_no_others() {
     for line in errors {
         assert!(read(line).is_error(), "{}", line.escape_ascii());
     }
-    for line in [STORED, NOT_FOUND, EN, END, OK] {
+    for line in [STORED, NOT_FOUND, b"EN\r\n", END, OK] {
         assert!(!read(line).is_error(), "{}", line.escape_ascii());
     }
 }

@@ -84,7 +84,8 @@ fn of(tree: &Tree, mut wanted: impl FnMut(&Source) -> bool) -> Lines {
     sum
 }
 
-fn kind_of(file: &Source) -> Option<&'static str> {
+/// What a file is for; nothing where it is not counted.
+pub fn kind_of(file: &Source) -> Option<&'static str> {
     KINDS.iter().find(|(prefix, _)| file.path.starts_with(prefix)).map(|(_, kind)| *kind)
 }
 

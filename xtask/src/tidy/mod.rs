@@ -14,6 +14,7 @@ mod rooms;
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod unused;
 mod verbs;
 mod words;
 
@@ -30,13 +31,14 @@ Check the invariants of ARCHITECTURE.md in the text of every file.
 usage: cargo xtask tidy
        cargo xtask tidy --count [COMMIT]    only count the lines by what they are for
 
-Where `unsafe`, threads and sleeps may appear; who may know whom; no use cycles between the
-files of a crate; functions to 70 lines, files to 600 (tests apart), 100 columns; no path of one
-machine; the tables of figures in README and docs/figures.md as bench/record has them, what is stale
-marked; the drawings of docs/drawings as their texts make them; links, headings and tasks that pages
-name, the list of pages in docs/SUMMARY.md, and the program's words in docs/troubleshooting.md;
-licence and source of every package that is built in; sentences of at most 22 words on the average,
-each with a verb and a subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).";
+Where `unsafe`, threads and sleeps may appear; who may know whom; no use cycles between the files of
+a crate; no public item of the product that only tests use; functions to 70 lines, files to 600
+(tests apart), 100 columns; no path of one machine; the tables of figures in README and
+docs/figures.md as bench/record has them, what is stale marked; the drawings of docs/drawings as
+their texts make them; links, headings and tasks that pages name, the list of pages in
+docs/SUMMARY.md, and the program's words in docs/troubleshooting.md; licence and source of every
+package that is built in; sentences of at most 22 words on the average, each with a verb and a
+subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -147,6 +149,7 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     sizes::check(tree, &mut found);
     rooms::check(tree, &mut found);
     cycles::check(tree, &mut found);
+    unused::check(tree, &mut found);
     pages::check(tree, &mut found);
     prose::check(tree, &mut found);
     tables(tree, &mut found);

@@ -262,7 +262,7 @@ fn files_that_use_each_other_are_a_cycle() {
 #[test]
 fn a_call_of_a_method_that_another_file_gives_is_a_use() {
     let library = ("crates/server/src/lib.rs", "#![forbid(unsafe_code)]\nmod a;\nmod b;");
-    let a = "pub struct A;\nimpl A {\n    pub fn f(&self) {\n        self.g();\n    }\n}\n";
+    let a = "pub struct A;\nimpl A {\n    fn f(&self) {\n        self.g();\n    }\n}\n";
     let check = |block: &str, expected: &[&str]| {
         let b = format!("use crate::a::A;\n{block}");
         let files = [library, ("crates/server/src/a.rs", a), ("crates/server/src/b.rs", &b)];
@@ -274,6 +274,27 @@ fn a_call_of_a_method_that_another_file_gives_is_a_use() {
     // A type of its own has one of that name, too: nobody can tell which is called.
     check(&format!("impl A {g}struct B;\nimpl B {g}"), &[]);
     check(&format!("impl Drop for A {g}"), &[]);
+}
+
+#[test]
+fn a_public_item_that_only_tests_use_is_told() {
+    let tested = "#[cfg(test)]\nmod tests {\n    fn g() {\n        super::f()\n    }\n}\n";
+    let text = format!("pub const fn f() {{}}\n{tested}");
+    let file = ("crates/store/src/a.rs", text.as_str());
+    assert_eq!(rules(&[file]), ["unused-public"]);
+    let call = "fn g() { f() }";
+    assert_eq!(rules(&[file, ("crates/store/tests/b.rs", call)]), ["unused-public"]);
+    assert_eq!(rules(&[file, ("crates/vopr/src/b.rs", call)]), [""; 0]);
+    check("crates/store/src/a.rs", "pub(crate) fn f() {}\npub mod a {}", &[]);
+    check("crates/store/src/a.rs", "pub struct A<T>(T);", &["unused-public"]);
+    check("crates/sim/src/a.rs", "pub fn f() {}", &[]);
+    // It may, as long as it has to.
+    let excepted = ("crates/store/src/a.rs", "pub fn plus_seconds() {}");
+    assert_eq!(rules(&[excepted]), [""; 0]);
+    assert_eq!(
+        rules(&[excepted, ("crates/server/src/b.rs", "use plus_seconds;")]),
+        ["unused-public"]
+    );
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn workers(workers: &[WorkerWatch], page: &mut Page<'_>) -> fmt::Result {
         "1 for the role that a worker has under the plan in force, 0 for the others",
         None,
         each().flat_map(|(name, worker)| {
-            let label = move |role: Role| vec![("worker", name), ("role", role_name(role))];
+            let label = move |role: Role| vec![("worker", name), ("role", role.name())];
             roles.map(|role| (label(role), u64::from(worker.role == role)))
         }),
     )?;
@@ -109,15 +109,6 @@ fn workers(workers: &[WorkerWatch], page: &mut Page<'_>) -> fmt::Result {
         .map(|(name, worker)| (vec![("worker", name)], worker.tx_backed_up_nanos as f64 / 1e9));
     let help = "How long large replies of a worker waited for the wire";
     page.counters("worker_wire_wait", help, Some(Unit::Seconds), waited)
-}
-
-fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Small => "small",
-        Role::Large => "large",
-        Role::Standby => "standby",
-        Role::Both => "both",
-    }
 }
 
 fn process(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {

@@ -1,9 +1,11 @@
 //! The flags that `stats`, `top`, `ping` and `backup` share: they say which server is asked, and
 //! how it lets in who asks.
 
+use crate::STATUS_USAGE;
 use laneway_tls::ClientFiles;
 use lexopt::{Arg, Error, Parser, ValueExt};
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 /// The paragraph of a command's `--help` that lists these flags.
 pub const HELP: &str = "  \
@@ -70,6 +72,22 @@ impl Other<'_> {
             Other::Flag(name) if name.len() == 1 => Error::UnexpectedOption(format!("-{name}")),
             Other::Flag(name) => Error::UnexpectedOption(format!("--{name}")),
             Other::Word(word) => Error::UnexpectedArgument(word),
+        }
+    }
+}
+
+/// The words of `laneway COMMAND`, as they were read; else the status that it ends with, once it
+/// has told its help, or what is wrong.
+pub fn words<W>(command: &str, help: &str, read: Result<Option<W>, Error>) -> Result<W, ExitCode> {
+    match read {
+        Ok(Some(words)) => Ok(words),
+        Ok(None) => {
+            print!("{}", help.replace("{flags}", HELP));
+            Err(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            eprintln!("laneway {command}: {error}; see laneway {command} --help");
+            Err(ExitCode::from(STATUS_USAGE))
         }
     }
 }

@@ -39,6 +39,18 @@ pub fn text(flags: &Flags) -> String {
     out
 }
 
+/// The first of these flags that was given, as it is typed. Their long names have spaces between
+/// them.
+pub fn first_given(flags: &Flags, names: &str) -> Option<String> {
+    let mut flags = flags.clone();
+    let name = names.split(' ').find(|name| {
+        let mut rows = SECTIONS.iter().flat_map(|section| section.flags);
+        let flag = rows.find(|flag| flag.name == *name).expect("it is in the table");
+        values::toml((flag.field)(&mut flags)).is_some()
+    })?;
+    Some(format!("--{name}"))
+}
+
 /// A flag that is not what it was.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {

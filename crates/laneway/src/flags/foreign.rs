@@ -143,40 +143,15 @@ const HONOURED: [&str; 6] = [
     "ssl_min_version",
 ];
 
-/// `-o` keys of memcached's that tune it and have no effect here.
-const TUNING_KEYS: [&str; 31] = [
-    "no_maxconns_fast",
-    "hashpower",
-    "hash_algorithm",
-    "no_hashexpand",
-    "tail_repair_time",
-    "no_lru_crawler",
-    "lru_crawler_sleep",
-    "lru_crawler_tocrawl",
-    "no_lru_maintainer",
-    "hot_lru_pct",
-    "warm_lru_pct",
-    "hot_max_factor",
-    "warm_max_factor",
-    "temporary_ttl",
-    "slab_chunk_max",
-    "slab_sizes",
-    "watcher_logbuf_size",
-    "worker_logbuf_size",
-    "track_sizes",
-    "no_modern",
-    "no_slab_reassign",
-    "no_slab_automove",
-    "slab_automove_ratio",
-    "slab_automove_window",
-    "slab_automove_freeratio",
-    "inline_ascii_resp",
-    "no_inline_ascii_resp",
-    "meta_response_old",
-    "no_chunked_items",
-    "resp_obj_mem_limit",
-    "read_buf_mem_limit",
-];
+/// `-o` keys of memcached's that tune it and have no effect here, a blank between two.
+const TUNING_KEYS: &str = "\
+    no_maxconns_fast hashpower hash_algorithm no_hashexpand tail_repair_time no_lru_crawler \
+    lru_crawler_sleep lru_crawler_tocrawl no_lru_maintainer hot_lru_pct warm_lru_pct \
+    hot_max_factor warm_max_factor temporary_ttl slab_chunk_max slab_sizes watcher_logbuf_size \
+    worker_logbuf_size track_sizes no_modern no_slab_reassign no_slab_automove \
+    slab_automove_ratio slab_automove_window slab_automove_freeratio inline_ascii_resp \
+    no_inline_ascii_resp meta_response_old no_chunked_items resp_obj_mem_limit \
+    read_buf_mem_limit";
 
 /// Keys of memcached's TLS that only tune it; sessions are taken up again in any case.
 const SSL_TUNING_KEYS: [&str; 3] = ["ssl_wbuf_size", "ssl_session_cache", "ssl_kernel_tls"];
@@ -272,10 +247,10 @@ impl Extended {
             REQUIRING_KEYS.iter().find(|(start, _)| name.starts_with(start))
         {
             return Err(Refused::unknown(format!("{key}: {why}")));
-        } else if TUNING_KEYS.contains(&name) || name.starts_with("ext_") {
+        } else if TUNING_KEYS.split(' ').any(|key| key == name) || name.starts_with("ext_") {
             self.warnings.push(format!("-o {key} has no effect: it tunes memcached's insides"));
         } else if !GRANTED.contains(&name) {
-            let known = HONOURED.into_iter().chain(GRANTED).chain(TUNING_KEYS);
+            let known = HONOURED.into_iter().chain(GRANTED).chain(TUNING_KEYS.split(' '));
             return Err(Refused::unknown(format!(
                 "{key}: not a key of -o; {}the keys with an effect are {}",
                 meant(name, known.map(str::to_owned)),

@@ -9,23 +9,17 @@ const CLANG: &str = ", which needs clang (Debian: apt-get install clang)";
 
 /// Why a build with these features serves nobody by these flags, and how to build one that does.
 pub fn refused(flags: &Flags, features: &[Feature]) -> Option<String> {
+    let kernel = "kernel-lane kernel-lane-hook kernel-lane-memory kernel-lane-peers \
+        kernel-lane-rate steer";
     let needs = [
-        ("--kernel-lane", "kernel", !flags.kernel_lane.is_empty()),
-        ("--kernel-lane-hook", "kernel", flags.kernel_lane_hook.is_some()),
-        ("--kernel-lane-memory", "kernel", flags.kernel_lane_megabytes.is_some()),
-        ("--kernel-lane-peers", "kernel", flags.kernel_lane_peers.is_some()),
-        ("--kernel-lane-rate", "kernel", flags.kernel_lane_megabits.is_some()),
-        ("--steer", "kernel", flags.steer),
-        ("--af-xdp", "af-xdp", !flags.af_xdp.is_empty()),
-        ("--af-xdp-copy", "af-xdp", flags.af_xdp_copy),
-        ("--af-xdp-busy-poll", "af-xdp", flags.af_xdp_busy_poll),
-        ("--rdma", "rdma", flags.rdma.is_some()),
-        ("--rdma-port", "rdma", flags.rdma_port.is_some()),
-        ("--rdma-clients", "rdma", flags.rdma_clients.is_some()),
+        ("kernel", kernel),
+        ("af-xdp", "af-xdp af-xdp-copy af-xdp-busy-poll"),
+        ("rdma", "rdma rdma-port rdma-clients"),
     ];
     let is_absent = |name: &str| features.iter().any(|one| one.name == name && !one.is_in);
-    let lacking = needs.into_iter().find(|(_, name, is_given)| *is_given && is_absent(name));
-    let (flag, name, _) = lacking?;
+    let mut lacking = needs.into_iter().filter(|(name, _)| is_absent(name));
+    let (flag, name) =
+        lacking.find_map(|(name, parts)| Some((flags::first_given(flags, parts)?, name)))?;
     let takes = if name == "rdma" { "" } else { CLANG };
     let why = format!(
         "{flag}: built without the feature `{name}`; build with `cargo build --release --features \

@@ -1,6 +1,6 @@
 //! Flags about hot keys: a rule, and each of its choices by itself.
 
-use crate::flags::Flags;
+use crate::flags::{self, Flags};
 use laneway_policy::hot::loads::Rank;
 use laneway_policy::hot::{Detector, HotSettings, HotThreshold, Reads, Slot};
 use laneway_policy::{Access, Nanos};
@@ -86,18 +86,10 @@ fn refuse(flag: &str, value: &str, must: &str) -> String {
 
 /// Where hot keys are not looked after, what would be said about them is a mistake.
 fn without(flags: &Flags) -> Result<(), String> {
-    let given = [
-        ("--slot-requests", flags.slot_requests.is_some()),
-        ("--slot-us", flags.slot_microseconds.is_some()),
-        ("--hot-threshold", flags.hot_threshold.is_some()),
-        ("--hot-keys", flags.hot_keys.is_some()),
-        ("--hot-counters", flags.hot_counters.is_some()),
-        ("--hot-rank", flags.hot_rank.is_some()),
-        ("--hot-carry", flags.hot_carry.is_some()),
-        ("--hot-alone", flags.hot_alone),
-    ];
-    match given.into_iter().find(|(_, is_given)| *is_given) {
-        Some((flag, _)) => Err(format!(
+    let about = "slot-requests slot-us hot-threshold hot-keys hot-counters hot-rank hot-carry \
+        hot-alone";
+    match flags::first_given(flags, about) {
+        Some(flag) => Err(format!(
             "{flag}: hot keys are not looked after; leave it out, or add --hot default"
         )),
         None => Ok(()),

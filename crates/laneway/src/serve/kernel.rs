@@ -2,7 +2,7 @@
 //! checked.
 
 use super::MEBIBYTE;
-use crate::flags::Flags;
+use crate::flags::{self, Flags};
 use laneway_server::kernel::{drop_capabilities, parse_range};
 use laneway_server::settings::{BypassSettings, KernelSettings, LaneSettings, Range, UdpSettings};
 use std::panic::resume_unwind;
@@ -118,19 +118,13 @@ fn interfaces(names: &str) -> Vec<String> {
 
 /// Flags that say something of a lane that there is not.
 fn refuse_parts(flags: &Flags) -> Result<(), String> {
-    for (flag, given) in [
-        ("--kernel-lane-hook", flags.kernel_lane_hook.is_some()),
-        ("--kernel-lane-memory", flags.kernel_lane_megabytes.is_some()),
-        ("--kernel-lane-peers", flags.kernel_lane_peers.is_some()),
-        ("--kernel-lane-rate", flags.kernel_lane_megabits.is_some()),
-    ] {
-        if given {
-            return Err(format!(
-                "{flag}: there is no kernel lane; say where with --kernel-lane IFACE too"
-            ));
+    let parts = "kernel-lane-hook kernel-lane-memory kernel-lane-peers kernel-lane-rate";
+    match flags::first_given(flags, parts) {
+        Some(flag) => {
+            Err(format!("{flag}: there is no kernel lane; say where with --kernel-lane IFACE too"))
         }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn lane(

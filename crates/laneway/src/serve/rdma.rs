@@ -2,15 +2,10 @@
 //! Whether the device is there is found when it is opened.
 
 use super::places::resolve_places;
-use crate::flags::Flags;
-use laneway_server::settings::{DOOR_PORT, LANES_MAX, Place, RdmaSettings};
+use super::shm::{check_lanes, clients_max};
+use crate::flags::{self, Flags};
+use laneway_server::settings::{DOOR_PORT, Place, RdmaSettings};
 use std::net::SocketAddr;
-
-/// Clients at a time where the flag is left out.
-const CLIENTS: usize = 64;
-/// And at most: a card holds the state of so many connections (HERD §3.3 has some hundreds before
-/// they cost).
-const CLIENTS_MAX: usize = 4096;
 
 /// Descriptors that all clients take: a connection each, twice (the door watches one, and by the
 /// other a client that lies is sent away), and a few of the device's.
@@ -23,29 +18,14 @@ const DEVICE_DESCRIPTORS: usize = 8;
 /// The settings, or none where no flag asks for it.
 pub fn settings(flags: &Flags, workers: usize) -> Result<Option<RdmaSettings>, String> {
     let Some(wanted) = &flags.rdma else {
-        let alone = [
-            ("--rdma-port", flags.rdma_port.is_some()),
-            ("--rdma-clients", flags.rdma_clients.is_some()),
-        ];
-        return match alone.into_iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => Err(format!("{flag}: nobody comes over RDMA; add --rdma DEVICE")),
+        return match flags::first_given(flags, "rdma-port rdma-clients") {
+            Some(flag) => Err(format!("{flag}: nobody comes over RDMA; add --rdma DEVICE")),
             None => Ok(None),
         };
     };
     let place: Place = wanted.parse().map_err(|why| format!("--rdma {wanted}: {why}"))?;
-    let clients_max = flags.rdma_clients.unwrap_or(CLIENTS);
-    if !(1..=CLIENTS_MAX).contains(&clients_max) {
-        return Err(format!(
-            "--rdma-clients {clients_max}: must be from 1 to {CLIENTS_MAX}; leave it out for \
-             {CLIENTS}"
-        ));
-    }
-    if workers > LANES_MAX {
-        return Err(format!(
-            "--rdma: each client has a lane for each worker, at most {LANES_MAX}; choose fewer \
-             than {workers} --workers"
-        ));
-    }
+    let clients_max = clients_max("--rdma-clients", flags.rdma_clients)?;
+    check_lanes("--rdma", workers)?;
     if flags.rdma_port == Some(0) {
         return Err("--rdma-port 0: must be from 1 to 65535; leave it out for 18515".to_owned());
     }

@@ -9,6 +9,7 @@ use crate::flags::{self, Asked, Flags};
 use laneway_server::access::client_limits::Limited;
 use laneway_server::boot::Server;
 use laneway_server::settings::Sandbox;
+use laneway_server::shared::Shared;
 use std::ffi::OsString;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
@@ -80,28 +81,6 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
     let encrypted = shared.settings.tls.clone();
     let mut running = flags.clone();
     let looks_up = shared.settings.sandbox != Sandbox::On;
-    let limit_memory = move |bytes: u64| {
-        let share = bytes / (1 + shared.other_stores().len() as u64);
-        let mut holds = 0;
-        shared.each_domain(|domain| {
-            domain.store.set_memory_bytes(share);
-            holds += domain.store.limit_bytes();
-        });
-        holds
-    };
-    let shared = server.shared().clone();
-    let log_slow = move |slow| shared.each_domain(|domain| domain.slow.set(slow));
-    let shared = server.shared().clone();
-    let be_verbose = move |times| shared.set_verbosity(times);
-    let shared = server.shared().clone();
-    let limit_migration = move |rate| {
-        shared.durable.get().iter().for_each(|durable| durable.tier.limit_migration(rate));
-    };
-    let shared = server.shared().clone();
-    let limit_clients = move |limited, per_second| {
-        shared.answer_client_limit(limited, per_second);
-    };
-    let live = LiveServer { limit_memory, be_verbose, log_slow, limit_migration, limit_clients };
     let mut again = move || {
         if running.config.is_none() && users.is_none() && encrypted.is_none() {
             log::info!("SIGHUP: there is nothing to reload; SIGTERM stops the server");
@@ -109,7 +88,7 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
         }
         // However that comes out, users and certificates are files of their own.
         if running.config.is_some() {
-            reload(&args, &mut running, looks_up, &live);
+            reload(&args, &mut running, looks_up, &*shared);
         }
         if let (Some(path), Some(users)) = (&running.auth_file, &users) {
             auth::reload(path, users);
@@ -125,40 +104,34 @@ fn on_hup(args: Vec<OsString>, flags: &Flags, server: &Server) -> impl FnMut() +
     }
 }
 
-struct LiveServer<M, V, S, R, C> {
-    limit_memory: M,
-    be_verbose: V,
-    log_slow: S,
-    limit_migration: R,
-    limit_clients: C,
-}
-
-impl<M, V, S, R, C> Live for LiveServer<M, V, S, R, C>
-where
-    M: Fn(u64) -> u64,
-    V: Fn(u32),
-    S: Fn(Option<Duration>),
-    R: Fn(u64),
-    C: Fn(Limited, u64),
-{
+impl<S> Live for Shared<S> {
     fn be_verbose(&self, times: u32) {
-        (self.be_verbose)(times);
+        self.set_verbosity(times);
     }
 
     fn limit_memory(&self, bytes: u64) -> u64 {
-        (self.limit_memory)(bytes)
+        let share = bytes / (1 + self.other_stores().len() as u64);
+        let mut holds = 0;
+        self.each_domain(|domain| {
+            domain.store.set_memory_bytes(share);
+            holds += domain.store.limit_bytes();
+        });
+        holds
     }
 
     fn log_slow(&self, slow: Option<Duration>) {
-        (self.log_slow)(slow);
+        self.each_domain(|domain| domain.slow.set(slow));
     }
 
     fn limit_migration(&self, bytes_per_second: u64) {
-        (self.limit_migration)(bytes_per_second);
+        self.durable
+            .get()
+            .iter()
+            .for_each(|durable| durable.tier.limit_migration(bytes_per_second));
     }
 
     fn limit_clients(&self, limited: Limited, per_second: u64) {
-        (self.limit_clients)(limited, per_second);
+        self.answer_client_limit(limited, per_second);
     }
 }
 

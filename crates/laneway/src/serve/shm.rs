@@ -2,13 +2,14 @@
 //! checked.
 
 use super::UNIX_MASK;
-use crate::flags::Flags;
+use crate::flags::{self, Flags};
 use laneway_server::settings::{LANES_MAX, ShmSettings};
 use std::path::PathBuf;
 
 /// Clients at a time where the flag is left out.
 const CLIENTS: usize = 64;
-/// And at most: each takes a descriptor for every worker and one more.
+/// And at most: each takes a descriptor for every worker and one more. (Of those over RDMA a card
+/// holds the state of their connections: HERD §3.3 has some hundreds before they cost.)
 const CLIENTS_MAX: usize = 4096;
 
 /// Descriptors that all clients take: a connection each, and a doorbell for each worker.
@@ -30,12 +31,8 @@ pub fn keep_to(shm: &mut ShmSettings, workers: usize, fit: usize) {
 /// The settings, or none where no flag asks for it.
 pub fn settings(flags: &Flags, workers: usize) -> Result<Option<ShmSettings>, String> {
     let Some(path) = &flags.shm else {
-        let alone = [
-            ("--shm-mask", flags.shm_mask.is_some()),
-            ("--shm-clients", flags.shm_clients.is_some()),
-        ];
-        return match alone.into_iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => Err(format!("{flag}: nobody comes by memory; add --shm PATH")),
+        return match flags::first_given(flags, "shm-mask shm-clients") {
+            Some(flag) => Err(format!("{flag}: nobody comes by memory; add --shm PATH")),
             None => Ok(None),
         };
     };
@@ -43,21 +40,31 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Option<ShmSettings>, St
         let path = path.display();
         return Err(format!("--shm {path}: -s has this path; choose another for one of them"));
     }
-    let clients_max = flags.shm_clients.unwrap_or(CLIENTS);
-    if !(1..=CLIENTS_MAX).contains(&clients_max) {
-        return Err(format!(
-            "--shm-clients {clients_max}: must be from 1 to {CLIENTS_MAX}; leave it out for \
-             {CLIENTS}"
-        ));
-    }
-    if workers > LANES_MAX {
-        return Err(format!(
-            "--shm: each client has a lane for each worker, at most {LANES_MAX}; choose fewer \
-             than {workers} --workers"
-        ));
-    }
+    let clients_max = clients_max("--shm-clients", flags.shm_clients)?;
+    check_lanes("--shm", workers)?;
     let mode = flags.shm_mask.unwrap_or(UNIX_MASK);
     Ok(Some(ShmSettings { path: PathBuf::from(path), mode, clients_max }))
+}
+
+/// Clients at a time, by the flag of this name.
+pub fn clients_max(flag: &str, given: Option<usize>) -> Result<usize, String> {
+    match given.unwrap_or(CLIENTS) {
+        clients if (1..=CLIENTS_MAX).contains(&clients) => Ok(clients),
+        clients => Err(format!(
+            "{flag} {clients}: must be from 1 to {CLIENTS_MAX}; leave it out for {CLIENTS}"
+        )),
+    }
+}
+
+/// Refuses more workers than the clients that `flag` asks for have lanes.
+pub fn check_lanes(flag: &str, workers: usize) -> Result<(), String> {
+    if workers <= LANES_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "{flag}: each client has a lane for each worker, at most {LANES_MAX}; choose fewer than \
+         {workers} --workers"
+    ))
 }
 
 #[cfg(test)]

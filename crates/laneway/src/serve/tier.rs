@@ -29,10 +29,16 @@ const PROGRESS_MS: u128 = 1000;
 /// Problems that a start tells one by one: an item each, there may be millions.
 const PROBLEMS_TOLD: usize = 10;
 
+/// Flags that mean nothing without `--data-dir`.
+const PARTS: &str = "\
+    pm pm-backend pm-index pm-size ssd ssd-size split-bytes compress compress-from durability \
+    migrate-by migrate-rate when-full read-threads backup-dir backup-rate scrub-every scrub-rate \
+    unsafe-volatile-pm pad-groups accept-lost-log";
+
 /// The settings, or none without `--data-dir`.
 pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>, String> {
     let Some(mut directory) = directory(flags)? else {
-        return match first_given(flags) {
+        return match flags::first_given(flags, PARTS) {
             None => Ok(None),
             Some(flag) => Err(format!("{flag}: nothing is kept durably; say --data-dir DIR too")),
         };
@@ -85,34 +91,6 @@ fn backup(flags: &Flags) -> Result<Option<BackupSettings>, String> {
     }
     let bytes_per_second = flags.backup_rate.unwrap_or(BACKUP_BYTES_PER_SECOND);
     Ok(Some(BackupSettings { folder, bytes_per_second }))
-}
-
-/// A flag that means nothing without `--data-dir`, if one was given.
-fn first_given(flags: &Flags) -> Option<&'static str> {
-    let given = [
-        ("--pm", flags.pm.is_some()),
-        ("--pm-backend", flags.pm_backend.is_some()),
-        ("--pm-index", flags.pm_index.is_some()),
-        ("--pm-size", flags.pm_bytes.is_some()),
-        ("--ssd", flags.ssd.is_some()),
-        ("--ssd-size", flags.ssd_bytes.is_some()),
-        ("--split-bytes", flags.split.is_some()),
-        ("--compress", flags.compress.is_some()),
-        ("--compress-from", flags.compress_from.is_some()),
-        ("--durability", flags.durability.is_some()),
-        ("--migrate-by", flags.migrate_by.is_some()),
-        ("--migrate-rate", flags.migrate_rate.is_some()),
-        ("--when-full", flags.when_full.is_some()),
-        ("--read-threads", flags.read_threads.is_some()),
-        ("--backup-dir", flags.backup_dir.is_some()),
-        ("--backup-rate", flags.backup_rate.is_some()),
-        ("--scrub-every", flags.scrub_every.is_some()),
-        ("--scrub-rate", flags.scrub_rate.is_some()),
-        ("--unsafe-volatile-pm", flags.volatile_pm),
-        ("--pad-groups", flags.pad_groups),
-        ("--accept-lost-log", flags.accept_lost_log),
-    ];
-    given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
 }
 
 /// Where the store is and how it is made; none without a folder.

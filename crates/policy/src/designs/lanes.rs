@@ -19,9 +19,8 @@
 use crate::cores::{ExtraGrant, Form, Role, Settled};
 use crate::cores::{large_by_rule_lanes, large_needed_lanes, large_workers_lanes, roles};
 use crate::design::Access;
+use crate::designs::learned::Learned;
 use crate::designs::{CorePolicy, Design};
-use crate::evidence::Evidence;
-use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
 use crate::plan::{STEAL_QUEUE_MIN, STEAL_QUEUE_MIN_FULL_WIRE, STEAL_REQUESTS_MAX};
 use crate::settings::Settings;
@@ -40,15 +39,11 @@ pub const SLICES_UNSENT_MAX: u64 = 8;
 pub struct Lanes {
     settings: Settings,
     form: Form,
-    sizes: SmoothHistogram,
-    /// With those that the kernel answered.
-    sizes_all: SmoothHistogram,
-    threshold: ThresholdControl,
+    learned: Learned,
     /// Large workers by the paper's rule.
     large_by_rule: Settled,
     /// Large workers that a full wire cannot take away.
     large_needed: Settled,
-    evidence: Evidence,
     extra: ExtraGrant,
     epoch: u64,
 }
@@ -59,43 +54,23 @@ impl Lanes {
         let clamp = Clamp::frame_to_slice(settings.slice_bytes);
         Lanes {
             form: settings.form(),
-            sizes: SmoothHistogram::new(),
-            sizes_all: SmoothHistogram::new(),
-            threshold: ThresholdControl::new(&settings, clamp),
+            learned: Learned::new(ThresholdControl::new(&settings, clamp)),
             large_by_rule: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
             large_needed: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
-            evidence: Evidence::default(),
             extra: ExtraGrant::new(settings.hysteresis_epochs),
             epoch: 0,
             settings,
         }
     }
 
-    /// Take in one epoch's sizes; an epoch without requests teaches nothing.
+    /// Take in one epoch's sizes.
     fn learn(&mut self, load: &EpochLoad) {
-        let samples = load.sizes.total();
-        if samples == 0 {
-            return;
-        }
-        let workers = self.settings.workers;
-        self.sizes.absorb(&load.sizes, self.settings.alpha);
-        let mut all = load.sizes.clone();
-        all.merge(&load.sizes_kernel);
-        self.sizes_all.absorb(&all, self.settings.alpha);
-        let threshold = self.threshold.after_epoch(&self.sizes_all, all.total());
+        let Some((low, high)) = self.learned.learn(load, &self.settings) else { return };
+        let (workers, samples) = (self.settings.workers, load.sizes.total());
         let by_rule = |small_share| large_by_rule_lanes(small_share, workers);
         let needed = |small_share| large_needed_lanes(small_share, workers);
-        if samples >= self.settings.samples_min {
-            self.evidence.forget();
-            let small_share = self.settings.cost.small_share(&self.sizes, threshold);
-            self.large_by_rule.ask(by_rule(small_share), samples);
-            self.large_needed.ask(needed(small_share), samples);
-        } else {
-            let cost = self.settings.cost;
-            let (low, high) = self.evidence.after_epoch(&load.sizes, cost, threshold);
-            self.large_by_rule.ask_within(by_rule(high), by_rule(low), samples);
-            self.large_needed.ask_within(needed(high), needed(low), samples);
-        }
+        self.large_by_rule.ask_within(by_rule(high), by_rule(low), samples);
+        self.large_needed.ask_within(needed(high), needed(low), samples);
     }
 
     fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
@@ -114,7 +89,7 @@ impl Lanes {
             planned_at: now,
             design: Design::Lanes,
             form: self.form,
-            threshold: self.threshold.current(),
+            threshold: self.learned.threshold.current(),
             roles: match self.form {
                 Form::TimeShare => vec![Role::Both; usize::from(workers)],
                 Form::Roles => roles(workers, large),

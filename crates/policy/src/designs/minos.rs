@@ -3,9 +3,9 @@
 //! equal cost and a queue of its own; every request runs to completion; nobody takes from others.
 //!
 //! It departs from the paper where that leaves a gap: until the first epoch has ended the threshold
-//! is one slice; thin epochs move roles no further than they can tell ([`Evidence`]); the cost is
-//! the setting's, and the paper's own is `--cost packets`. A single worker has nobody to hand to
-//! and serves all.
+//! is one slice; thin epochs move roles no further than they can tell ([`crate::evidence`]); the
+//! cost is the setting's, and the paper's own is `--cost packets`. A single worker has nobody to
+//! hand to and serves all.
 //! With `--extra-large` there is one more large worker, and small requests are taken from others
 //! one at a time: the variant that §6.1 "Latency of large requests" weighs.
 //!
@@ -14,8 +14,7 @@
 use crate::cores::{Form, Settled, large_workers_lanes, roles, small_workers};
 use crate::design::{Access, Design};
 use crate::designs::CorePolicy;
-use crate::evidence::Evidence;
-use crate::histogram::SmoothHistogram;
+use crate::designs::learned::Learned;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
 use crate::ranges::SizeRanges;
 use crate::settings::Settings;
@@ -26,12 +25,8 @@ use crate::units::Nanos;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minos {
     settings: Settings,
-    sizes: SmoothHistogram,
-    /// With those that the kernel answered.
-    sizes_all: SmoothHistogram,
-    threshold: ThresholdControl,
+    learned: Learned,
     large: Settled,
-    evidence: Evidence,
     epoch: u64,
 }
 
@@ -41,51 +36,33 @@ impl Minos {
         let threshold =
             ThresholdControl::new(&settings, Clamp::NONE).starting_at(settings.slice_bytes);
         Minos {
-            sizes: SmoothHistogram::new(),
-            sizes_all: SmoothHistogram::new(),
-            threshold,
+            learned: Learned::new(threshold),
             large: Settled::new(0, settings.samples_min, settings.hysteresis_epochs),
-            evidence: Evidence::default(),
             epoch: 0,
             settings,
         }
     }
 
-    /// Take in one epoch's sizes; an epoch without requests teaches nothing.
+    /// Take in one epoch's sizes.
     fn learn(&mut self, load: &EpochLoad) {
-        let samples = load.sizes.total();
-        if samples == 0 {
-            return;
-        }
+        let Some((low, high)) = self.learned.learn(load, &self.settings) else { return };
         let workers = self.settings.workers;
-        self.sizes.absorb(&load.sizes, self.settings.alpha);
-        let mut all = load.sizes.clone();
-        all.merge(&load.sizes_kernel);
-        self.sizes_all.absorb(&all, self.settings.alpha);
-        let threshold = self.threshold.after_epoch(&self.sizes_all, all.total());
         let large = |small_share| workers - small_workers(small_share, workers);
-        if samples >= self.settings.samples_min {
-            self.evidence.forget();
-            let small_share = self.settings.cost.small_share(&self.sizes, threshold);
-            self.large.ask(large(small_share), samples);
-        } else {
-            let cost = self.settings.cost;
-            let (low, high) = self.evidence.after_epoch(&load.sizes, cost, threshold);
-            self.large.ask_within(large(high), large(low), samples);
-        }
+        self.large.ask_within(large(high), large(low), load.sizes.total());
     }
 
     fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
         let workers = self.settings.workers;
-        let threshold = self.threshold.current();
+        let threshold = self.learned.threshold.current();
         let extra = self.settings.extra_large;
         let large = match self.large.current() {
             large if extra => large_workers_lanes(large, workers, true),
             large => large,
         };
         let alone = self.settings.form() == Form::TimeShare;
-        let ranges =
-            || SizeRanges::equal_cost(&self.sizes, self.settings.cost, threshold, large.max(1));
+        let ranges = || {
+            SizeRanges::equal_cost(&self.learned.sizes, self.settings.cost, threshold, large.max(1))
+        };
         CorePlan {
             epoch: self.epoch,
             planned_at: now,

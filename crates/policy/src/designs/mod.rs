@@ -6,6 +6,7 @@
 mod hkh;
 mod hkh_ws;
 mod lanes;
+mod learned;
 mod minos;
 mod sho;
 

@@ -31,10 +31,6 @@ const READ_ONLY: &[u8] = b"CLIENT_ERROR this port is read-only\r\n";
 pub(crate) struct ReadOnlyText;
 
 impl<T: Transport> Protocol<T> for ReadOnlyText {
-    fn is_dry(_: &mut Connection<T::Stream>, rest: &[u8]) -> bool {
-        rest.is_empty()
-    }
-
     fn step(
         streams: &mut Streams<T>,
         core: &mut Core<T>,
@@ -65,10 +61,6 @@ impl<T: Transport> Protocol<T> for ReadOnlyText {
 pub(crate) struct ReadOnlyBinary;
 
 impl<T: Transport> Protocol<T> for ReadOnlyBinary {
-    fn is_dry(_: &mut Connection<T::Stream>, rest: &[u8]) -> bool {
-        rest.is_empty()
-    }
-
     fn step(
         streams: &mut Streams<T>,
         core: &mut Core<T>,

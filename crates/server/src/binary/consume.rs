@@ -12,10 +12,6 @@ use laneway_transport::Transport;
 pub(crate) struct Binary;
 
 impl<T: Transport> Protocol<T> for Binary {
-    fn is_dry(_: &mut Connection<T::Stream>, rest: &[u8]) -> bool {
-        rest.is_empty()
-    }
-
     fn step(
         streams: &mut Streams<T>,
         core: &mut Core<T>,

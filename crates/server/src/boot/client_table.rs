@@ -3,6 +3,7 @@
 
 use super::Gate;
 use super::door::Running;
+use super::listeners::lacks_ipv6;
 use crate::settings::{RdmaSettings, Settings};
 use crate::shared::Shared;
 use laneway_rdma::door::Door;
@@ -76,12 +77,7 @@ pub fn listen(settings: &Settings) -> Result<Option<Closed>, ClientTableError> {
                 told.extend(listener.address());
                 doors.push(Door::new(listener, client_table.clone()).map_err(wrong)?);
             }
-            // A machine without IPv6 still serves the IPv4 wildcard.
-            Err(error)
-                if address.is_ipv6()
-                    && address.ip().is_unspecified()
-                    && error.kind() != io::ErrorKind::AddrInUse
-                    && !doors.is_empty() => {}
+            Err(error) if lacks_ipv6(*address, &error) && !doors.is_empty() => {}
             Err(error) => return Err(wrong(error)),
         }
     }

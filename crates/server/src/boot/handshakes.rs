@@ -6,7 +6,7 @@ use super::listeners::Listeners;
 use super::{Gate, ServerStream, once_open};
 use crate::access::listener_rules::ListenerRules;
 use crate::access::usher::{ByAddress, Usher};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, nanos_of};
 use crate::settings::{GUESTS_MAX, Rules, Settings};
 use crate::shared::{Connections, Shared};
 use laneway_tier::drop_priority;
@@ -73,8 +73,7 @@ impl Closed {
     ) -> io::Result<Running> {
         let Closed { listeners, resp_from, rules, acceptor, per_address, limit, most } = self;
         let stop = Arc::new(AtomicBool::new(false));
-        let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let bounds = Bounds { most: (most / THREADS).max(1), nanos };
+        let bounds = Bounds { most: (most / THREADS).max(1), nanos: nanos_of(limit) };
         let (sender, guests) = sync_channel(GUESTS_MAX.min(most / THREADS));
         let mut running =
             Running { listeners, resp_from, rules, stop, threads: Vec::new(), usher: None };

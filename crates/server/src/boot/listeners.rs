@@ -85,18 +85,18 @@ fn sorted(handed: Vec<Handed>) -> (Listeners, Listeners) {
     (plain, encrypted)
 }
 
+/// Whether that may be for want of IPv6: a machine without it still serves the IPv4 wildcard.
+pub(super) fn lacks_ipv6(address: SocketAddr, error: &io::Error) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified() && error.kind() != io::ErrorKind::AddrInUse
+}
+
 /// Listeners at these addresses, each with its rules.
 fn tcp(ports: &[Port], backlog: i32) -> Result<Vec<(Listener, Rules)>, StartError> {
     let mut listeners = Vec::new();
     for Port { address, rules } in ports {
         match Listener::tcp(*address, backlog) {
             Ok(listener) => listeners.push((listener, *rules)),
-            // A machine without IPv6 still serves the IPv4 wildcard.
-            Err(error)
-                if address.is_ipv6()
-                    && address.ip().is_unspecified()
-                    && error.kind() != io::ErrorKind::AddrInUse
-                    && !listeners.is_empty() => {}
+            Err(error) if lacks_ipv6(*address, &error) && !listeners.is_empty() => {}
             Err(error) => return Err(StartError::Listen(address.to_string(), error)),
         }
     }

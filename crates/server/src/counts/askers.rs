@@ -38,7 +38,7 @@ impl<S> Shared<S> {
         let key = |(key, count): (Vec<u8>, Count)| {
             let peek = |store: &Arc<Store>| store.peek(store.hash(&key), &key, now);
             let meta = stores().find_map(peek);
-            let bytes = meta.map(|meta| u64::from(meta.key_bytes) + u64::from(meta.value_bytes));
+            let bytes = meta.map(|meta| meta.item_bytes());
             SampledKey { key, count, bytes }
         };
         let mut counts: Vec<_> = counts.into_iter().collect();

@@ -25,22 +25,52 @@ const SUMS: usize = 6;
 /// How place 0 is told.
 const OTHERS: &str = "others";
 
-/// What one worker counted for the clients of one place: a cache line.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub struct ClientCounts {
+macro_rules! client_counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What one worker counted for the clients of one place: a cache line.
+        #[derive(Debug, Default)]
+        #[repr(align(64))]
+        pub struct ClientCounts {
+            $($(#[$doc])* pub $name: Counter,)*
+        }
+
+        /// What was counted.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct ClientSums {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl ClientSums {
+            /// Add what a worker counted.
+            pub fn add(&mut self, counts: &ClientCounts) {
+                $(self.$name += counts.$name.get();)*
+            }
+
+            fn words(self) -> [u64; SUMS] {
+                [$(self.$name),*]
+            }
+
+            fn since(self, words: &[u64]) -> ClientSums {
+                let mut before = words.iter().copied();
+                ClientSums { $($name: self.$name.saturating_sub(before.next().unwrap_or(0)),)* }
+            }
+        }
+    };
+}
+
+client_counts! {
     /// Requests; each key of a `get` is one.
-    pub requests: Counter,
+    requests,
     /// Of these, those of the large lane.
-    pub requests_large: Counter,
+    requests_large,
     /// Bytes received.
-    pub bytes_in: Counter,
+    bytes_in,
     /// Bytes sent.
-    pub bytes_out: Counter,
+    bytes_out,
     /// Times that a connection waited because its client was over its limit.
-    pub holds: Counter,
+    holds,
     /// How long, in all.
-    pub held_nanos: Counter,
+    held_nanos,
 }
 
 impl ClientCounts {
@@ -61,52 +91,6 @@ impl ClientCounts {
     pub fn held_owner(&self, nanos: u64) {
         self.holds.bump_owner();
         self.held_nanos.add_owner(nanos);
-    }
-}
-
-/// What was counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ClientSums {
-    /// Requests; each key of a `get` is one.
-    pub requests: u64,
-    /// Of these, those of the large lane.
-    pub requests_large: u64,
-    /// Bytes received.
-    pub bytes_in: u64,
-    /// Bytes sent.
-    pub bytes_out: u64,
-    /// Times that a connection waited because its client was over its limit.
-    pub holds: u64,
-    /// How long, in all.
-    pub held_nanos: u64,
-}
-
-impl ClientSums {
-    /// Add what a worker counted.
-    pub fn add(&mut self, counts: &ClientCounts) {
-        self.requests += counts.requests.get();
-        self.requests_large += counts.requests_large.get();
-        self.bytes_in += counts.bytes_in.get();
-        self.bytes_out += counts.bytes_out.get();
-        self.holds += counts.holds.get();
-        self.held_nanos += counts.held_nanos.get();
-    }
-
-    fn words(self) -> [u64; SUMS] {
-        let ClientSums { requests, requests_large, bytes_in, bytes_out, holds, held_nanos } = self;
-        [requests, requests_large, bytes_in, bytes_out, holds, held_nanos]
-    }
-
-    fn since(self, words: &[u64]) -> ClientSums {
-        let before = |place: usize| words.get(place).copied().unwrap_or(0);
-        ClientSums {
-            requests: self.requests.saturating_sub(before(0)),
-            requests_large: self.requests_large.saturating_sub(before(1)),
-            bytes_in: self.bytes_in.saturating_sub(before(2)),
-            bytes_out: self.bytes_out.saturating_sub(before(3)),
-            holds: self.holds.saturating_sub(before(4)),
-            held_nanos: self.held_nanos.saturating_sub(before(5)),
-        }
     }
 }
 

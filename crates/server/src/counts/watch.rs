@@ -12,7 +12,7 @@ pub use crate::durable::scrub::Scrubbed;
 use crate::durable::shared::{Durable, Refused};
 use crate::execute::VERSION;
 use crate::kernel::Kernel;
-use crate::latency::{Latencies, Operation, row};
+use crate::latency::{Latencies, Operation, ROWS, row};
 use crate::shared::{Phase, Shared, WorkerShared};
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{Role, SizeClass};
@@ -264,6 +264,28 @@ impl<S> Shared<S> {
         }
     }
 
+    /// The sum over all domains.
+    pub(crate) fn sum(&self, mut of: impl FnMut(&Shared<S>) -> u64) -> u64 {
+        let mut sum = 0;
+        self.each_domain(|shared| sum += of(shared));
+        sum
+    }
+
+    pub(crate) fn store_stats(&self) -> Stats {
+        let mut sum = self.store.stats();
+        self.other_stores().iter().for_each(|store| sum.add(&store.stats()));
+        sum
+    }
+
+    /// The latencies of all workers since the start, by row of their books.
+    pub(crate) fn latencies(&self) -> Vec<Latencies> {
+        let mut rows = vec![Latencies::default(); ROWS];
+        self.each_domain(|shared| {
+            shared.workers.iter().for_each(|worker| worker.book.read_into(&mut rows));
+        });
+        rows
+    }
+
     /// A hit counts before its lane does, and a reading may come between the two, or between its
     /// own two reads: their difference may be less than an earlier one.
     fn small_hits(&self, totals: &Totals) -> u64 {
@@ -278,7 +300,7 @@ impl<S> Shared<S> {
         stats
     }
 
-    fn connections_watch(&self) -> ConnectionsWatch {
+    pub(crate) fn connections_watch(&self) -> ConnectionsWatch {
         let connections = &self.connections;
         ConnectionsWatch {
             open: connections.open.load(Relaxed) as u64,
@@ -291,7 +313,8 @@ impl<S> Shared<S> {
         }
     }
 
-    fn udp_watch(&self) -> Vec<(&'static str, u64)> {
+    /// What each worker saw of datagrams, summed, by name.
+    pub(crate) fn udp_watch(&self) -> Vec<(&'static str, u64)> {
         let mut sums: Vec<(&'static str, u64)> = Vec::new();
         self.each_domain(|shared| {
             for worker in shared.udp.get().map_or(&[][..], |udp| &udp.counts) {
@@ -348,7 +371,8 @@ fn by_kind(rows: &[Latencies]) -> Vec<LatencyWatch> {
     kinds
 }
 
-fn of_tier(durable: &Durable) -> TierWatch {
+/// What the tier tells from counters alone.
+pub(crate) fn of_tier(durable: &Durable) -> TierWatch {
     let counts = &durable.counts;
     let read = |count: &AtomicU64| count.load(Relaxed); // statistics
     TierWatch {

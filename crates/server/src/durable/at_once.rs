@@ -12,12 +12,12 @@ use super::ready::step_of;
 use super::state::DurableExecutor;
 use super::task::{Step, Task};
 use crate::execute::Context;
-use crate::execute::redis::{Asking, Watched};
+use crate::execute::redis::{Asking, Watched, words_of_refused};
 use crate::jobs::handoff::{Spoken, WatchedRequests};
 use crate::latency;
 use crate::resp::multi::put_nothing;
 use crate::resp::options::Refusal;
-use crate::resp::scratch::{Asked, BYTES_MAX, Change, Keys, Scratch, TOO_MUCH, told};
+use crate::resp::scratch::{Asked, BYTES_MAX, Change, Keys, Scratch, TOO_MUCH};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_store::{Draft, KeyHash, Store};
@@ -174,7 +174,7 @@ impl<S> DurableExecutor<S> {
         let mut drafts: Vec<Option<Draft<&Store>>> = Vec::with_capacity(changes.len());
         for Change { number, item } in changes {
             let draft = item.as_ref().map(|item| item.draft(&store, trial.key(*number)));
-            drafts.push(draft.transpose().map_err(told)?);
+            drafts.push(draft.transpose().map_err(words_of_refused)?);
         }
         let hashed = |change: &Change| {
             let key = trial.key(change.number);

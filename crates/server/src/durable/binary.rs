@@ -70,7 +70,7 @@ impl<S> DurableExecutor<S> {
             };
             if let Some(step) = step_of(ready, task) {
                 if matches!(step, Step::Behind(_)) && operation == Operation::Get {
-                    self.fetch_ahead(GetsBehind(&bytes[task.range.end..]));
+                    self.fetch_ahead(gets_behind(&bytes[task.range.end..]));
                 }
                 return step;
             }
@@ -120,15 +120,11 @@ impl<S> DurableExecutor<S> {
 }
 
 /// The keys of the requests behind one that waits, as far as they ask for values.
-struct GetsBehind<'a>(&'a [u8]);
-
-impl<'a> Iterator for GetsBehind<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let Ok(Some(frame)) = parse(self.0) else { return None };
+fn gets_behind(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let Ok(Some(frame)) = parse(rest) else { return None };
         let Request::Get(get) = frame.request else { return None };
-        self.0 = self.0.get(frame.bytes()..).unwrap_or_default();
+        rest = rest.get(frame.bytes()..).unwrap_or_default();
         Some(get.key)
-    }
+    })
 }

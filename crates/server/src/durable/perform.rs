@@ -4,11 +4,13 @@ use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};
 use super::state::DurableExecutor;
 use super::task::{Step, Task, Voice};
+use crate::counts::watch::of_tier;
 use crate::event_log::{Class, DeletedBy};
 use crate::execute::{self, Body, Context, Incoming, Outcome};
 use crate::jobs::handoff::Work;
 use crate::latency::{self, Operation};
 use crate::request::requests::{operation, writes};
+use crate::stats::{TierSnapshot, write_tier};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_sync::planted::{Bug, is_planted};
@@ -282,7 +284,7 @@ impl<S> DurableExecutor<S> {
     pub(super) fn stats_counted(&mut self, number: u64, stats: &Stats) {
         let Some(mut task) = self.counting.remove(&number) else { return };
         let mut out = Vec::new();
-        crate::stats::write_tier(Some(&self.tier_snapshot(stats)), &mut out);
+        write_tier(Some(&self.tier_snapshot(stats)), &mut out);
         if let Voice::Binary(echo) = task.voice {
             let text = std::mem::take(&mut out);
             execute::binary::put_stats(echo, &text, &mut out);
@@ -292,26 +294,20 @@ impl<S> DurableExecutor<S> {
         self.conclude(task);
     }
 
-    fn tier_snapshot(&self, stats: &Stats) -> crate::stats::TierSnapshot {
+    fn tier_snapshot(&self, stats: &Stats) -> TierSnapshot {
         let counts = &self.durable.counts;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed); // statistics
-        crate::stats::TierSnapshot {
+        let mut watch = of_tier(&self.durable);
+        watch.queue += self.turns.len() as u64;
+        TierSnapshot {
             stats: stats.clone(),
             waits: self.durable.waits,
             evicts: self.durable.tier.evicts(),
-            requests: read(&counts.requests),
-            faults: read(&counts.faults),
-            fault_bytes: read(&counts.fault_bytes),
-            spills: read(&counts.spills),
+            watch,
             set_aside: read(&counts.set_aside),
-            refused: counts.refused.told().total(),
             expired: read(&counts.expired),
-            lost: read(&counts.lost),
-            queue: (self.durable.jobs.len() + self.turns.len()) as u64,
             held: self.held.len() as u64,
-            recovery_ms: self.durable.recovery.took_ms,
             report: self.durable.recovery.report.clone(),
-            scrub: self.durable.scrubs.told(),
         }
     }
 }

@@ -130,7 +130,7 @@ impl<S> DurableExecutor<S> {
             };
             if let Some(step) = step_of(ready, task) {
                 if spec.command == Command::Get && matches!(step, Step::Behind(_)) {
-                    self.fetch_ahead(GetsBehind(&bytes[task.range.end..]));
+                    self.fetch_ahead(gets_behind(&bytes[task.range.end..]));
                 }
                 return step;
             }
@@ -339,14 +339,10 @@ fn why(words: &[u8]) -> String {
 }
 
 /// The keys of the `GET`s at the front of some requests.
-struct GetsBehind<'a>(&'a [u8]);
-
-impl<'a> Iterator for GetsBehind<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let (spec, mut args, length) = read(self.0)?;
-        self.0 = &self.0[length..];
+fn gets_behind(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (spec, mut args, length) = read(rest)?;
+        rest = &rest[length..];
         args.next().filter(|_| spec.command == Command::Get)
-    }
+    })
 }

@@ -7,6 +7,7 @@
 
 use super::scrub::ScrubSettings;
 use super::shared::Durable;
+use crate::clock::nanos_of;
 use laneway_tier::scrub::{Bounds, Damaged, Scrub, Step};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Scrubber {
         bounds: Bounds,
         now_nanos: u64,
     ) -> Scrubber {
-        let begins_nanos = now_nanos.saturating_add(nanos(settings.every.min(FIRST)));
+        let begins_nanos = now_nanos.saturating_add(nanos_of(settings.every.min(FIRST)));
         Scrubber { durable, settings, bounds, begins_nanos, current: None, told: HashSet::new() }
     }
 
@@ -138,7 +139,7 @@ impl Scrubber {
         if let Some(more @ 1..) = current.lines.checked_sub(LINES_MAX) {
             log::error!("the scrub found {more} more that are damaged; laneway fsck tells all");
         }
-        let next_nanos = current.began_nanos.saturating_add(nanos(self.settings.every));
+        let next_nanos = current.began_nanos.saturating_add(nanos_of(self.settings.every));
         self.begins_nanos = next_nanos.max(now_nanos);
         let seconds = u128::from(now_nanos - current.began_nanos) / NANOS_PER_SECOND;
         let mebibytes = current.read_bytes >> 20;
@@ -146,10 +147,6 @@ impl Scrubber {
             "a scrub is done: {items} items, {mebibytes} MiB read in {seconds} s, {damaged} damaged"
         );
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What the log says.

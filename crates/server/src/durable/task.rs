@@ -171,9 +171,10 @@ pub struct Several {
 }
 
 /// In what protocol a request's errors are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Voice {
     /// memcached's text.
+    #[default]
     Text,
     /// memcached's binary protocol, of this request.
     Binary(Echo),
@@ -182,6 +183,7 @@ pub enum Voice {
 }
 
 /// One job.
+#[derive(Default)]
 pub struct Task {
     /// What is to be done; taken out while it is being done.
     pub work: Option<Work>,
@@ -333,40 +335,8 @@ impl Task {
             },
         };
         let read_only = matches!(work, Work::Request { read_only: true, .. });
-        Task {
-            work: Some(work),
-            bytes: 0,
-            arrived_nanos,
-            origin,
-            connection: None,
-            range: 0..0,
-            marks: Vec::new(),
-            at: 0,
-            gets: None,
-            several: None,
-            voice,
-            reply: Output::default(),
-            reply_bytes: [0; 2],
-            place: End::default(),
-            tally: PendingLatencies::default(),
-            large: false,
-            quiet: false,
-            done: false,
-            waits_for: None,
-            until: None,
-            covers: Vec::new(),
-            changes: false,
-            refused: Default::default(),
-            changed: Vec::new(),
-            number: None,
-            leaving: Vec::new(),
-            flushed_at: None,
-            error: None,
-            tries: 0,
-            seen: false,
-            held: None,
-            read_only,
-        }
+        let work = Some(work);
+        Task { work, arrived_nanos, origin, voice, read_only, ..Task::default() }
     }
 
     /// The reply waits for this too.

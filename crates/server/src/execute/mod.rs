@@ -110,6 +110,14 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// Counts a value that was refused.
+    fn count_refused(&self, refused: Refused) {
+        match refused {
+            Refused::TooLarge => self.counters.store_too_large.bump_owner(),
+            Refused::OutOfMemory => self.counters.store_no_memory.bump_owner(),
+        }
+    }
+
     /// Begin an item that is finished before this request ends.
     fn draft(
         &self,
@@ -128,7 +136,7 @@ impl<'a> Context<'a> {
 
     /// Note the item whose value is read. False if reading it is somebody else's.
     fn reads(&self, item: &ItemMeta) -> bool {
-        let bytes = u64::from(item.key_bytes) + u64::from(item.value_bytes);
+        let bytes = item.item_bytes();
         self.touched.set(bytes);
         bytes < self.large_from
     }

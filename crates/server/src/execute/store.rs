@@ -383,15 +383,10 @@ fn refuse(
     if matches!(answer, Answer::Resp) {
         return resp::put_refused(context, refused, out);
     }
+    context.count_refused(refused);
     let line = match refused {
-        Refused::TooLarge => {
-            context.counters.store_too_large.bump_owner();
-            TOO_LARGE
-        }
-        Refused::OutOfMemory => {
-            context.counters.store_no_memory.bump_owner();
-            NO_MEMORY_STORING
-        }
+        Refused::TooLarge => TOO_LARGE,
+        Refused::OutOfMemory => NO_MEMORY_STORING,
     };
     let is_set = match answer {
         Answer::Text { .. } => how.place == Place::Whole(Condition::Always),

@@ -9,7 +9,7 @@
 //! arguments.
 
 use super::slots::Slots;
-use super::window::{Balance, Mark, Since, Window};
+use super::window::{Balance, Counted, Window};
 use crate::counts::counters::Counter;
 use laneway_kernel::layout::Lead;
 use laneway_policy::hot::Reads;
@@ -118,7 +118,7 @@ pub struct HotKeyCard {
     /// The key.
     pub text: Box<[u8]>,
     /// The last second or two.
-    pub since: Since,
+    pub since: Counted,
     /// Whose it is now.
     pub owner: WorkerId,
     /// Whose it is when it is cold.
@@ -233,7 +233,7 @@ impl HotKeyTable {
         let executed = self.each(executed);
         self.tell(turn, &executed);
         let owner = turn.scheduler.found(finding.found);
-        let mark = |sums: Pair| Mark {
+        let mark = |sums: Pair| Counted {
             nanos: now,
             reads: sums.reads,
             writes: sums.writes,
@@ -303,7 +303,7 @@ impl HotKeyTable {
         let card = |hot: &HotKey| {
             let known = turn.known.get(&hot.key)?;
             let sums = self.sums(known.number?);
-            let mark = Mark { nanos: now, reads: sums.reads, writes: sums.writes, all };
+            let mark = Counted { nanos: now, reads: sums.reads, writes: sums.writes, all };
             Some(HotKeyCard {
                 text: known.text.clone(),
                 since: known.window.since(mark),
@@ -463,9 +463,9 @@ impl HotKeyTable {
     }
 
     /// What was counted under a number until now, the slot's beginning.
-    fn mark_of(&self, turn: &Turn, number: u16, now: u64) -> Mark {
+    fn mark_of(&self, turn: &Turn, number: u16, now: u64) -> Counted {
         let Pair { reads, writes } = self.sums(number);
-        Mark { nanos: now, reads, writes, all: turn.executed.iter().sum() }
+        Counted { nanos: now, reads, writes, all: turn.executed.iter().sum() }
     }
 
     /// All known keys are counted from here.

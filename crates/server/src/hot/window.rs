@@ -5,23 +5,10 @@
 /// Rates are told of so much time at least, and at most twice as much.
 const WINDOW_NANOS: u64 = 1_000_000_000;
 
-/// What was counted at one moment.
+/// What was counted of a key: until a moment, or between two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mark {
-    /// When.
-    pub nanos: u64,
-    /// Reads of the key until then.
-    pub reads: u64,
-    /// Writes of it.
-    pub writes: u64,
-    /// Requests of any kind.
-    pub all: u64,
-}
-
-/// What was counted in between.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Since {
-    /// How long it took.
+pub struct Counted {
+    /// When that was, or how long it took.
     pub nanos: u64,
     /// Reads of the key.
     pub reads: u64,
@@ -34,26 +21,26 @@ pub struct Since {
 /// The last second or two of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    marks: [Mark; 2],
+    marks: [Counted; 2],
 }
 
 impl Window {
     /// It begins.
-    pub fn new(now: Mark) -> Window {
+    pub fn new(now: Counted) -> Window {
         Window { marks: [now; 2] }
     }
 
     /// Go on, if it has become long enough.
-    pub fn advance(&mut self, now: Mark) {
+    pub fn advance(&mut self, now: Counted) {
         if now.nanos.saturating_sub(self.marks[1].nanos) >= WINDOW_NANOS {
             self.marks = [self.marks[1], now];
         }
     }
 
     /// What it holds.
-    pub fn since(&self, now: Mark) -> Since {
+    pub fn since(&self, now: Counted) -> Counted {
         let [from, _] = self.marks;
-        Since {
+        Counted {
             nanos: now.nanos.saturating_sub(from.nanos),
             reads: now.reads.saturating_sub(from.reads),
             writes: now.writes.saturating_sub(from.writes),
@@ -114,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_window_holds_one_to_two_seconds_and_empties_when_nothing_comes() {
-        let mark = |seconds: u64, reads| Mark {
+        let mark = |seconds: u64, reads| Counted {
             nanos: seconds * 1_000_000_000 / 2,
             reads,
             writes: 0,

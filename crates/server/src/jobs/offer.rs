@@ -93,7 +93,7 @@ impl<T: Transport> Core<T> {
         } else {
             let store = &self.shared.store;
             let meta = store.peek(store.hash(key), key, self.now);
-            ItemBytes(meta.map_or(0, |m| u64::from(m.key_bytes) + u64::from(m.value_bytes)))
+            ItemBytes(meta.map_or(0, |meta| meta.item_bytes()))
         };
         if size >= self.plan.threshold {
             return None;

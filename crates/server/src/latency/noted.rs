@@ -12,6 +12,7 @@
 //! server's clock, sizes bytes.
 
 use super::{ROWS, is_row_of_large};
+use crate::clock::nanos_of;
 use crate::counts::counters::Counter;
 use laneway_sync::notice::Notice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -98,9 +99,8 @@ impl Slow {
 
     /// The same from now on.
     pub fn set(&self, slow: Option<Duration>) {
-        let nanos = slow.unwrap_or(SLOW_DEFAULT).as_nanos();
         // Two numbers that order nothing.
-        self.nanos.store(u64::try_from(nanos).unwrap_or(u64::MAX), Relaxed);
+        self.nanos.store(nanos_of(slow.unwrap_or(SLOW_DEFAULT)), Relaxed);
         self.is_logged.store(slow.is_some(), Relaxed);
     }
 

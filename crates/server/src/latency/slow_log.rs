@@ -56,9 +56,7 @@ impl SlowLog {
         fresh.requests.sort_by_key(|(_, request)| request.times.ended_nanos);
         fresh
     }
-}
 
-impl SlowLog {
     /// What was noted so far is of no interest.
     pub fn pass_over<S>(&mut self, shared: &Shared<S>) {
         self.read.clear();

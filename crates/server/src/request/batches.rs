@@ -168,9 +168,7 @@ impl<T: Transport> Core<T> {
             request => goes_along(request).then_some(0),
         }
     }
-}
 
-impl<T: Transport> Core<T> {
     /// Bytes of the longest item that those requests of a connection may store that are not
     /// answered. `None` where they are enough, or it is to leave: it would always have some under
     /// way, and so never be between two requests. Nor has a read-only connection any, whose

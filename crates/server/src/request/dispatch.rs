@@ -27,11 +27,6 @@ pub(crate) struct Text;
 
 impl<T: Transport> Protocol<T> for Text {
     #[inline]
-    fn is_dry(_: &mut Connection<T::Stream>, rest: &[u8]) -> bool {
-        rest.is_empty()
-    }
-
-    #[inline]
     fn step(
         streams: &mut Streams<T>,
         core: &mut Core<T>,
@@ -165,21 +160,14 @@ impl<T: Transport> Streams<T> {
             core.account(connection, Operation::Set, size as u64, arrived);
             return Step::Took(whole);
         }
-        match execute::begin(&context, &frame.request, &mut self.out) {
-            Some(incoming) => {
-                connection.mode = Mode::Body(Box::new(incoming));
-                connection.large = core.receives_in_slices(route);
-            }
-            None => connection.mode = Mode::Swallow((value_bytes + VALUE_END.len()) as u64),
-        }
-        if !matches!(connection.mode, Mode::Body(_)) {
+        let Some(incoming) = execute::begin(&context, &frame.request, &mut self.out) else {
+            connection.mode = Mode::Swallow((value_bytes + VALUE_END.len()) as u64);
             return Step::Took(head);
-        }
+        };
+        connection.mode = Mode::Body(Box::new(incoming));
+        connection.large = core.receives_in_slices(route);
         // What came with the header goes in at once: from here on the value comes from the stream.
-        match self.body(core, connection, &rest[head..]) {
-            Step::Took(bytes) => Step::Took(head + bytes),
-            Step::Stop(bytes, stop) => Step::Stop(head + bytes, stop),
-        }
+        self.body(core, connection, &rest[head..]).behind(head)
     }
 
     /// Bytes of a value that arrived with its header, or behind it.

@@ -17,179 +17,100 @@ pub struct Docs {
     pub arguments: &'static str,
 }
 
-const fn docs(
-    name: &'static str,
-    (group, since): (&'static str, &'static str),
-    summary: &'static str,
-    arguments: &'static str,
-) -> Docs {
-    Docs { name, group, since, summary, arguments }
+/// The rows of the table below.
+macro_rules! docs {
+    ($($name:literal $group:ident $since:literal $summary:literal $arguments:literal;)*) => {
+        &[$(Docs {
+            name: $name,
+            group: stringify!($group),
+            since: $since,
+            summary: $summary,
+            arguments: $arguments,
+        },)*]
+    };
 }
 
-/// All of them, in the order of the table of commands.
-pub static DOCS: &[Docs] = &[
-    docs("get", ("string", "1.0.0"), "Tells the value of a key.", "key"),
-    docs(
-        "set",
-        ("string", "1.0.0"),
-        "Stores a value.",
-        "key value ?NX ?XX ?IFEQ=comparison ?GET ?EX=seconds ?PX=milliseconds ?EXAT=unix-second \
-?PXAT=unix-millisecond ?KEEPTTL",
-    ),
-    docs("del", ("generic", "1.0.0"), "Deletes keys, and tells how many there were.", "key+"),
-    docs("mget", ("string", "1.0.0"), "Tells the values of several keys.", "key+"),
-    docs("incr", ("string", "1.0.0"), "Adds one to a number.", "key"),
-    docs(
-        "expire",
-        ("generic", "1.0.0"),
-        "Has a key end in so many seconds.",
-        "key seconds ?NX ?XX ?GT ?LT",
-    ),
-    docs(
-        "setex",
-        ("string", "2.0.0"),
-        "Stores a value that ends in so many seconds.",
-        "key seconds value",
-    ),
-    docs("exists", ("generic", "1.0.0"), "Tells how many of these keys there are.", "key+"),
-    docs("ttl", ("generic", "1.0.0"), "Tells the seconds that a key has left.", "key"),
-    docs("mset", ("string", "1.0.1"), "Stores several values, one after the other.", "key+ value+"),
-    docs("setnx", ("string", "1.0.0"), "Stores a value if there is none.", "key value"),
-    docs(
-        "psetex",
-        ("string", "2.6.0"),
-        "Stores a value that ends in so many milliseconds.",
-        "key milliseconds value",
-    ),
-    docs("getset", ("string", "1.0.0"), "Stores a value, and tells the one before.", "key value"),
-    docs("getdel", ("string", "6.2.0"), "Tells a value, and deletes its key.", "key"),
-    docs(
-        "getex",
-        ("string", "6.2.0"),
-        "Tells a value, and changes when it ends.",
-        "key ?EX=seconds ?PX=milliseconds ?EXAT=unix-second ?PXAT=unix-millisecond ?PERSIST",
-    ),
-    docs("append", ("string", "2.0.0"), "Puts bytes behind a value.", "key value"),
-    docs("getrange", ("string", "2.4.0"), "Tells a part of a value.", "key start end"),
-    docs("substr", ("string", "1.0.0"), "Tells a part of a value.", "key start end"),
-    docs(
-        "setrange",
-        ("string", "2.2.0"),
-        "Writes bytes over a part of a value.",
-        "key offset value",
-    ),
-    docs("incrbyfloat", ("string", "2.6.0"), "Adds a decimal number to a number.", "key increment"),
-    docs("strlen", ("string", "2.2.0"), "Tells the length of a value.", "key"),
-    docs("decr", ("string", "1.0.0"), "Takes one off a number.", "key"),
-    docs("incrby", ("string", "1.0.0"), "Adds to a number.", "key increment"),
-    docs("decrby", ("string", "1.0.0"), "Takes off a number.", "key decrement"),
-    docs("unlink", ("generic", "4.0.0"), "Deletes keys, and tells how many there were.", "key+"),
-    docs(
-        "touch",
-        ("generic", "3.2.1"),
-        "Counts keys as used, and tells how many there are.",
-        "key+",
-    ),
-    docs("type", ("generic", "1.0.0"), "Tells the type of a value: string.", "key"),
-    docs(
-        "pexpire",
-        ("generic", "2.6.0"),
-        "Has a key end in so many milliseconds.",
-        "key milliseconds ?NX ?XX ?GT ?LT",
-    ),
-    docs(
-        "expireat",
-        ("generic", "1.2.0"),
-        "Has a key end at a unix second.",
-        "key unix-second ?NX ?XX ?GT ?LT",
-    ),
-    docs(
-        "pexpireat",
-        ("generic", "2.6.0"),
-        "Has a key end at a unix millisecond.",
-        "key unix-millisecond ?NX ?XX ?GT ?LT",
-    ),
-    docs("pttl", ("generic", "2.6.0"), "Tells the milliseconds that a key has left.", "key"),
-    docs("expiretime", ("generic", "7.0.0"), "Tells the unix second at which a key ends.", "key"),
-    docs(
-        "pexpiretime",
-        ("generic", "7.0.0"),
-        "Tells the unix millisecond at which a key ends.",
-        "key",
-    ),
-    docs("persist", ("generic", "2.2.0"), "Takes the end off a key.", "key"),
+/// All of them, in the order of the table of commands: name, group, version, what it does, and its
+/// arguments.
+pub static DOCS: &[Docs] = docs! {
+    "get" string "1.0.0" "Tells the value of a key." "key";
+    "set" string "1.0.0" "Stores a value."
+        "key value ?NX ?XX ?IFEQ=comparison ?GET ?EX=seconds ?PX=milliseconds \
+         ?EXAT=unix-second ?PXAT=unix-millisecond ?KEEPTTL";
+    "del" generic "1.0.0" "Deletes keys, and tells how many there were." "key+";
+    "mget" string "1.0.0" "Tells the values of several keys." "key+";
+    "incr" string "1.0.0" "Adds one to a number." "key";
+    "expire" generic "1.0.0" "Has a key end in so many seconds." "key seconds ?NX ?XX ?GT ?LT";
+    "setex" string "2.0.0" "Stores a value that ends in so many seconds." "key seconds value";
+    "exists" generic "1.0.0" "Tells how many of these keys there are." "key+";
+    "ttl" generic "1.0.0" "Tells the seconds that a key has left." "key";
+    "mset" string "1.0.1" "Stores several values, one after the other." "key+ value+";
+    "setnx" string "1.0.0" "Stores a value if there is none." "key value";
+    "psetex" string "2.6.0" "Stores a value that ends in so many milliseconds."
+        "key milliseconds value";
+    "getset" string "1.0.0" "Stores a value, and tells the one before." "key value";
+    "getdel" string "6.2.0" "Tells a value, and deletes its key." "key";
+    "getex" string "6.2.0" "Tells a value, and changes when it ends."
+        "key ?EX=seconds ?PX=milliseconds ?EXAT=unix-second ?PXAT=unix-millisecond ?PERSIST";
+    "append" string "2.0.0" "Puts bytes behind a value." "key value";
+    "getrange" string "2.4.0" "Tells a part of a value." "key start end";
+    "substr" string "1.0.0" "Tells a part of a value." "key start end";
+    "setrange" string "2.2.0" "Writes bytes over a part of a value." "key offset value";
+    "incrbyfloat" string "2.6.0" "Adds a decimal number to a number." "key increment";
+    "strlen" string "2.2.0" "Tells the length of a value." "key";
+    "decr" string "1.0.0" "Takes one off a number." "key";
+    "incrby" string "1.0.0" "Adds to a number." "key increment";
+    "decrby" string "1.0.0" "Takes off a number." "key decrement";
+    "unlink" generic "4.0.0" "Deletes keys, and tells how many there were." "key+";
+    "touch" generic "3.2.1" "Counts keys as used, and tells how many there are." "key+";
+    "type" generic "1.0.0" "Tells the type of a value: string." "key";
+    "pexpire" generic "2.6.0" "Has a key end in so many milliseconds."
+        "key milliseconds ?NX ?XX ?GT ?LT";
+    "expireat" generic "1.2.0" "Has a key end at a unix second." "key unix-second ?NX ?XX ?GT ?LT";
+    "pexpireat" generic "2.6.0" "Has a key end at a unix millisecond."
+        "key unix-millisecond ?NX ?XX ?GT ?LT";
+    "pttl" generic "2.6.0" "Tells the milliseconds that a key has left." "key";
+    "expiretime" generic "7.0.0" "Tells the unix second at which a key ends." "key";
+    "pexpiretime" generic "7.0.0" "Tells the unix millisecond at which a key ends." "key";
+    "persist" generic "2.2.0" "Takes the end off a key." "key";
     // The version is Valkey's: Redis has no such command.
-    docs("delifeq", ("string", "9.0.0"), "Deletes a key whose value is this one.", "key value"),
-    docs("ping", ("connection", "1.0.0"), "Answers PONG, or what was said.", "?message"),
-    docs("multi", ("transactions", "1.2.0"), "Begins a transaction.", ""),
-    docs("exec", ("transactions", "1.2.0"), "Executes a transaction.", ""),
-    docs("discard", ("transactions", "2.0.0"), "Gives a transaction up.", ""),
-    docs(
-        "watch",
-        ("transactions", "2.2.0"),
-        "Has the next transaction executed only if these keys do not change until then.",
-        "key+",
-    ),
-    docs("unwatch", ("transactions", "2.2.0"), "Forgets the keys that are watched.", ""),
-    docs(
-        "msetnx",
-        ("string", "1.0.1"),
-        "Stores several values in one moment if none of the keys is there.",
-        "key+ value+",
-    ),
-    docs("rename", ("generic", "1.0.0"), "Gives an item another key.", "key newkey"),
-    docs(
-        "renamenx",
-        ("generic", "1.0.0"),
-        "Gives an item another key that there is not.",
-        "key newkey",
-    ),
-    docs("echo", ("connection", "1.0.0"), "Answers what was said.", "message"),
-    docs(
-        "hello",
-        ("connection", "6.0.0"),
-        "Chooses a version of the protocol, and says who the client is.",
-        "?protover ?AUTH=username ?password ?SETNAME=clientname",
-    ),
-    docs("auth", ("connection", "1.0.0"), "Says who the client is.", "?username password"),
-    docs("select", ("connection", "1.0.0"), "Chooses a database: 0.", "index"),
-    docs("quit", ("connection", "1.0.0"), "Closes the connection.", "?argument+"),
-    docs("reset", ("connection", "6.2.0"), "Begins the connection anew.", ""),
-    docs(
-        "client",
-        ("connection", "2.4.0"),
-        "Tells of connections, and is told of this one.",
-        "subcommand ?argument+",
-    ),
-    docs("command", ("server", "2.8.13"), "Tells of the commands.", "?subcommand ?argument+"),
-    docs("info", ("server", "1.0.0"), "Tells of the server.", "?section+"),
-    docs("config", ("server", "2.0.0"), "Tells settings: CONFIG GET.", "subcommand ?parameter+"),
-    docs("dbsize", ("server", "1.0.0"), "Tells how many items there are.", ""),
-    docs("flushall", ("server", "1.0.0"), "Deletes everything.", "?ASYNC ?SYNC"),
-    docs("flushdb", ("server", "1.0.0"), "Deletes everything.", "?ASYNC ?SYNC"),
-    docs("time", ("server", "2.6.0"), "Tells the time.", ""),
-    docs("keys", ("generic", "1.0.0"), "Is not served: use SCAN.", "pattern"),
-    docs(
-        "scan",
-        ("generic", "2.8.0"),
-        "Tells some keys, and where to go on.",
-        "cursor ?MATCH=pattern ?COUNT=count ?TYPE=type",
-    ),
-    docs("randomkey", ("generic", "1.0.0"), "Tells any key.", ""),
-    docs("object", ("generic", "2.2.3"), "Tells what is known of an item.", "subcommand ?key"),
-    docs(
-        "memory",
-        ("server", "4.0.0"),
-        "Tells what an item takes of memory: MEMORY USAGE.",
-        "subcommand ?key ?SAMPLES=count",
-    ),
-    docs(
-        "wait",
-        ("generic", "3.0.0"),
-        "Tells how many replicas there are: none.",
-        "numreplicas timeout",
-    ),
-];
+    "delifeq" string "9.0.0" "Deletes a key whose value is this one." "key value";
+    "ping" connection "1.0.0" "Answers PONG, or what was said." "?message";
+    "multi" transactions "1.2.0" "Begins a transaction." "";
+    "exec" transactions "1.2.0" "Executes a transaction." "";
+    "discard" transactions "2.0.0" "Gives a transaction up." "";
+    "watch" transactions "2.2.0"
+        "Has the next transaction executed only if these keys do not change until then." "key+";
+    "unwatch" transactions "2.2.0" "Forgets the keys that are watched." "";
+    "msetnx" string "1.0.1" "Stores several values in one moment if none of the keys is there."
+        "key+ value+";
+    "rename" generic "1.0.0" "Gives an item another key." "key newkey";
+    "renamenx" generic "1.0.0" "Gives an item another key that there is not." "key newkey";
+    "echo" connection "1.0.0" "Answers what was said." "message";
+    "hello" connection "6.0.0" "Chooses a version of the protocol, and says who the client is."
+        "?protover ?AUTH=username ?password ?SETNAME=clientname";
+    "auth" connection "1.0.0" "Says who the client is." "?username password";
+    "select" connection "1.0.0" "Chooses a database: 0." "index";
+    "quit" connection "1.0.0" "Closes the connection." "?argument+";
+    "reset" connection "6.2.0" "Begins the connection anew." "";
+    "client" connection "2.4.0" "Tells of connections, and is told of this one."
+        "subcommand ?argument+";
+    "command" server "2.8.13" "Tells of the commands." "?subcommand ?argument+";
+    "info" server "1.0.0" "Tells of the server." "?section+";
+    "config" server "2.0.0" "Tells settings: CONFIG GET." "subcommand ?parameter+";
+    "dbsize" server "1.0.0" "Tells how many items there are." "";
+    "flushall" server "1.0.0" "Deletes everything." "?ASYNC ?SYNC";
+    "flushdb" server "1.0.0" "Deletes everything." "?ASYNC ?SYNC";
+    "time" server "2.6.0" "Tells the time." "";
+    "keys" generic "1.0.0" "Is not served: use SCAN." "pattern";
+    "scan" generic "2.8.0" "Tells some keys, and where to go on."
+        "cursor ?MATCH=pattern ?COUNT=count ?TYPE=type";
+    "randomkey" generic "1.0.0" "Tells any key." "";
+    "object" generic "2.2.3" "Tells what is known of an item." "subcommand ?key";
+    "memory" server "4.0.0" "Tells what an item takes of memory: MEMORY USAGE."
+        "subcommand ?key ?SAMPLES=count";
+    "wait" generic "3.0.0" "Tells how many replicas there are: none." "numreplicas timeout";
+};
 
 /// One argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,8 +36,7 @@ impl<T: Transport> Core<T> {
     pub(crate) fn resp_info(&self, sections: Args<'_>) -> Vec<u8> {
         let shared = &self.shared;
         let totals = shared.totals();
-        let mut stats = shared.store.stats();
-        shared.other_stores().iter().for_each(|store| stats.add(&store.stats()));
+        let stats = shared.store_stats();
         let all = [self.of_server(&stats), self.of_work(&totals, &stats)].concat();
         let mut text = String::new();
         for (name, lines) in all.iter().filter(|(name, _)| is_wanted(sections, name)) {

@@ -94,10 +94,7 @@ impl<T: Transport> Core<T> {
 
     /// Why keys are not walked over, if they are not.
     fn refuses_walks(&self) -> Option<&'static [u8]> {
-        match () {
-            () if !self.shared.settings.dump => Some(NOT_ALLOWED),
-            () => None,
-        }
+        (!self.shared.settings.dump).then_some(NOT_ALLOWED)
     }
 
     /// Whether a key must not be told, since its item is not durable yet.

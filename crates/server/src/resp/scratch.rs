@@ -10,7 +10,7 @@
 //! the requests are done: it may be in vain. It knows no connection and no clock.
 
 use crate::counts::counters::Counters;
-use crate::execute::redis::{self, Asking, OUT_OF_MEMORY, TOO_LARGE, Watched};
+use crate::execute::redis::{self, Asking, Watched, words_of_refused};
 use crate::execute::{Context, Outcome, Spot};
 use crate::latency::Operation;
 use crate::resp::one::{operation, plain, store};
@@ -184,14 +184,6 @@ impl NewItem {
     }
 }
 
-/// What is told where there is no memory for an item, or it may not be so large.
-pub fn told(refused: Refused) -> &'static [u8] {
-    match refused {
-        Refused::TooLarge => TOO_LARGE,
-        Refused::OutOfMemory => OUT_OF_MEMORY,
-    }
-}
-
 /// The store, and what was copied into it.
 pub struct Scratch {
     store: Arc<Store>,
@@ -237,7 +229,7 @@ impl Scratch {
             None => None,
             Some(meta) => {
                 let item = NewItem { value, meta };
-                let draft = item.draft(&self.store, key).map_err(told)?;
+                let draft = item.draft(&self.store, key).map_err(words_of_refused)?;
                 let mut entry = self.store.enter(self.store.hash(key), key, now);
                 Some(entry.publish(draft, None))
             }

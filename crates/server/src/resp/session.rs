@@ -107,7 +107,8 @@ impl<T: Transport> Streams<T> {
             Command::Commands => commands::answer(version, args, out),
             Command::Info => put_verbatim(out, version, &core.resp_info(args)),
             Command::Config => core.resp_config(version, args, out),
-            Command::Size => put_integer(out, core.items() as i64),
+            // Those included that are over and that nobody has met since.
+            Command::Size => put_integer(out, core.shared.store_stats().items as i64),
             Command::Time => put_time(core.clock.unix_nanos(arrived), out),
             Command::Flush => {
                 if !core.resp_flush(args, out) {
@@ -294,18 +295,6 @@ impl<T: Transport> Core<T> {
         Step::Took(bytes)
     }
 
-    /// Items, those included that are over and that nobody has met since.
-    fn items(&self) -> u64 {
-        let all = std::iter::once(&self.shared.store).chain(self.shared.other_stores());
-        all.map(|store| store.stats().items).sum()
-    }
-
-    /// Memory for items, of all NUMA domains.
-    fn memory_bytes(&self) -> u64 {
-        let all = std::iter::once(&self.shared.store).chain(self.shared.other_stores());
-        all.map(|store| store.stats().limit_bytes).sum()
-    }
-
     /// Whether a `FLUSHALL` with these options may be asked; else what is told.
     pub(crate) fn may_flush(&self, mut options: Args<'_>) -> Result<(), &'static [u8]> {
         let how = options.next();
@@ -353,7 +342,7 @@ impl<T: Transport> Core<T> {
             ("appendonly", is_kept.to_owned()),
             ("databases", "1".to_owned()),
             ("maxclients", settings.connections_max.to_string()),
-            ("maxmemory", self.memory_bytes().to_string()),
+            ("maxmemory", self.shared.store_stats().limit_bytes.to_string()),
             ("maxmemory-policy", policy.to_owned()),
             ("proto-max-bulk-len", bulk_bytes.to_string()),
             ("save", String::new()),

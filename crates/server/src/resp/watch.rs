@@ -6,11 +6,11 @@
 
 use crate::core::Core;
 use crate::durable::shared::{EXECUTOR, KEY_HELD_BYTES};
-use crate::execute::redis::{Asking, Seen, TOO_MANY, Watched};
+use crate::execute::redis::{Asking, Seen, TOO_MANY, Watched, words_of_refused};
 use crate::jobs::handoff::{Spoken, WatchedRequests, Work};
 use crate::resp::multi::{ABORTED, NO_EXEC, NOT_AT_ONCE, put_nothing};
 use crate::resp::options::{self, Refusal};
-use crate::resp::scratch::{self, Asked, Change, KEYS_MAX, Keys, Scratch, told};
+use crate::resp::scratch::{self, Asked, Change, KEYS_MAX, Keys, Scratch};
 use crate::resp::state::Transaction;
 use crate::resp::table::Command;
 use crate::stream::connection::Connection;
@@ -173,7 +173,7 @@ impl<T: Transport> Core<T> {
         for Change { number, item } in &changes {
             let key = scratch.key(*number);
             let draft = item.as_ref().map(|item| item.draft(self.store_of(key).1, key));
-            drafts.push((*number, draft.transpose().map_err(told)?));
+            drafts.push((*number, draft.transpose().map_err(words_of_refused)?));
         }
         // By domain: all workers enter the stores in one order.
         let domain = |(number, key): (usize, &[u8])| (self.store_of(key).0, number);

@@ -5,22 +5,21 @@ use crate::counts::cpu_time::cpu_us;
 use crate::durable::backup::{self, NOT_KEPT};
 use crate::event_log::JOURNAL_BYTES;
 use crate::execute::AskedOfTier;
-use crate::hot::board::HotKeyCard;
-use crate::hot::window::max_ave_ratio;
+use crate::hot::board::HotReport;
 use crate::jobs::domains::Domains;
 use crate::lanes::long_answer::LongAnswer;
+use crate::latency;
 use crate::latency::histogram::Reading;
-use crate::latency::{self, Latencies, Operation};
 use crate::settings::{Binding, TlsSettings};
 use crate::shared::Shared;
 use crate::stats::{
-    self, BalanceSnapshot, DomainLanes, GeneralSnapshot, HotKeyLine, HotKeysSnapshot,
-    LanesSnapshot, LatencyRow, LatencySnapshot, Question, Role, SettingsSnapshot, SlotsSnapshot,
+    self, DomainLanes, GeneralSnapshot, LanesSnapshot, Question, SettingsSnapshot,
     TopologySnapshot, UdpSnapshot, WorkerLane, WorkerPlace,
 };
 use laneway_policy as policy;
 use laneway_policy::WorkerId;
-use laneway_store::{ClassStats, ItemMeta, Moment, Stats};
+use laneway_policy::pace::Way;
+use laneway_store::{ClassStats, Moment};
 use laneway_tls::Named;
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
@@ -87,7 +86,9 @@ impl<S> Shared<S> {
                 stats::write_detail(&mut out);
             }
             Question::Lanes => stats::write_lanes(&self.lanes(), &mut out),
-            Question::Latency => stats::write_latency(&self.latency(), &mut out),
+            Question::Latency => {
+                stats::write_latency(&self.latency(), self.kernel_hits(), &mut out);
+            }
             Question::Large => stats::write_large(self.large(now_nanos), &mut out),
             Question::Buckets => stats::write_buckets(&self.latencies(), &mut out),
             Question::Cachedump { .. } if !self.settings.dump => {
@@ -126,16 +127,11 @@ impl<S> Shared<S> {
                 let snapshot = self.kernel.get().map(|kernel| kernel.snapshot(&self.store));
                 stats::write_kernel(&snapshot.unwrap_or_default(), &mut out);
             }
-            Question::HotKeys if !self.settings.dump => {
-                out.extend_from_slice(b"CLIENT_ERROR stats hotkeys not allowed\r\n");
+            Question::HotKeys => self.write_hot_keys(now, now_nanos, &mut out),
+            Question::Balance => {
+                let balance = self.hot_report(now_nanos).map(|report| report.balance);
+                stats::write_balance(&self.executed(), balance.as_ref(), &mut out);
             }
-            Question::HotKeys if self.hot.is_none() => {
-                stats::write_samples(&self.samples(now), &mut out);
-            }
-            Question::HotKeys => {
-                stats::write_hot_keys(self.hot_keys(now, now_nanos).as_ref(), &mut out);
-            }
-            Question::Balance => stats::write_balance(&self.balance(now_nanos), &mut out),
             Question::Topology => stats::write_topology(&self.topology(), &mut out),
         }
         out
@@ -143,6 +139,20 @@ impl<S> Shared<S> {
 
     fn write_slabs(&self, out: &mut Vec<u8>) {
         stats::write_slabs(&self.class_stats(), &self.store_stats(), out);
+    }
+
+    /// Of the thread that watches which keys are hot, or of samples where there is none.
+    fn write_hot_keys(&self, now: Moment, now_nanos: u64, out: &mut Vec<u8>) {
+        if !self.settings.dump {
+            out.extend_from_slice(b"CLIENT_ERROR stats hotkeys not allowed\r\n");
+        } else if self.hot.is_none() {
+            stats::write_samples(&self.samples(now), out);
+        } else {
+            let bytes = |key: &[u8]| {
+                self.store.peek(self.store.hash(key), key, now).map(|meta| meta.item_bytes())
+            };
+            stats::write_hot_keys(self.hot_report(now_nanos).as_ref(), bytes, out);
+        }
     }
 
     /// `stats reset`, of this domain.
@@ -155,19 +165,6 @@ impl<S> Shared<S> {
         self.workers.iter().for_each(|worker| worker.noted.reset());
         self.workers.iter().for_each(|worker| worker.samples.reset());
         self.hot.iter().for_each(|hot| hot.reset());
-    }
-
-    /// The sum over all domains.
-    pub(crate) fn sum(&self, mut of: impl FnMut(&Shared<S>) -> u64) -> u64 {
-        let mut sum = 0;
-        self.each_domain(|shared| sum += of(shared));
-        sum
-    }
-
-    pub(crate) fn store_stats(&self) -> Stats {
-        let mut sum = self.store.stats();
-        self.other_stores().iter().for_each(|store| sum.add(&store.stats()));
-        sum
     }
 
     fn class_stats(&self) -> Vec<ClassStats> {
@@ -186,29 +183,17 @@ impl<S> Shared<S> {
         let connections = &self.connections;
         let (cpu_user_us, cpu_system_us) = cpu_us();
         let workers = self.sum(|shared| shared.workers.len() as u64);
-        let events = connections.events.counts();
         GeneralSnapshot {
             pid: std::process::id(),
             uptime_seconds: u64::from(now_seconds.saturating_sub(self.started_seconds)),
             now_seconds: u64::from(now_seconds),
             cpu_user_us,
             cpu_system_us,
-            connections_max: self.settings.connections_max as u64,
-            connections_open: connections.open.load(Relaxed) as u64,
-            connections_total: connections.total.load(Relaxed),
-            connections_rejected: connections.rejected.load(Relaxed),
-            connections_rejected_by_address: connections.rejected_by_address.load(Relaxed),
+            connections: self.connections_watch(),
             idle_kicks: (!self.settings.idle_timeout.is_zero())
                 .then(|| connections.idle_kicked.load(Relaxed)),
             reserved_fds: DESCRIPTORS_STANDARD + workers * DESCRIPTORS_PER_WORKER,
-            events_logged: events.logged,
-            events_skipped: events.skipped,
-            events_sent: events.sent,
-            watchers: events.watchers,
-            input_bytes: 0,
-            output_bytes: 0,
-            accepting: true,
-            accepting_stopped: connections.paused.load(Relaxed),
+            events: connections.events.counts(),
             workers,
             counters: self.totals(),
             store: self.store_stats(),
@@ -263,7 +248,6 @@ impl<S> Shared<S> {
             udp_port: self.udp_port_ordinary().unwrap_or(0),
             interface: (!interfaces.is_empty()).then(|| interfaces.join(",")),
             verbosity: self.verbosity.load(Relaxed),
-            oldest_seconds: 0,
             evicts: !settings.store_mode,
             unix_path: settings.unix.as_ref().map(|(path, _)| path.display().to_string()),
             unix_mode: settings.unix.as_ref().map_or(0o700, |(_, mode)| *mode),
@@ -315,115 +299,65 @@ impl<S> Shared<S> {
     fn lane(&self, plan: &policy::CorePlan, number: usize) -> WorkerLane {
         let (worker, id) = (&self.workers[number], WorkerId(number as u16));
         let lanes = &worker.lanes;
+        let (moved_to_large, moved_home) = (lanes.moved_to_large.get(), lanes.moved_home.get());
+        let told = |(name, number): (&str, u64)| (name.to_owned(), number);
+        let served = [
+            ("requests_small", lanes.requests_small.get()),
+            ("requests_large", lanes.requests_large.get()),
+            ("packets", lanes.packets.get()),
+            ("slices", lanes.slices.get()),
+            ("slices_urgent", lanes.slices_urgent.get()),
+        ];
+        let slice_bytes = Way::ALL.into_iter().zip(&lanes.slice_bytes);
+        let slice_bytes =
+            slice_bytes.map(|(way, bytes)| (format!("slice_bytes_{}", way.name()), bytes.get()));
+        let others = [
+            ("connections", worker.connections.load(Relaxed) as u64),
+            ("queue_small", lanes.waiting_small.get()),
+            ("queue_large", lanes.waiting_large.get()),
+            ("queue_arriving", worker.mailbox.len() as u64),
+            ("moved_to_large", moved_to_large),
+            ("moved_home", moved_home),
+            ("queue_jobs", worker.jobs.len() as u64),
+            ("handed_over", lanes.handed_over.get()),
+            ("forwarded", lanes.forwarded.get()),
+            ("items_abroad", lanes.items_abroad.get()),
+            ("jobs_of_others", lanes.jobs_of_others.get()),
+            ("stolen", lanes.stolen.get()),
+            ("tx_backed_up_us", lanes.tx_backed_up_nanos.get() / 1000),
+        ];
         WorkerLane {
-            role: role(plan.role(id)),
+            role: plan.role(id),
             range_bytes: range_bytes(plan, id, self.settings.item_bytes_max as u64),
-            requests_small: lanes.requests_small.get(),
-            requests_large: lanes.requests_large.get(),
-            packets: lanes.packets.get(),
-            slices: lanes.slices.get(),
-            slices_urgent: lanes.slices_urgent.get(),
-            slice_bytes: lanes.slice_bytes.each_ref().map(|bytes| bytes.get()),
-            connections: worker.connections.load(Relaxed) as u64,
-            queue_small: lanes.waiting_small.get(),
-            queue_large: lanes.waiting_large.get(),
-            queue_arriving: worker.mailbox.len() as u64,
-            moved_to_large: lanes.moved_to_large.get(),
-            moved_home: lanes.moved_home.get(),
-            queue_jobs: worker.jobs.len() as u64,
-            handed_over: lanes.handed_over.get(),
-            forwarded: lanes.forwarded.get(),
-            items_abroad: lanes.items_abroad.get(),
-            jobs_of_others: lanes.jobs_of_others.get(),
-            stolen: lanes.stolen.get(),
-            tx_backed_up_us: lanes.tx_backed_up_nanos.get() / 1000,
+            moved: moved_to_large + moved_home,
+            numbers: served
+                .map(told)
+                .into_iter()
+                .chain(slice_bytes)
+                .chain(others.map(told))
+                .collect(),
         }
     }
 
-    /// The latencies of all workers since the start, by row of their books.
-    pub(crate) fn latencies(&self) -> Vec<Latencies> {
-        let mut rows = vec![Latencies::default(); latency::ROWS];
-        self.each_domain(|shared| {
-            shared.workers.iter().for_each(|worker| worker.book.read_into(&mut rows));
-        });
-        rows
-    }
-
-    fn latency(&self) -> LatencySnapshot {
+    fn latency(&self) -> Vec<Reading> {
         let mut rows = vec![Reading::default(); latency::ROWS];
         self.each_domain(|shared| {
             shared.workers.iter().for_each(|worker| worker.book.read_whole_into(&mut rows));
         });
-        let row = |operation: Operation, large: bool| {
-            let reading = &rows[latency::row(operation, large)];
-            LatencyRow {
-                operation: operation.name(),
-                large,
-                count: reading.count(),
-                p50_ns: reading.quantile_nanos(0.50),
-                p90_ns: reading.quantile_nanos(0.90),
-                p99_ns: reading.quantile_nanos(0.99),
-                p99_9_ns: reading.quantile_nanos(0.999),
-                max_ns: reading.quantile_nanos(1.0),
-            }
-        };
-        let both = |operation| [row(operation, false), row(operation, true)];
-        LatencySnapshot {
-            rows: Operation::ALL.into_iter().flat_map(both).collect(),
-            kernel_gets: self.kernel_hits(),
-        }
+        rows
     }
 
-    fn hot_keys(&self, now: Moment, now_nanos: u64) -> Option<HotKeysSnapshot> {
-        let report = self.hot.as_ref()?.report(now_nanos, |w| self.workers[w].lanes.executed());
-        let line = |key: HotKeyCard| {
-            let meta = self.store.peek(self.store.hash(&key.text), &key.text, now);
-            let bytes = |meta: ItemMeta| u64::from(meta.key_bytes) + u64::from(meta.value_bytes);
-            HotKeyLine {
-                key: key.text,
-                nanos: key.since.nanos,
-                reads: key.since.reads,
-                writes: key.since.writes,
-                all: key.since.all,
-                bytes: meta.map(bytes),
-                worker: key.owner.0,
-                home: key.home.0,
-                moves: key.moves,
-            }
-        };
-        Some(HotKeysSnapshot {
-            rule: report.settings.rule(),
-            slot_requests: report.settings.slot.requests,
-            slot_nanos: report.settings.slot.nanos.0,
-            slots: report.slot,
-            threshold: report.threshold,
-            keys_max: report.settings.keys_max as u64,
-            found: report.found,
-            moved: report.moved,
-            executed: report.executed,
-            keys: report.keys.into_iter().map(line).collect(),
-        })
+    fn hot_report(&self, now_nanos: u64) -> Option<HotReport> {
+        Some(self.hot.as_ref()?.report(now_nanos, |w| self.workers[w].lanes.executed()))
     }
 
-    fn balance(&self, now_nanos: u64) -> BalanceSnapshot {
-        let executed = |w: usize| self.workers[w].lanes.executed();
-        let slots = self.hot.as_ref().map(|hot| hot.report(now_nanos, executed).balance);
+    /// Requests that each worker has executed since the start.
+    fn executed(&self) -> Vec<u64> {
         let mut all = Vec::new();
         self.each_domain(|shared| {
             all.extend(shared.workers.iter().map(|worker| worker.lanes.executed()));
         });
-        BalanceSnapshot {
-            executed: all,
-            slots: slots.map(|balance| SlotsSnapshot {
-                slots: balance.slots,
-                ratio_run: max_ave_ratio(&balance.run),
-                ratio_run_by_hash: max_ave_ratio(&balance.run_by_hash),
-                ratios: balance.ratios,
-                ratios_by_hash: balance.ratios_by_hash,
-                run: balance.run,
-                slot: balance.slot,
-            }),
-        }
+        all
     }
 
     fn topology(&self) -> TopologySnapshot {
@@ -437,7 +371,7 @@ impl<S> Shared<S> {
             workers.extend((0..shared.workers.len()).map(|worker| {
                 let mine = |queue: &&Queue| queue.chosen && queue.worker == worker;
                 let mine = queues.iter().filter(on_a_wire).find(mine);
-                WorkerPlace { udp_port: mine.map(|queue| queue.address.port()), domain, cpu: None }
+                WorkerPlace { udp_port: mine.map(|queue| queue.address.port()), domain }
             }));
             domain += 1;
         });
@@ -469,18 +403,9 @@ impl<S> Shared<S> {
 
     fn udp_snapshot(&self) -> Option<UdpSnapshot> {
         let is_public = self.udp.get()?.guard.is_public();
-        let mut counts: Vec<(&'static str, u64)> = Vec::new();
         let (mut kept, mut buffers, mut queues) = ((0, 0), (0, 0, 0), Vec::new());
         self.each_domain(|shared| {
             let Some(udp) = shared.udp.get() else { return };
-            for worker in &udp.counts {
-                for (place, (name, count)) in worker.each().enumerate() {
-                    match counts.get_mut(place) {
-                        Some((_, sum)) => *sum += count,
-                        None => counts.push((name, count)),
-                    }
-                }
-            }
             let (replies, bytes) = udp.kept();
             kept = (kept.0 + replies as u64, kept.1 + bytes as u64);
             buffers.0 += udp.buffers.held();
@@ -492,7 +417,14 @@ impl<S> Shared<S> {
         // Elsewhere than on Linux there is no such file, and nothing to tell.
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
         let kernel = stats::kernel_counts(&snmp);
-        Some(UdpSnapshot { queues, public: is_public, counts, kept, buffers, kernel })
+        Some(UdpSnapshot {
+            queues,
+            public: is_public,
+            counts: self.udp_watch(),
+            kept,
+            buffers,
+            kernel,
+        })
     }
 }
 
@@ -529,13 +461,4 @@ fn range_bytes(plan: &policy::CorePlan, worker: WorkerId, end: u64) -> Option<(u
         Some(before) => boundary(before)?,
     };
     Some((from.min(end), boundary(range).unwrap_or(end).min(end)))
-}
-
-fn role(role: policy::Role) -> Role {
-    match role {
-        policy::Role::Small => Role::Small,
-        policy::Role::Large => Role::Large,
-        policy::Role::Standby => Role::Standby,
-        policy::Role::Both => Role::Shared,
-    }
 }

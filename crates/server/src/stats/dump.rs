@@ -96,7 +96,7 @@ fn put_meta(key: &[u8], meta: &ItemMeta, (class, cas, now): (u32, u64, Moment), 
     };
     let last = now.seconds().saturating_sub(meta.idle_seconds);
     let fetched = if meta.fetched { "yes" } else { "no" };
-    let size = u64::from(meta.key_bytes) + u64::from(meta.value_bytes) + HEADER_BYTES as u64;
+    let size = meta.item_bytes() + HEADER_BYTES as u64;
     let flags = meta.flags;
     put_text(
         out,

@@ -2,6 +2,8 @@
 
 use super::lines::{Lines, Seconds, numbers};
 use crate::counts::counters::Totals;
+use crate::counts::watch::ConnectionsWatch;
+use crate::event_log::EventCounts;
 use crate::execute::VERSION;
 use laneway_store::Stats;
 
@@ -18,37 +20,15 @@ pub struct GeneralSnapshot {
     pub cpu_user_us: u64,
     /// CPU time of the process in the kernel, microseconds.
     pub cpu_system_us: u64,
-    /// Most connections at a time.
-    pub connections_max: u64,
-    /// Open connections.
-    pub connections_open: u64,
-    /// Connections opened since the start or the last reset.
-    pub connections_total: u64,
-    /// Connections turned away.
-    pub connections_rejected: u64,
-    /// Turned away because their address had as many as it may.
-    pub connections_rejected_by_address: u64,
+    /// Connections.
+    pub connections: ConnectionsWatch,
     /// Connections closed for being idle; `None` where that never happens (memcached leaves the
     /// line out then).
     pub idle_kicks: Option<u64>,
     /// File descriptors kept for the server's own use.
     pub reserved_fds: u64,
-    /// Events that were logged for those who watch.
-    pub events_logged: u64,
-    /// Of these, those that somebody has missed.
-    pub events_skipped: u64,
-    /// Lines that were written to those who watch.
-    pub events_sent: u64,
-    /// Connections that watch.
-    pub watchers: u64,
-    /// Bytes held by input buffers of connections.
-    pub input_bytes: u64,
-    /// Bytes of replies that have not left.
-    pub output_bytes: u64,
-    /// Whether new connections are accepted now.
-    pub accepting: bool,
-    /// Times that accepting was stopped.
-    pub accepting_stopped: u64,
+    /// What was logged for those who watch.
+    pub events: EventCounts,
     /// Workers.
     pub workers: u64,
     /// Command counters, all workers.
@@ -77,6 +57,7 @@ pub fn write_general(snapshot: &GeneralSnapshot, out: &mut Vec<u8>) {
 }
 
 fn process(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
+    let connections = &snapshot.connections;
     lines.number("pid", snapshot.pid.into());
     lines.number("uptime", snapshot.uptime_seconds);
     lines.number("time", snapshot.now_seconds);
@@ -84,16 +65,16 @@ fn process(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("pointer_size", u64::from(usize::BITS));
     lines.shown("rusage_user", Seconds(snapshot.cpu_user_us));
     lines.shown("rusage_system", Seconds(snapshot.cpu_system_us));
-    lines.number("max_connections", snapshot.connections_max);
-    lines.number("curr_connections", snapshot.connections_open);
-    lines.number("total_connections", snapshot.connections_total);
-    lines.number("rejected_connections", snapshot.connections_rejected);
-    lines.number("connection_structures", snapshot.connections_open);
+    lines.number("max_connections", connections.most);
+    lines.number("curr_connections", connections.open);
+    lines.number("total_connections", connections.total);
+    lines.number("rejected_connections", connections.rejected);
+    lines.number("connection_structures", connections.open);
     lines.number("response_obj_oom", 0);
     lines.number("response_obj_count", 0);
-    lines.number("response_obj_bytes", snapshot.output_bytes);
+    lines.number("response_obj_bytes", 0);
     lines.number("read_buf_count", 0);
-    lines.number("read_buf_bytes", snapshot.input_bytes);
+    lines.number("read_buf_bytes", 0);
     lines.number("read_buf_bytes_free", 0);
     lines.number("read_buf_oom", 0);
     lines.number("reserved_fds", snapshot.reserved_fds);
@@ -116,8 +97,8 @@ fn server(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     }
     numbers!(lines, snapshot.counters; bytes_read bytes_written);
     lines.number("limit_maxbytes", snapshot.store.limit_bytes);
-    lines.flag("accepting_conns", snapshot.accepting);
-    lines.number("listen_disabled_num", snapshot.accepting_stopped);
+    lines.number("accepting_conns", 1);
+    lines.number("listen_disabled_num", snapshot.connections.paused);
     lines.number("time_in_listen_disabled_us", 0);
     lines.number("threads", snapshot.workers);
     lines.number("conn_yields", snapshot.counters.conn_yields);
@@ -128,31 +109,21 @@ fn server(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
 
 /// Parts of memcached that are not here: nothing ever happens in them.
 fn absent(lines: &mut Lines<'_>) {
-    for name in [
-        "slab_reassign_rescues",
-        "slab_reassign_chunk_rescues",
-        "slab_reassign_evictions_nomem",
-        "slab_reassign_inline_reclaim",
-        "slab_reassign_busy_items",
-        "slab_reassign_busy_deletes",
-        "slab_reassign_running",
-        "slabs_moved",
-        "lru_crawler_running",
-        "lru_crawler_starts",
-        "lru_maintainer_juggles",
-        "malloc_fails",
-        "log_worker_dropped",
-    ] {
+    let names = "slab_reassign_rescues slab_reassign_chunk_rescues slab_reassign_evictions_nomem \
+        slab_reassign_inline_reclaim slab_reassign_busy_items slab_reassign_busy_deletes \
+        slab_reassign_running slabs_moved lru_crawler_running lru_crawler_starts \
+        lru_maintainer_juggles malloc_fails log_worker_dropped";
+    for name in names.split(' ') {
         lines.number(name, 0);
     }
 }
 
 /// What was logged for those who watch, and what comes behind it in memcached.
 fn event_log(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
-    lines.number("log_worker_written", snapshot.events_logged);
-    lines.number("log_watcher_skipped", snapshot.events_skipped);
-    lines.number("log_watcher_sent", snapshot.events_sent);
-    lines.number("log_watchers", snapshot.watchers);
+    lines.number("log_worker_written", snapshot.events.logged);
+    lines.number("log_watcher_skipped", snapshot.events.skipped);
+    lines.number("log_watcher_sent", snapshot.events.sent);
+    lines.number("log_watchers", snapshot.events.watchers);
     lines.number("unexpected_napi_ids", 0);
     lines.number("round_robin_fallback", 0);
 }
@@ -189,7 +160,7 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     let counters = &snapshot.counters;
     numbers!(lines, counters; auth_limited auth_malformed auth_missing refused_read_only);
     lines.number("resp_keyless", counters.resp_keyless);
-    lines.number("rejected_by_address", snapshot.connections_rejected_by_address);
+    lines.number("rejected_by_address", snapshot.connections.rejected_by_address);
     lines.number("client_throttled", snapshot.counters.client_holds);
     lines.number("client_throttled_ms", snapshot.counters.client_held_nanos / 1_000_000);
     lines.number("listener_throttled", snapshot.counters.listener_holds);

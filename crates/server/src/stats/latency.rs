@@ -3,6 +3,7 @@
 //! nanoseconds; the unit is in the name.
 
 use super::lines::{Lines, Micros};
+use crate::latency::histogram::Reading;
 use crate::latency::{Latencies, Operation, Part, row};
 
 /// Powers of two, in nanoseconds, between which the buckets of `stats buckets` lie: a microsecond
@@ -11,51 +12,35 @@ const OCTAVES: std::ops::Range<u32> = 10..34;
 /// Such buckets to each power of two.
 const QUARTERS: u64 = 4;
 
-/// One operation in one lane. Times in nanoseconds.
-#[derive(Debug, Clone, Copy)]
-pub struct LatencyRow {
-    /// `get`, `set`...
-    pub operation: &'static str,
-    /// At or above the threshold.
-    pub large: bool,
-    /// Requests.
-    pub count: u64,
-    /// The median.
-    pub p50_ns: u64,
-    /// 90 % took no longer.
-    pub p90_ns: u64,
-    /// 99 % took no longer.
-    pub p99_ns: u64,
-    /// 99.9 % took no longer.
-    pub p99_9_ns: u64,
-    /// None took longer.
-    pub max_ns: u64,
-}
+/// What is told of an operation in a lane: so many of its requests took no longer.
+const QUANTILES: [(&str, f64); 5] = [
+    ("latency_us_p50", 0.50),
+    ("latency_us_p90", 0.90),
+    ("latency_us_p99", 0.99),
+    ("latency_us_p99.9", 0.999),
+    ("latency_us_max", 1.0),
+];
 
-/// What `stats latency` tells, since the start or the last `stats reset`.
-#[derive(Debug, Clone, Default)]
-pub struct LatencySnapshot {
-    /// The rows, in the order to be written; those without requests are left out.
-    pub rows: Vec<LatencyRow>,
-    /// GETs answered in the kernel, which takes no time of each.
-    pub kernel_gets: u64,
-}
-
-/// Answer `stats latency`.
-pub fn write_latency(snapshot: &LatencySnapshot, out: &mut Vec<u8>) {
+/// Answer `stats latency`: since the start or the last `stats reset`, by row of the workers' books.
+/// Of the GETs that the kernel answered, which takes no time of each, there is their number.
+pub fn write_latency(rows: &[Reading], kernel_gets: u64, out: &mut Vec<u8>) {
     let mut lines = Lines::new(out);
-    for row in snapshot.rows.iter().filter(|row| row.count > 0) {
-        let lane = if row.large { "large" } else { "small" };
-        let name = |what: &str| format!("{}:{lane}:{what}", row.operation);
-        lines.number(&name("count"), row.count);
-        lines.shown(&name("latency_us_p50"), Micros(row.p50_ns));
-        lines.shown(&name("latency_us_p90"), Micros(row.p90_ns));
-        lines.shown(&name("latency_us_p99"), Micros(row.p99_ns));
-        lines.shown(&name("latency_us_p99.9"), Micros(row.p99_9_ns));
-        lines.shown(&name("latency_us_max"), Micros(row.max_ns));
+    for operation in Operation::ALL {
+        for (lane, is_large) in [("small", false), ("large", true)] {
+            let reading = &rows[row(operation, is_large)];
+            let count = reading.count();
+            if count == 0 {
+                continue;
+            }
+            let name = |what: &str| format!("{}:{lane}:{what}", operation.name());
+            lines.number(&name("count"), count);
+            for (what, share) in QUANTILES {
+                lines.shown(&name(what), Micros(reading.quantile_nanos(share)));
+            }
+        }
     }
-    if snapshot.kernel_gets > 0 {
-        lines.number("get:kernel:count", snapshot.kernel_gets);
+    if kernel_gets > 0 {
+        lines.number("get:kernel:count", kernel_gets);
     }
     lines.end();
 }

@@ -35,11 +35,6 @@ impl<'a> Lines<'a> {
         self.text(name, if value { "yes" } else { "no" });
     }
 
-    /// 0 or 1, as memcached writes its states.
-    pub(super) fn flag(&mut self, name: &str, value: bool) {
-        self.number(name, value.into());
-    }
-
     pub(super) fn end(self) {
         self.out.extend_from_slice(END);
     }

@@ -1,10 +1,11 @@
 //! `stats`: which family was asked for, and how each is written.
 //!
-//! Whoever answers fills a plain snapshot from the state that the workers share and hands it to the
-//! writer of its family; the writers know names, order and units, and nothing of where the numbers
-//! come from. Families of memcached's carry its names in its order; what has no counterpart here is
-//! a constant that docs/protocol.md lists. `lanes`, `latency`, `buckets`, `large`, `clients`,
-//! `topology`, `udp`, `kernel`, `backup`, `hotkeys` and `balance` are our own.
+//! Whoever answers hands the writer of a family what it tells: a plain snapshot of the state that
+//! the workers share, or the readings themselves. The writers know names, order and units, and
+//! nothing of where the numbers come from. Families of memcached's carry its names in its order;
+//! what has no counterpart here is a constant that docs/protocol.md lists. `lanes`, `latency`,
+//! `buckets`, `large`, `clients`, `topology`, `udp`, `kernel`, `backup`, `hotkeys` and `balance`
+//! are our own.
 
 pub mod answer;
 
@@ -32,12 +33,11 @@ pub use backup::write_backup;
 pub use clients::write_clients;
 pub use dump::{BAD_CLASS, Form, asked_dump};
 pub use general::{GeneralSnapshot, write_general};
-pub use hot::{BalanceSnapshot, HotKeyLine, HotKeysSnapshot, SlotsSnapshot};
 pub use hot::{write_balance, write_hot_keys};
 pub use kernel::{BypassSnapshot, KernelLaneSnapshot, KernelSnapshot, write_kernel};
-pub use lanes::{DomainLanes, LanesSnapshot, Role, WorkerLane, write_lanes};
+pub use lanes::{DomainLanes, LanesSnapshot, WorkerLane, write_lanes};
 pub use large::{LargeSnapshot, operation_of, write_large};
-pub use latency::{LatencyRow, LatencySnapshot, write_buckets, write_latency};
+pub use latency::{write_buckets, write_latency};
 pub use rdma::write_rdma;
 pub use samples::{SampledKey, SamplesSnapshot, write_samples};
 pub use settings::{SettingsSnapshot, write_settings};

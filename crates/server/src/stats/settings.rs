@@ -18,8 +18,6 @@ pub struct SettingsSnapshot {
     pub interface: Option<String>,
     /// Level of logging.
     pub verbosity: u32,
-    /// Seconds since the oldest item that may be alive was stored; 0 if that is not bounded.
-    pub oldest_seconds: u64,
     /// Whether items are evicted.
     pub evicts: bool,
     /// Path of the unix socket.
@@ -79,7 +77,7 @@ fn listening(snapshot: &SettingsSnapshot, lines: &mut Lines<'_>) {
     lines.number("udpport", snapshot.udp_port.into());
     lines.text("inter", snapshot.interface.as_deref().unwrap_or("NULL"));
     lines.number("verbosity", snapshot.verbosity.into());
-    lines.number("oldest", snapshot.oldest_seconds);
+    lines.number("oldest", 0);
     lines.text("evictions", if snapshot.evicts { "on" } else { "off" });
     lines.text("domain_socket", snapshot.unix_path.as_deref().unwrap_or("NULL"));
     lines.shown("umask", format_args!("{:o}", snapshot.unix_mode));

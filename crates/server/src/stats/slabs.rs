@@ -7,6 +7,17 @@ use laneway_store::{ClassStats, Stats};
 /// What `chunks_per_page` and the page pool are counted in, bytes: memcached's page.
 pub(super) const PAGE_BYTES: u64 = 1 << 20;
 
+/// What `stats items` tells of each class in memcached, and never happens here.
+const ITEMS_ABSENT: &str = "\
+    evicted_nonzero evicted_time outofmemory tailrepairs reclaimed expired_unfetched \
+    evicted_unfetched evicted_active crawler_reclaimed crawler_items_checked lrutail_reflocked \
+    moves_to_cold moves_to_warm moves_within_lru direct_reclaims hits_to_hot hits_to_warm \
+    hits_to_cold hits_to_temp";
+
+/// The same of `stats slabs`.
+const SLABS_ABSENT: &str = "\
+    get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits";
+
 /// Classes that share a number in one row, with the larger slots.
 fn by_number(classes: &[ClassStats]) -> Vec<ClassStats> {
     let mut rows: Vec<ClassStats> = Vec::new();
@@ -38,27 +49,7 @@ pub fn write_items(classes: &[ClassStats], out: &mut Vec<u8>) {
         line("age", 0);
         line("mem_requested", class.bytes);
         line("evicted", class.evicted);
-        for name in [
-            "evicted_nonzero",
-            "evicted_time",
-            "outofmemory",
-            "tailrepairs",
-            "reclaimed",
-            "expired_unfetched",
-            "evicted_unfetched",
-            "evicted_active",
-            "crawler_reclaimed",
-            "crawler_items_checked",
-            "lrutail_reflocked",
-            "moves_to_cold",
-            "moves_to_warm",
-            "moves_within_lru",
-            "direct_reclaims",
-            "hits_to_hot",
-            "hits_to_warm",
-            "hits_to_cold",
-            "hits_to_temp",
-        ] {
+        for name in ITEMS_ABSENT.split(' ') {
             line(name, 0);
         }
     }
@@ -81,16 +72,7 @@ pub fn write_slabs(classes: &[ClassStats], store: &Stats, out: &mut Vec<u8>) {
         line("used_chunks", class.used);
         line("free_chunks", class.slots.saturating_sub(class.used));
         line("free_chunks_end", 0);
-        for name in [
-            "get_hits",
-            "cmd_set",
-            "delete_hits",
-            "incr_hits",
-            "decr_hits",
-            "cas_hits",
-            "cas_badval",
-            "touch_hits",
-        ] {
+        for name in SLABS_ABSENT.split(' ') {
             line(name, 0);
         }
     }

@@ -1,9 +1,10 @@
 //! The question is read as memcached reads it; each family is written as its readers expect.
 
+use super::lines::Micros;
 use super::*;
-use crate::latency::histogram::Histogram;
+use crate::latency::histogram::{Histogram, Reading};
 use crate::latency::{Latencies, Operation, Part, ROWS, row};
-use laneway_policy::{Access, Placement};
+use laneway_policy::{Access, Placement, Role};
 use laneway_store::{ClassStats, Stats};
 
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -48,73 +49,17 @@ fn words_behind_stats_are_read_as_memcached_reads_them() {
 }
 
 /// Names that memcached's general `stats` has had since 1.4, which monitoring relies on.
-const GENERAL_NAMES: &[&str] = &[
-    "pid",
-    "uptime",
-    "time",
-    "version",
-    "pointer_size",
-    "rusage_user",
-    "rusage_system",
-    "max_connections",
-    "curr_connections",
-    "total_connections",
-    "rejected_connections",
-    "connection_structures",
-    "reserved_fds",
-    "cmd_get",
-    "cmd_set",
-    "cmd_flush",
-    "cmd_touch",
-    "cmd_meta",
-    "get_hits",
-    "get_misses",
-    "get_expired",
-    "get_flushed",
-    "delete_misses",
-    "delete_hits",
-    "incr_misses",
-    "incr_hits",
-    "decr_misses",
-    "decr_hits",
-    "cas_misses",
-    "cas_hits",
-    "cas_badval",
-    "touch_hits",
-    "touch_misses",
-    "store_too_large",
-    "store_no_memory",
-    "auth_cmds",
-    "auth_errors",
-    "bytes_read",
-    "bytes_written",
-    "limit_maxbytes",
-    "accepting_conns",
-    "listen_disabled_num",
-    "time_in_listen_disabled_us",
-    "threads",
-    "conn_yields",
-    "hash_power_level",
-    "hash_bytes",
-    "hash_is_expanding",
-    "malloc_fails",
-    "bytes",
-    "curr_items",
-    "total_items",
-    "expired_unfetched",
-    "evicted_unfetched",
-    "evicted_active",
-    "evictions",
-    "reclaimed",
-    "crawler_reclaimed",
-    "crawler_items_checked",
-    "lrutail_reflocked",
-    "moves_to_cold",
-    "moves_to_warm",
-    "moves_within_lru",
-    "direct_reclaims",
-    "lru_bumps_dropped",
-];
+const GENERAL_NAMES: &str = "\
+    pid uptime time version pointer_size rusage_user rusage_system max_connections \
+    curr_connections total_connections rejected_connections connection_structures reserved_fds \
+    cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses get_expired get_flushed \
+    delete_misses delete_hits incr_misses incr_hits decr_misses decr_hits cas_misses cas_hits \
+    cas_badval touch_hits touch_misses store_too_large store_no_memory auth_cmds auth_errors \
+    bytes_read bytes_written limit_maxbytes accepting_conns listen_disabled_num \
+    time_in_listen_disabled_us threads conn_yields hash_power_level hash_bytes hash_is_expanding \
+    malloc_fails bytes curr_items total_items expired_unfetched evicted_unfetched evicted_active \
+    evictions reclaimed crawler_reclaimed crawler_items_checked lrutail_reflocked moves_to_cold \
+    moves_to_warm moves_within_lru direct_reclaims lru_bumps_dropped";
 
 #[test]
 fn general_stats_have_memcacheds_names_in_its_order() {
@@ -127,8 +72,8 @@ fn general_stats_have_memcacheds_names_in_its_order() {
     let names: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split(' ').next()).collect();
     let mut found = names.iter();
-    for name in GENERAL_NAMES {
-        assert!(found.any(|other| other == name), "{name} is missing or out of order");
+    for name in GENERAL_NAMES.split(' ') {
+        assert!(found.any(|other| *other == name), "{name} is missing or out of order");
     }
     assert!(text.contains("STAT rusage_user 12.034567\r\n"));
     assert!(text.contains("STAT hash_power_level 12\r\n"));
@@ -212,35 +157,19 @@ fn classes_are_told_three_ways() {
 
 #[test]
 fn lanes_are_told_per_worker() {
-    let worker = WorkerLane {
+    let small = WorkerLane {
         role: Role::Small,
         range_bytes: None,
-        requests_small: 10,
-        requests_large: 0,
-        packets: 12,
-        slices: 0,
-        slices_urgent: 0,
-        slice_bytes: [0; 4],
-        connections: 3,
-        queue_small: 1,
-        queue_large: 0,
-        queue_arriving: 0,
-        moved_to_large: 4,
-        moved_home: 0,
-        queue_jobs: 2,
-        handed_over: 7,
-        forwarded: 5,
-        items_abroad: 0,
-        jobs_of_others: 6,
-        stolen: 1,
-        tx_backed_up_us: 25,
+        moved: 4,
+        numbers: vec![("requests_small".to_owned(), 10), ("stolen".to_owned(), 1)],
     };
     let large = WorkerLane {
         role: Role::Large,
         range_bytes: Some((1456, 1 << 20)),
-        moved_home: 3,
-        ..worker.clone()
+        moved: 7,
+        numbers: Vec::new(),
     };
+    let both = WorkerLane { role: Role::Both, range_bytes: None, moved: 0, numbers: Vec::new() };
     let domain =
         DomainLanes { threshold_bytes: 1456, epochs: 5, role_changes: 2, workers_large: 1 };
     let mut snapshot = LanesSnapshot {
@@ -251,25 +180,22 @@ fn lanes_are_told_per_worker() {
         domains: vec![domain],
         queue_shared: 1,
         queue_shared_jobs: 9,
-        workers: vec![worker, large],
+        workers: vec![small, large, both],
     };
     let text = text(|out| write_lanes(&snapshot, out));
     for line in [
         "STAT design lanes\r\n",
         "STAT threshold_bytes 1456\r\n",
         "STAT queue_shared_jobs 9\r\n",
-        "STAT worker:0:queue_jobs 2\r\n",
-        "STAT worker:0:handed_over 7\r\n",
-        "STAT worker:0:forwarded 5\r\n",
-        "STAT worker:0:jobs_of_others 6\r\n",
         "STAT worker:0:stolen 1\r\n",
-        "STAT worker:0:tx_backed_up_us 25\r\n",
         "STAT percentile 99\r\n",
         "STAT workers_small 1\r\n",
         "STAT workers_large 1\r\n",
+        "STAT workers_shared 1\r\n",
         "STAT migrations 11\r\n",
         "STAT worker:0:role small\r\nSTAT worker:0:requests_small 10\r\n",
         "STAT worker:1:role large\r\nSTAT worker:1:range_bytes_from 1456\r\n",
+        "STAT worker:2:role shared\r\n",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }
@@ -282,24 +208,24 @@ fn lanes_are_told_per_worker() {
 
 #[test]
 fn latency_is_in_microseconds_and_leaves_empty_rows_out() {
-    let row = LatencyRow {
-        operation: "get",
-        large: false,
-        count: 2,
-        p50_ns: 8_449,
-        p90_ns: 8_450,
-        p99_ns: 1_000_000,
-        p99_9_ns: 1_000_049,
-        max_ns: u64::MAX,
-    };
-    let rows = vec![LatencyRow { count: 0, large: true, ..row }, row];
+    for (nanos, told) in
+        [(8_449, "8.4"), (8_450, "8.5"), (1_000_000, "1000.0"), (1_000_049, "1000.0")]
+    {
+        assert_eq!(Micros(nanos).to_string(), told);
+    }
+    let mut rows = vec![Reading::default(); ROWS];
+    let times = Histogram::default();
+    for (nanos, requests) in [((1 << 10) - 1, 90), ((1 << 13) - 1, 9), (u64::MAX, 1)] {
+        times.add_owner(nanos, requests);
+    }
+    rows[row(Operation::Get, false)].add(&times);
     assert_eq!(
-        text(|out| write_latency(&LatencySnapshot { rows, kernel_gets: 3 }, out)),
-        "STAT get:small:count 2\r\n\
-         STAT get:small:latency_us_p50 8.4\r\n\
-         STAT get:small:latency_us_p90 8.5\r\n\
-         STAT get:small:latency_us_p99 1000.0\r\n\
-         STAT get:small:latency_us_p99.9 1000.0\r\n\
+        text(|out| write_latency(&rows, 3, out)),
+        "STAT get:small:count 100\r\n\
+         STAT get:small:latency_us_p50 1.0\r\n\
+         STAT get:small:latency_us_p90 1.0\r\n\
+         STAT get:small:latency_us_p99 8.2\r\n\
+         STAT get:small:latency_us_p99.9 18446744073709551.6\r\n\
          STAT get:small:latency_us_max 18446744073709551.6\r\n\
          STAT get:kernel:count 3\r\nEND\r\n"
     );

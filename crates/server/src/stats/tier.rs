@@ -1,7 +1,7 @@
 //! `stats tier`: what is kept durably, where, and at what cost.
 
 use super::lines::Lines;
-use crate::durable::scrub::Scrubbed;
+use crate::counts::watch::{Scrubbed, TierWatch};
 use laneway_tier::{FlushTimes, Report, Stats};
 
 /// What `stats tier` tells.
@@ -13,32 +13,16 @@ pub struct TierSnapshot {
     pub waits: bool,
     /// Items are dropped where the SSD has no room.
     pub evicts: bool,
-    /// Requests that its executor executed.
-    pub requests: u64,
-    /// Items brought into memory.
-    pub faults: u64,
-    /// Bytes of their values.
-    pub fault_bytes: u64,
-    /// Large values written to the SSD.
-    pub spills: u64,
+    /// What an operator watches of it.
+    pub watch: TierWatch,
     /// Changes that waited until the log had room.
     pub set_aside: u64,
-    /// Writes refused, or taken back.
-    pub refused: u64,
     /// Items dropped because they had expired.
     pub expired: u64,
-    /// Reads of items that are damaged.
-    pub lost: u64,
-    /// Requests that wait for the executor now.
-    pub queue: u64,
     /// Replies that wait to be true now.
     pub held: u64,
-    /// How long the last start took.
-    pub recovery_ms: u64,
-    /// What was found then.
+    /// What was found at the last start.
     pub report: Report,
-    /// Passes over all that is kept; none where none are made.
-    pub scrub: Option<Scrubbed>,
 }
 
 /// Answer `stats tier`. `None`: nothing is kept durably.
@@ -52,9 +36,9 @@ pub fn write_tier(snapshot: Option<&TierSnapshot>, out: &mut Vec<u8>) {
     if let Some(snapshot) = snapshot {
         media(&mut lines, &snapshot.stats);
         work(&mut lines, snapshot);
-        scrubs(&mut lines, snapshot.scrub);
+        scrubs(&mut lines, snapshot.watch.scrub);
         let report = &snapshot.report;
-        lines.number("recovery_ms", snapshot.recovery_ms);
+        lines.number("recovery_ms", snapshot.watch.recovery_ms);
         lines.number("recovery_items", report.items);
         lines.number("recovery_entries_read", report.entries_read);
         lines.number("recovery_checkpoint_bytes", report.checkpoint_bytes);
@@ -126,7 +110,7 @@ fn flushes(lines: &mut Lines<'_>, names: [&str; 2], percentiles: [&str; 3], time
 }
 
 fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
-    let stats = &snapshot.stats;
+    let (stats, watch) = (&snapshot.stats, &snapshot.watch);
     lines.text("durability", if snapshot.waits { "ack" } else { "interval" });
     lines.text("when_full", if snapshot.evicts { "evict" } else { "refuse" });
     lines.yes("writes_refused_until_restart", stats.poisoned);
@@ -156,14 +140,14 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.number("sort_tables_freed", stats.tables_freed);
     lines.number("checkpoints", stats.checkpoints);
     lines.number("checkpoints_refused", stats.checkpoints_refused);
-    lines.number("executor_requests", snapshot.requests);
-    lines.number("executor_queue", snapshot.queue);
+    lines.number("executor_requests", watch.requests);
+    lines.number("executor_queue", watch.queue);
     lines.number("replies_held", snapshot.held);
-    lines.number("items_brought_in", snapshot.faults);
-    lines.number("bytes_brought_in", snapshot.fault_bytes);
-    lines.number("large_written", snapshot.spills);
+    lines.number("items_brought_in", watch.faults);
+    lines.number("bytes_brought_in", watch.fault_bytes);
+    lines.number("large_written", watch.spills);
     lines.number("set_aside", snapshot.set_aside);
-    lines.number("writes_refused", snapshot.refused);
+    lines.number("writes_refused", watch.refused.total());
     lines.number("items_expired", snapshot.expired);
-    lines.number("reads_lost", snapshot.lost);
+    lines.number("reads_lost", watch.lost);
 }

@@ -11,8 +11,6 @@ pub struct WorkerPlace {
     pub udp_port: Option<u16>,
     /// Its NUMA domain.
     pub domain: u16,
-    /// CPU it is pinned to.
-    pub cpu: Option<u32>,
 }
 
 /// What `stats topology` tells.
@@ -83,9 +81,6 @@ pub fn write_topology(snapshot: &TopologySnapshot, out: &mut Vec<u8>) {
         }
         if snapshot.workers.iter().any(|one| one.domain > 0) {
             lines.number(&format!("worker:{index}:domain"), worker.domain.into());
-        }
-        if let Some(cpu) = worker.cpu {
-            lines.number(&format!("worker:{index}:cpu"), cpu.into());
         }
     }
     lines.end();

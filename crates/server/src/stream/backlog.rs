@@ -13,6 +13,7 @@
 //!
 //! Times are nanoseconds.
 
+use crate::clock::nanos_of;
 use crate::stream::connection::Connection;
 use laneway_transport::{Stream, Token};
 use std::collections::VecDeque;
@@ -49,8 +50,7 @@ pub struct Backlog {
 impl Backlog {
     /// Nothing waits. Plans are made once in `epoch`.
     pub fn new(epoch: Duration) -> Backlog {
-        let patience_nanos = (epoch / PATIENCE_SHARE).as_nanos();
-        let patience_nanos = u64::try_from(patience_nanos).unwrap_or(u64::MAX);
+        let patience_nanos = nanos_of(epoch / PATIENCE_SHARE);
         Backlog { patience_nanos, began: VecDeque::new(), waiting: 0, limited: 0, since: None }
     }
 

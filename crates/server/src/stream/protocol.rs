@@ -23,7 +23,10 @@ impl Quota {
 /// What the protocols differ in.
 pub(crate) trait Protocol<T: Transport> {
     /// Whether nothing is left of what was received; `rest` is what stands in the buffer.
-    fn is_dry(connection: &mut Connection<T::Stream>, rest: &[u8]) -> bool;
+    #[inline]
+    fn is_dry(_: &mut Connection<T::Stream>, rest: &[u8]) -> bool {
+        rest.is_empty()
+    }
 
     /// Serve one request, or what there is of one; where several are read at once, those behind it
     /// too. `quota` counts what has begun.

@@ -77,9 +77,7 @@ impl<T: Transport> Streams<T> {
             accept_paused: false,
         }
     }
-}
 
-impl<T: Transport> Streams<T> {
     /// The last byte of every reply so far has left: record how long the requests took.
     pub(crate) fn settle(&mut self, core: &Core<T>, connection: &mut Connection<T::Stream>) {
         if !connection.tally.is_empty() {

@@ -102,7 +102,7 @@ impl UdpWorker {
                 self.send_cookie(at, &mut from);
             }
         }
-        at.counts.set_reassembly_owner(self.assembly.counts(), &self.counted_before);
+        at.counts.set_reassembly_owner(self.assembly.counts());
         self.account();
     }
 
@@ -187,7 +187,7 @@ impl UdpWorker {
             }
             at.counts.resends_asked.add_owner(1);
         });
-        at.counts.set_reassembly_owner(self.assembly.counts(), &self.counted_before);
+        at.counts.set_reassembly_owner(self.assembly.counts());
         self.ask_nanos = if self.assembly.is_empty() { u64::MAX } else { now + PATIENCE_NANOS };
     }
 }

@@ -125,16 +125,14 @@ udp_counts! {
 
 impl UdpCounts {
     /// What this worker's reassembly counts.
-    pub(super) fn set_reassembly_owner(&self, counts: &Counts, forgotten: &Counts) {
-        let Counts { whole, impossible: _, total_changed, uneven, duplicate, stale, .. } = *counts;
-        self.messages_whole.set_owner(whole + forgotten.whole);
-        self.frames_total_changed.set_owner(total_changed + forgotten.total_changed);
-        self.frames_uneven.set_owner(uneven + forgotten.uneven);
-        self.frames_duplicate.set_owner(duplicate + forgotten.duplicate);
-        self.frames_stale.set_owner(stale + forgotten.stale);
-        self.messages_too_long.set_owner(counts.too_long + forgotten.too_long);
-        let dropped = counts.dropped_for_room + forgotten.dropped_for_room;
-        self.messages_dropped_for_room.set_owner(dropped);
-        self.messages_timed_out.set_owner(counts.timed_out + forgotten.timed_out);
+    pub(super) fn set_reassembly_owner(&self, counts: &Counts) {
+        self.messages_whole.set_owner(counts.whole);
+        self.frames_total_changed.set_owner(counts.total_changed);
+        self.frames_uneven.set_owner(counts.uneven);
+        self.frames_duplicate.set_owner(counts.duplicate);
+        self.frames_stale.set_owner(counts.stale);
+        self.messages_too_long.set_owner(counts.too_long);
+        self.messages_dropped_for_room.set_owner(counts.dropped_for_room);
+        self.messages_timed_out.set_owner(counts.timed_out);
     }
 }

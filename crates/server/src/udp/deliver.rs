@@ -196,9 +196,7 @@ impl UdpWorker {
             }
         }
     }
-}
 
-impl UdpWorker {
     /// Room for a long reply with its client, if that lends any. A reply of one frame is not told
     /// of: that is as soon sent.
     fn place(&self, from: &From, bytes: usize) -> Option<Box<dyn Placed>> {

@@ -60,7 +60,7 @@ impl<T: Transport> Core<T> {
         let size = |key: &[u8]| {
             let store = self.context_for(&touched, key).store;
             let meta = store.peek(store.hash(key), key, self.now);
-            meta.map_or(0, |meta| u64::from(meta.key_bytes) + u64::from(meta.value_bytes))
+            meta.map_or(0, |meta| meta.item_bytes())
         };
         ItemBytes(get.keys.map(size).sum())
     }

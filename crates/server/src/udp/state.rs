@@ -17,7 +17,7 @@ use laneway_policy::WorkerId;
 use laneway_rdma::contract::Lent;
 use laneway_transport::datagram::Datagrams;
 use laneway_wire::GetVerb;
-use laneway_wire::udp::reassembly::{Bounds, Counts, Reassembly, Whole};
+use laneway_wire::udp::reassembly::{Bounds, Reassembly, Whole};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -171,8 +171,6 @@ pub struct UdpWorker {
     pub watches_again: bool,
     /// Messages that are not whole, by their names and their queues.
     pub assembly: Reassembly<(Key, u16)>,
-    /// What reassemblies counted that were given up.
-    pub counted_before: Counts,
     /// When missing frames are next looked for.
     pub ask_nanos: u64,
     /// Large replies, each with a slice to send.
@@ -237,7 +235,6 @@ impl UdpWorker {
             bursts: vec![0; queues],
             watches_again: false,
             assembly: Reassembly::new(bounds),
-            counted_before: Counts::default(),
             ask_nanos: u64::MAX,
             transfers: VecDeque::new(),
             parked: VecDeque::new(),
@@ -352,22 +349,9 @@ impl UdpWorker {
     pub fn give_up_messages(&mut self) -> usize {
         let dropped = self.assembly.len();
         if dropped > 0 {
-            let old = std::mem::replace(&mut self.assembly, Reassembly::new(self.bounds));
-            add(&mut self.counted_before, old.counts());
+            self.assembly.clear();
         }
         self.ask_nanos = u64::MAX;
         dropped
     }
-}
-
-fn add(sum: &mut Counts, more: &Counts) {
-    sum.whole += more.whole;
-    sum.impossible += more.impossible;
-    sum.total_changed += more.total_changed;
-    sum.uneven += more.uneven;
-    sum.duplicate += more.duplicate;
-    sum.stale += more.stale;
-    sum.too_long += more.too_long;
-    sum.dropped_for_room += more.dropped_for_room;
-    sum.timed_out += more.timed_out;
 }

@@ -4,7 +4,7 @@ use crate::script::Case;
 use laneway_server::counts::counters::StatsRegistry;
 use laneway_server::durable::backup;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
-use laneway_server::stats::{self, BalanceSnapshot, GeneralSnapshot, Question, SettingsSnapshot};
+use laneway_server::stats::{self, GeneralSnapshot, Question, SettingsSnapshot};
 use laneway_store::{Config, Listing, Mode, Moment, Store};
 use laneway_wire::{Limits, Request, Then, parse};
 use std::cell::Cell;
@@ -233,8 +233,8 @@ impl Session {
             Question::Tier => stats::write_tier(None, out),
             Question::Backup => stats::write_backup(None, out),
             Question::Topology => out.extend_from_slice(b"STAT workers 1\r\nEND\r\n"),
-            Question::HotKeys => stats::write_hot_keys(None, out),
-            Question::Balance => stats::write_balance(&BalanceSnapshot::default(), out),
+            Question::HotKeys => stats::write_hot_keys(None, |_| None, out),
+            Question::Balance => stats::write_balance(&[], None, out),
             Question::Latency
             | Question::Buckets
             | Question::Large

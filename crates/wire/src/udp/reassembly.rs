@@ -16,8 +16,7 @@ use super::header::{FRAME_BYTES_MAX, Header};
 use super::resend::{GAPS_MAX, Gap};
 use super::retain::{self, Retained};
 use alloc::borrow::Cow;
-use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
+use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -458,12 +457,10 @@ impl<K: Ord + Copy> Reassembly<K> {
         partial.charged_bytes += added_bytes;
         self.bytes += added_bytes;
         if partial.received == partial.total {
-            let whole = self.finish(&key, now_nanos).expect("it is open");
-            return Ok(Some(whole.into_whole()));
+            return Ok(Some(self.finish(&key, now_nanos).expect("it is open").into_whole()));
         }
         // Its place in the order follows once that is worth it.
-        let behind_nanos = now_nanos.saturating_sub(partial.place.0);
-        if behind_nanos > self.bounds.idle_nanos_max / 8 {
+        if now_nanos.saturating_sub(partial.place.0) > self.bounds.idle_nanos_max / 8 {
             self.replace(&key);
         }
         if added_bytes > 0 || opened {
@@ -478,6 +475,11 @@ impl<K: Ord + Copy> Reassembly<K> {
         self.finish(key, now_nanos).is_some()
     }
 
+    /// Gives up every message, and forgets those that were whole. It goes on counting.
+    pub fn clear(&mut self) {
+        *self = Reassembly { counts: self.counts, ..Reassembly::new(self.bounds) };
+    }
+
     /// Gives up what stood still too long.
     pub fn expire(&mut self, now_nanos: u64) {
         let idle_nanos = self.bounds.idle_nanos_max;
@@ -486,8 +488,7 @@ impl<K: Ord + Copy> Reassembly<K> {
                 return;
             }
             let key = *key;
-            let touched_nanos = self.open[&key].touched_nanos;
-            if now_nanos.saturating_sub(touched_nanos) <= idle_nanos {
+            if now_nanos.saturating_sub(self.open[&key].touched_nanos) <= idle_nanos {
                 self.replace(&key);
             } else {
                 self.close(&key);

@@ -15,185 +15,59 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
+/// The numbers of calls, by libc's names.
+macro_rules! calls {
+    ($($name:ident)*) => { &[$(libc::$name),*] };
+}
+
 /// Calls that take any arguments.
-const CALLS: &[i64] = &[
+const CALLS: &[i64] = calls! {
     // Bytes in and out, of sockets and files.
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_readv,
-    libc::SYS_writev,
-    libc::SYS_pread64,
-    libc::SYS_pwrite64,
-    libc::SYS_preadv,
-    libc::SYS_pwritev,
-    libc::SYS_preadv2,
-    libc::SYS_pwritev2,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_sendfile,
-    libc::SYS_splice,
-    libc::SYS_io_setup,
-    libc::SYS_io_submit,
-    libc::SYS_io_getevents,
-    libc::SYS_io_cancel,
-    libc::SYS_io_destroy,
+    SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev
+    SYS_preadv2 SYS_pwritev2 SYS_recvfrom SYS_recvmsg SYS_recvmmsg SYS_sendfile SYS_splice
+    SYS_io_setup SYS_io_submit SYS_io_getevents SYS_io_cancel SYS_io_destroy
     // Sockets that are there, and those that come.
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_shutdown,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
+    SYS_accept SYS_accept4 SYS_shutdown SYS_getsockname SYS_getpeername SYS_getsockopt
+    SYS_setsockopt
     // Waiting.
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_eventfd2,
-    libc::SYS_timerfd_create,
-    libc::SYS_timerfd_settime,
-    libc::SYS_timerfd_gettime,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_futex,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_sched_yield,
-    libc::SYS_restart_syscall,
+    SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2
+    SYS_timerfd_create SYS_timerfd_settime SYS_timerfd_gettime SYS_ppoll SYS_pselect6 SYS_futex
+    SYS_nanosleep SYS_clock_nanosleep SYS_sched_yield SYS_restart_syscall
     // Descriptors and files.
-    libc::SYS_close,
-    libc::SYS_close_range,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_pipe2,
-    libc::SYS_fcntl,
-    libc::SYS_ioctl,
-    libc::SYS_lseek,
-    libc::SYS_openat,
-    libc::SYS_openat2,
-    libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_statfs,
-    libc::SYS_fstatfs,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_getdents64,
-    libc::SYS_getcwd,
-    libc::SYS_unlinkat,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    libc::SYS_linkat,
-    libc::SYS_mkdirat,
-    libc::SYS_ftruncate,
-    libc::SYS_fallocate,
-    libc::SYS_fsync,
-    libc::SYS_fdatasync,
-    libc::SYS_sync_file_range,
-    libc::SYS_fadvise64,
-    libc::SYS_readahead,
-    libc::SYS_copy_file_range,
-    libc::SYS_flock,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    libc::SYS_umask,
-    libc::SYS_memfd_create,
+    SYS_close SYS_close_range SYS_dup SYS_dup3 SYS_pipe2 SYS_fcntl SYS_ioctl SYS_lseek SYS_openat
+    SYS_openat2 SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_faccessat
+    SYS_faccessat2 SYS_readlinkat SYS_getdents64 SYS_getcwd SYS_unlinkat SYS_renameat SYS_renameat2
+    SYS_linkat SYS_mkdirat SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_sync_file_range
+    SYS_fadvise64 SYS_readahead SYS_copy_file_range SYS_flock SYS_fchmod SYS_fchmodat SYS_umask
+    SYS_memfd_create
     // Memory.
-    libc::SYS_mmap,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_mprotect,
-    libc::SYS_madvise,
-    libc::SYS_mincore,
-    libc::SYS_msync,
-    libc::SYS_mlock,
-    libc::SYS_mlock2,
-    libc::SYS_munlock,
-    libc::SYS_mlockall,
-    libc::SYS_munlockall,
-    libc::SYS_brk,
-    libc::SYS_membarrier,
-    libc::SYS_mbind,
-    libc::SYS_set_mempolicy,
-    libc::SYS_get_mempolicy,
+    SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_mincore SYS_msync SYS_mlock
+    SYS_mlock2 SYS_munlock SYS_mlockall SYS_munlockall SYS_brk SYS_membarrier SYS_mbind
+    SYS_set_mempolicy SYS_get_mempolicy
     // Threads that are there, how they are scheduled, and how they end.
-    libc::SYS_set_robust_list,
-    libc::SYS_get_robust_list,
-    libc::SYS_rseq,
-    libc::SYS_set_tid_address,
-    libc::SYS_prctl,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_getattr,
-    libc::SYS_sched_setattr,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_setparam,
-    libc::SYS_sched_get_priority_max,
-    libc::SYS_sched_get_priority_min,
-    libc::SYS_getpriority,
-    libc::SYS_setpriority,
-    libc::SYS_getcpu,
-    libc::SYS_gettid,
-    libc::SYS_getpid,
-    libc::SYS_getppid,
-    libc::SYS_tgkill,
-    libc::SYS_tkill, // `abort` of musl
-    libc::SYS_exit,
-    libc::SYS_exit_group,
+    SYS_set_robust_list SYS_get_robust_list SYS_rseq SYS_set_tid_address SYS_prctl
+    SYS_sched_getaffinity SYS_sched_setaffinity SYS_sched_getattr SYS_sched_setattr
+    SYS_sched_getscheduler SYS_sched_setscheduler SYS_sched_getparam SYS_sched_setparam
+    SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_getpriority SYS_setpriority
+    SYS_getcpu SYS_gettid SYS_getpid SYS_getppid SYS_tgkill
+    SYS_tkill // `abort` of musl
+    SYS_exit SYS_exit_group
     // Signals.
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_sigaltstack,
+    SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_rt_sigsuspend SYS_rt_sigtimedwait
+    SYS_sigaltstack
     // What time it is, and what the machine and the process have.
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_gettimeofday,
-    libc::SYS_getrandom,
-    libc::SYS_getrusage,
-    libc::SYS_prlimit64,
-    libc::SYS_getrlimit,
-    libc::SYS_times,
-    libc::SYS_uname,
-    libc::SYS_sysinfo,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_capget,
-];
+    SYS_clock_gettime SYS_clock_getres SYS_gettimeofday SYS_getrandom SYS_getrusage SYS_prlimit64
+    SYS_getrlimit SYS_times SYS_uname SYS_sysinfo SYS_getuid SYS_geteuid SYS_getgid SYS_getegid
+    SYS_capget
+};
 
 /// The older ones of the same, which other architectures do not have.
 #[cfg(target_arch = "x86_64")]
-const CALLS_OLD: &[i64] = &[
-    libc::SYS_epoll_create,
-    libc::SYS_epoll_wait,
-    libc::SYS_eventfd,
-    libc::SYS_poll,
-    libc::SYS_select,
-    libc::SYS_open,
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_access,
-    libc::SYS_readlink,
-    libc::SYS_getdents,
-    libc::SYS_unlink,
-    libc::SYS_rename,
-    libc::SYS_link,
-    libc::SYS_mkdir,
-    libc::SYS_chmod,
-    libc::SYS_dup2,
-    libc::SYS_pipe,
-    libc::SYS_time,
-    libc::SYS_arch_prctl,
-];
+const CALLS_OLD: &[i64] = calls! {
+    SYS_epoll_create SYS_epoll_wait SYS_eventfd SYS_poll SYS_select SYS_open SYS_stat SYS_lstat
+    SYS_access SYS_readlink SYS_getdents SYS_unlink SYS_rename SYS_link SYS_mkdir SYS_chmod
+    SYS_dup2 SYS_pipe SYS_time SYS_arch_prctl
+};
 #[cfg(not(target_arch = "x86_64"))]
 const CALLS_OLD: &[i64] = &[];
 

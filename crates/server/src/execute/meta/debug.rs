@@ -24,7 +24,7 @@ pub(in super::super) fn meta_debug(
     };
     out.extend_from_slice(b"ME ");
     out.extend_from_slice(meta.key.token);
-    let bytes = u64::from(item.value_bytes) + u64::from(item.key_bytes);
+    let bytes = item.item_bytes();
     let size = bytes + HEADER_BYTES as u64;
     let expires = match item.expires {
         Moment::NEVER => -1,

@@ -28,6 +28,7 @@ pub use several::{rename, set_all_absent};
 pub use watched::{Seen, Watched, is_same};
 
 use super::{Context, attempts};
+use laneway_store::Refused;
 use laneway_wire::resp::reply::Version;
 
 /// What a command is executed in, for who speaks RESP.
@@ -43,6 +44,14 @@ pub struct Asking<'a> {
 pub const OUT_OF_MEMORY: &[u8] = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
 /// The value, or the one to be made, is above `-I`.
 pub const TOO_LARGE: &[u8] = b"-ERR the item is larger than this server takes (-I)\r\n";
+/// Which of these is told of a value that was refused.
+pub fn words_of_refused(refused: Refused) -> &'static [u8] {
+    match refused {
+        Refused::TooLarge => TOO_LARGE,
+        Refused::OutOfMemory => OUT_OF_MEMORY,
+    }
+}
+
 /// Others changed the item all the time.
 pub const TOO_MANY: &[u8] = b"-ERR too many changes of one key at once\r\n";
 /// A number was to stand there.

@@ -1,10 +1,10 @@
 //! Stores for `SET` and its older kin. The value is complete, in its draft.
 
 use super::get::get_and;
-use super::{Asking, Expiry, OUT_OF_MEMORY, TOO_LARGE};
+use super::{Asking, Expiry, words_of_refused};
 use crate::event_log::{Stored, StoredBy};
 use crate::execute::{Context, Outcome};
-use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Moment, Refused, Store};
+use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Moment, Store};
 use laneway_wire::resp::reply::{OK, Version, put_integer, put_null};
 use std::ops::Deref;
 
@@ -222,17 +222,8 @@ pub fn set_whole(
         Err(refused) => {
             context.counters.cmd_set.bump_owner();
             how.log(context, key, refused.into(), 0);
-            let counters = context.counters;
-            out.extend_from_slice(match refused {
-                Refused::TooLarge => {
-                    counters.store_too_large.bump_owner();
-                    TOO_LARGE
-                }
-                Refused::OutOfMemory => {
-                    counters.store_no_memory.bump_owner();
-                    OUT_OF_MEMORY
-                }
-            });
+            context.count_refused(refused);
+            out.extend_from_slice(words_of_refused(refused));
             Outcome::Done
         }
     }

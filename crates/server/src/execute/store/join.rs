@@ -76,9 +76,7 @@ impl Old {
             Old::Large(value) => value.piece(offset),
         }
     }
-}
 
-impl Old {
     /// The bytes of the joined value from `at` on, or some of them.
     fn joined<'a>(&'a self, at: usize, new: &'a [u8], spot: Spot) -> &'a [u8] {
         let from = match spot {

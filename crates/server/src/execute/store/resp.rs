@@ -1,7 +1,7 @@
 //! Values that come by RESP. Only what joins is decided before the value is there; of the
 //! others the options stand behind the value, and `execute::redis` stores them.
 
-use super::super::redis::{OUT_OF_MEMORY, TOO_LARGE, TOO_MANY};
+use super::super::redis::{TOO_MANY, words_of_refused};
 use super::super::{Context, Outcome};
 use super::answer::AnswerOwned;
 use super::complete::Fate;
@@ -97,16 +97,8 @@ pub fn join_whole(
 
 /// Counts a refusal and says why. The old item stays: nothing has changed.
 pub(super) fn put_refused(context: &Context<'_>, refused: Refused, out: &mut Vec<u8>) {
-    out.extend_from_slice(match refused {
-        Refused::TooLarge => {
-            context.counters.store_too_large.bump_owner();
-            TOO_LARGE
-        }
-        Refused::OutOfMemory => {
-            context.counters.store_no_memory.bump_owner();
-            OUT_OF_MEMORY
-        }
-    });
+    context.count_refused(refused);
+    out.extend_from_slice(words_of_refused(refused));
 }
 
 /// What became of an append.

@@ -187,6 +187,17 @@ fn a_declared_total_reserves_nothing() {
 }
 
 #[test]
+fn what_is_cleared_is_gone_and_stays_counted() {
+    let mut into = Reassembly::new(BOUNDS);
+    into.take(1, header(0, 1), &[1; 10], 0);
+    into.take(2, header(0, 2), &[1; 10], 0);
+    into.clear();
+    assert_eq!((into.len(), into.bytes(), into.counts().whole), (0, 0, 1));
+    assert!(matches!(into.take(1, header(0, 1), &[1; 10], 0), Taken::Whole(_)), "it is new again");
+    assert_eq!(into.counts().whole, 2);
+}
+
+#[test]
 fn what_is_missing_is_told_and_again_after_twice_as_long() {
     let mut into = Reassembly::new(Bounds { idle_nanos_max: 100_000, ..BOUNDS });
     for sequence in [0, 1, 4, 5, 99] {
