@@ -64,14 +64,20 @@ pub fn listen(addresses: &[SocketAddr]) -> io::Result<Closed> {
         }
         match TcpListener::bind(address) {
             Ok(listener) => closed.add(listener)?,
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-            Err(error) => refused = Some(error),
+            Err(error) if is_not_here(&error) => refused = Some(error),
+            Err(error) => return Err(error),
         }
     }
     match refused {
         Some(error) if closed.listeners.is_empty() => Err(error),
         _ => Ok(closed),
     }
+}
+
+/// Whether the machine has no such address, or no address of its kind.
+fn is_not_here(error: &io::Error) -> bool {
+    const EAFNOSUPPORT: i32 = 97;
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
 }
 
 /// The same by a socket that listens already.
@@ -153,6 +159,16 @@ mod tests {
         }
         starting.running.stop();
         assert!(listen(&asked[1..2]).is_err(), "there is no such address here");
+    }
+
+    /// What is here and cannot be had is an error, whatever else works.
+    #[test]
+    fn only_an_address_that_the_machine_does_not_have_is_left_out() {
+        let not_here = |code| is_not_here(&io::Error::from_raw_os_error(code));
+        let (unavailable, no_family) = (99, 97);
+        assert!(not_here(unavailable) && not_here(no_family));
+        let (refused, in_use, invalid, no_descriptors) = (13, 98, 22, 24);
+        assert!(![refused, in_use, invalid, no_descriptors].into_iter().any(not_here));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::serve::tier::{self as settings, place};
 use laneway_load::output::{MODE_OWNER, NewFile, unless_closed};
 use laneway_tier::dump::Dumped;
 use laneway_tier::fsck::{Findings, Stage};
-use laneway_tier::{Directory, DirectorySettings, Error, Item, Usage, dump};
+use laneway_tier::{Directory, DirectorySettings, Error, IndexKind, Item, Usage, dump};
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fs::File;
@@ -72,7 +72,7 @@ is damaged. DIR is made if it is missing; items that it has already are replaced
 What interrupts a load leaves a folder that no server opens, until it is loaded.
 Sizes may differ from the old ones: this is how a store is moved to larger media.
 A store that is there, such as one that had no room for all of a load, grows to a
-larger --pm-size or --ssd-size first.
+larger --pm-size or --ssd-size first, but for a log with --pm-index fair.
 A store that is made here takes --pm-index, too.
 ";
 
@@ -384,13 +384,6 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     };
     let told = |error| match error {
         Error::Dump(what) => Error::Dump(format!("{name}: {what}")),
-        Error::PmFull | Error::SsdFull { .. } => {
-            let medium = if matches!(error, Error::PmFull) { "log" } else { "SSD" };
-            Error::Setting(format!(
-                "the {medium} has no room for all of it: load again with a larger --pm-size or \
-                 --ssd-size, by which this store grows, or load into a new folder"
-            ))
-        }
         error => error,
     };
     let mut given_out = 0;
@@ -408,10 +401,48 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     store.pm_grows = asked.media.pm_bytes.is_some();
     store.ssd_grows = asked.media.ssd_bytes.is_some();
     let (directory, _) = Directory::open_to_load(&store, &mut |_, _| {})?;
+    let no_room = |error| no_room(told(error), || directory.stats().index);
     // First, where it is known: whatever interrupts this, no CAS id comes again.
-    directory.pass_over(given_out).map_err(told)?;
-    let items = stream.load(&directory).map_err(told)?;
+    directory.pass_over(given_out).map_err(no_room)?;
+    let items = stream.load(&directory).map_err(no_room)?;
     directory.close_loaded().map_err(told)?;
     eprintln!("laneway load: {items} items");
     Ok(ExitCode::SUCCESS)
+}
+
+/// What helps where a load finds no room in a store with such an index.
+fn no_room(error: Error, index: impl Fn() -> IndexKind) -> Error {
+    let medium = match error {
+        Error::PmFull if index() == IndexKind::Fair => {
+            return Error::Setting(
+                "the log, or the index behind it, has no room for all of it, and neither grows \
+                 with --pm-index fair: load into a new folder with a larger --pm-size"
+                    .into(),
+            );
+        }
+        Error::PmFull => "log",
+        Error::SsdFull { .. } => "SSD",
+        error => return error,
+    };
+    Error::Setting(format!(
+        "the {medium} has no room for all of it: load again with a larger --pm-size or \
+         --ssd-size, by which this store grows, or load into a new folder"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_size_is_asked_for_by_which_a_store_does_not_grow() {
+        let told = |error, index| no_room(error, || index).to_string();
+        let again = "load again with a larger --pm-size or --ssd-size";
+        let fair = told(Error::PmFull, IndexKind::Fair);
+        assert!(fair.contains("load into a new folder") && !fair.contains(again), "{fair}");
+        let log = told(Error::PmFull, IndexKind::BTree);
+        assert!(log.contains("the log has no room") && log.contains(again), "{log}");
+        let ssd = told(Error::SsdFull { blocks: 1 }, IndexKind::Fair);
+        assert!(ssd.contains("the SSD has no room") && ssd.contains(again), "{ssd}");
+    }
 }

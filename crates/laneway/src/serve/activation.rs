@@ -109,6 +109,12 @@ fn meaning(name: &str) -> Result<Use, String> {
     let (mut rate, mut size) = (None, None);
     for word in name.split('+') {
         match word {
+            _ if word.starts_with(RATE) && rate.is_some() => {
+                return Err(format!("says {RATE} twice"));
+            }
+            _ if word.starts_with(BYTES) && size.is_some() => {
+                return Err(format!("says {BYTES} twice"));
+            }
             _ if word.starts_with(RATE) => rate = word.strip_prefix(RATE),
             _ if word.starts_with(BYTES) => size = word.strip_prefix(BYTES),
             "admin" => meant.is_admin = true,
@@ -251,5 +257,8 @@ mod tests {
         }
         assert!(meaning("tls+notls").is_err() && meaning("tls+tls").is_err());
         assert!(meaning("rate=1k").is_err() && meaning("readonly+bytes=").is_err());
+        for (name, word) in [("rate=5+rate=60", "rate="), ("bytes=1k+resp+bytes=2k", "bytes=")] {
+            assert_eq!(meaning(name), Err(format!("says {word} twice")));
+        }
     }
 }

@@ -112,23 +112,39 @@ pub fn resolve_places(flags: &Flags, port: u16) -> Result<Vec<Place>, String> {
     Ok(all)
 }
 
-/// Refuses an address that these places have twice: the kernel would refuse the second as it does
-/// one of another server.
+/// Refuses an address that these places have twice, or that is one of those of a wildcard among
+/// them: the kernel would refuse the second as it does one of another server.
 pub fn check_once(memcached: &[Place], resp: &[Place]) -> Result<(), String> {
     let all = memcached.iter().map(|place| ("-l", place));
     let all = all.chain(resp.iter().map(|place| ("--resp", place)));
     // At port 0 the kernel chooses another each time.
     let all = all.map(|(flag, place)| (flag, place.address)).filter(|(_, place)| place.port() != 0);
-    let mut seen = BTreeSet::new();
+    let mut seen: Vec<SocketAddr> = Vec::new();
     for (flag, address) in all {
-        if !seen.insert(address) {
+        if seen.contains(&address) {
             return Err(format!(
                 "{flag}: {address} is given twice by -l, -p and --resp; leave it out once, or \
                  choose another port"
             ));
         }
+        let is_met = |other: &&SocketAddr| has(other, &address) || has(&address, other);
+        if let Some(other) = seen.iter().find(is_met) {
+            let (wide, one) =
+                if has(other, &address) { (*other, address) } else { (address, *other) };
+            return Err(format!(
+                "{flag}: {wide} has all addresses, {one} among them, and both are given by -l, -p \
+                 and --resp; leave one of them out, or choose another port"
+            ));
+        }
+        seen.push(address);
     }
     Ok(())
+}
+
+/// Whether the first is a wildcard that has the second. That of IPv6 has none of IPv4.
+fn has(all: &SocketAddr, one: &SocketAddr) -> bool {
+    let is_of_kind = all.port() == one.port() && all.is_ipv4() == one.is_ipv4();
+    is_of_kind && all.ip().is_unspecified() && !one.ip().is_unspecified()
 }
 
 /// An address of `-l`, and the words before it, which are in any order.

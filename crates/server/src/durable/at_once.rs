@@ -92,6 +92,9 @@ impl<S> DurableExecutor<S> {
         if let Some(step) = self.gather_copies(task, trial, keys)? {
             return Ok(Tried::Waits(step));
         }
+        if let Some(step) = self.learn_ends(task, keys.len(), &asked.watched) {
+            return Ok(Tried::Waits(step));
+        }
         let holds = |watched: &Watched| {
             let edition = self.durable.pending_writes.edition(self.shared.store.hash(&watched.key));
             watched.holds_kept(edition, self.has_item(&watched.key))
@@ -161,6 +164,25 @@ impl<S> DurableExecutor<S> {
             }
         }
         Ok(None)
+    }
+
+    /// Reads the ends of watched items that may be over, behind so many keys that are asked about:
+    /// the step that leads to it, or to nothing. One that is over is dropped, so that nobody who
+    /// watches its key from then on takes it for there.
+    fn learn_ends(&mut self, task: &mut Task, asked: usize, watched: &[Watched]) -> Option<Step> {
+        for (number, Watched { key, .. }) in (asked..).zip(watched) {
+            if !self.may_be_over(key) {
+                continue;
+            }
+            if task.at < number {
+                (task.at, task.tries) = (number, 0); // it has come further than ever
+            }
+            let ready = self.ready_to_count(task, key);
+            if let Some(step) = step_of(ready, task) {
+                return Some(step);
+            }
+        }
+        None
     }
 
     /// Makes the changes that were tried out.

@@ -40,9 +40,23 @@ impl<S> DurableExecutor<S> {
     /// ([`DurableExecutor::ready_to_count`]). One whose record cannot be read is taken for there,
     /// since it can be deleted without.
     pub(super) fn is_cold(&self, key: &[u8]) -> bool {
-        let is_unreadable = || self.unreadable.as_ref().is_some_and(|(lost, _)| **lost == *key);
-        let is_there = |look| !self.ends.may_be_over(key, &look, self.now) || is_unreadable();
+        let is_there =
+            |look| !self.ends.may_be_over(key, &look, self.now) || self.is_unreadable(key);
         !self.busy.contains_key(key) && self.in_tier_alone(key).is_some_and(is_there)
+    }
+
+    /// Whether the tier alone shows an item under a key that is over, or may be, for all that is
+    /// known of its end. Not where its record cannot be read: then it is taken for there.
+    pub(super) fn may_be_over(&self, key: &[u8]) -> bool {
+        let (ends, now) = (&self.ends, self.now);
+        let may_be = |look| ends.is_over(key, &look, now) || ends.may_be_over(key, &look, now);
+        let is_unseen = !self.has_in_memory(key) && !self.pending.contains_key(key);
+        is_unseen && !self.is_unreadable(key) && self.shown(key).is_some_and(may_be)
+    }
+
+    /// Whether this is the key whose item was found to be unreadable just now.
+    fn is_unreadable(&self, key: &[u8]) -> bool {
+        self.unreadable.as_ref().is_some_and(|(lost, _)| **lost == *key)
     }
 
     /// The item that the tier shows under a key whose item is not in memory.

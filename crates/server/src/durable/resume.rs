@@ -60,8 +60,13 @@ impl<S> DurableExecutor<S> {
         Some((task, leaving))
     }
 
-    /// A change of a task could not be kept.
+    /// A change of a task could not be kept. Of a deletion that nobody asked for nobody is told:
+    /// memory has nothing to take back, and the item is dropped by a later sweep, or is over as it
+    /// is.
     fn refuse(&mut self, task: &mut Task, key: &[u8], error: &laneway_tier::Error) {
+        if task.origin.is_none() {
+            return;
+        }
         self.take_back(key);
         self.count_refusal(error);
         task.fail(error.to_string());

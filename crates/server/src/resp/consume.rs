@@ -26,6 +26,7 @@ impl<T: Transport> Protocol<T> for Resp {
         quota: &mut Quota,
         arrived: u64,
     ) -> Step {
+        quota.taken_beside = 0;
         if connection.session().front.is_empty() {
             return streams.resp_step(core, connection, rest, quota, arrived);
         }
@@ -34,6 +35,7 @@ impl<T: Transport> Protocol<T> for Resp {
         let step = streams.resp_step(core, connection, front.rest(), quota, arrived);
         let (Step::Took(taken) | Step::Stop(taken, _)) = step;
         front.consume(taken);
+        quota.taken_beside = taken;
         // Behind `RESET` there may be no session any more, and behind an inline `EXEC` the requests
         // of its transaction stand there.
         if let Dialect::Resp(session) = &mut connection.dialect

@@ -3,7 +3,7 @@
 
 use crate::execute::Spot;
 use crate::execute::redis::{Set, Watched};
-use laneway_store::Charge;
+use laneway_store::{Charge, Draft};
 use laneway_wire::resp::reply::Version;
 use laneway_wire::resp::{Scan, Skip};
 
@@ -165,6 +165,8 @@ pub struct Session {
     pub front: Front,
     /// What is done with the value that is on its way.
     pub storing: Option<Storing>,
+    /// The item of a long value that lies whole at the front, as far as it was copied there.
+    pub filling: Option<Draft>,
     /// Behind `MULTI`.
     pub transaction: Option<Transaction>,
     /// Requests of transactions that are executed, or being, and that the limits of clients were

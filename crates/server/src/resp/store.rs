@@ -18,6 +18,7 @@ use crate::stream::connection::{Connection, Mode};
 use crate::stream::step::{READ_BYTES, Step, Stop};
 use crate::stream::streams::Streams;
 use laneway_policy::pace::Way;
+use laneway_store::{Draft, Moment, Refused};
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::OK;
 use laneway_wire::resp::{Args, BULK_END, Pending, Scan, Scanned, Skip};
@@ -68,10 +69,29 @@ impl<T: Transport> Streams<T> {
             }
         }
         let size = (key.len() + value.len()) as u64;
+        // As one is that comes out of a transaction.
+        let filled = match how {
+            How::Set(_) if READ_BYTES < value.len() => match fill(core, connection, key, value) {
+                Ok(None) => return Step::Stop(0, Stop::Quota), // others come first
+                Ok(Some(draft)) => Some(Ok(draft)),
+                Err(refused) => Some(Err(refused)),
+            },
+            _ => None,
+        };
         let touched = Cell::new(0);
         let asking = core.asking(connection, &touched, key);
         let outcome = match how {
-            How::Set(how) => redis::set_whole(&asking, key, value, &how, &mut self.out),
+            How::Set(how) => match filled {
+                None => redis::set_whole(&asking, key, value, &how, &mut self.out),
+                Some(Ok(draft)) => {
+                    let at = (key, asking.context.store.hash(key));
+                    let outcome = redis::set(&asking, at, draft, &how, &mut self.out);
+                    outcome.unwrap_or(Outcome::Kept)
+                }
+                Some(Err(refused)) => {
+                    redis::refuse_set(&asking.context, key, refused, &how, &mut self.out)
+                }
+            },
             How::Join(Spot::At(_)) if value.is_empty() => {
                 one::tell_length(&asking, key, &mut self.out);
                 core.account(connection, Operation::Other, size, arrived);
@@ -369,6 +389,37 @@ impl<T: Transport> Streams<T> {
         }
         self.resp_stored(core, connection, outcome, size, (bytes, arrived))
     }
+}
+
+/// Copies a slice of a value into its item, behind those that were copied in turns before; the item
+/// once all of it is there.
+fn fill<T: Transport>(
+    core: &Core<T>,
+    connection: &mut Connection<T::Stream>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Option<Draft>, Refused> {
+    let touched = Cell::new(0);
+    let begun = connection.session().filling.take();
+    let mut draft = match begun.filter(|draft| draft.value_bytes() == value.len()) {
+        Some(draft) => draft,
+        None => {
+            let context = core.context_for(&touched, key);
+            context.store.draft(key, 0, Moment::LATER, value.len(), context.now)?
+        }
+    };
+    let mut budget = core.slice_budget(Way::Copy);
+    while 0 < draft.missing() {
+        let ready = if 0 < budget { draft.prepare()? } else { None };
+        let Some(ready) = ready else {
+            connection.session().filling = Some(draft);
+            return Ok(None);
+        };
+        let (at, bytes) = (value.len() - draft.missing(), ready.min(budget));
+        draft.write(&value[at..at + bytes])?;
+        budget -= bytes;
+    }
+    Ok(Some(draft))
 }
 
 /// The rest of a request that was answered is of no interest, behind so many bytes.

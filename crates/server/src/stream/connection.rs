@@ -360,7 +360,9 @@ impl<S> Connection<S> {
 
     /// Whether its last request is done, but for sending the reply.
     pub fn is_between_requests(&self) -> bool {
-        matches!(self.mode, Mode::Requests | Mode::Watching(_)) && !self.large
+        let is_filling =
+            matches!(&self.dialect, Dialect::Resp(session) if session.filling.is_some());
+        matches!(self.mode, Mode::Requests | Mode::Watching(_)) && !self.large && !is_filling
     }
 
     /// Whether it streams the event log.

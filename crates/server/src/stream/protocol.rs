@@ -11,6 +11,8 @@ use laneway_transport::Transport;
 pub(crate) struct Quota {
     pub most: usize,
     pub begun: usize,
+    /// Bytes that the last step took and that do not stand in the buffer.
+    pub taken_beside: usize,
 }
 
 impl Quota {

@@ -176,7 +176,7 @@ impl<T: Transport> Streams<T> {
         // Between two slices of what is large there is less, of each connection.
         let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
         let most = most.min(self.requests_most);
-        let mut quota = Quota { most, begun: 0 };
+        let mut quota = Quota { most, begun: 0, taken_beside: 0 };
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
         let counted = core.is_limiting.then(|| {
@@ -203,8 +203,12 @@ impl<T: Transport> Streams<T> {
                 Step::Took(bytes) => at += bytes,
                 Step::Stop(bytes, stop) => {
                     at += bytes;
-                    // Half a line has not begun.
-                    under_way = usize::from(quota.begun > begun_before);
+                    // Half a line has not begun. What was so much work that others come first is
+                    // done, if it was taken.
+                    let at_rest = matches!(connection.mode, Mode::Requests | Mode::Batches { .. });
+                    let is_taken = 0 < bytes + quota.taken_beside;
+                    let is_done = stop == Stop::Quota && at_rest && is_taken;
+                    under_way = usize::from(quota.begun > begun_before && !is_done);
                     break stop;
                 }
             }

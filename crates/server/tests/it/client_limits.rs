@@ -163,7 +163,7 @@ fn it_holds_in_every_protocol() {
         rig.send(&client, &noop);
         rig.until(&client, Vec::new(), |got| got.len() >= 24)
     };
-    let words: [(&[u8], &[u8]); 9] = [
+    let words: [(&[u8], &[u8]); 11] = [
         (b"get none\r\n", b"END\r\n"),
         (b"mg none\r\n", b"EN\r\n"),
         (b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n", b"$-1\r\n"),
@@ -174,6 +174,12 @@ fn it_holds_in_every_protocol() {
         // These are counted nowhere else.
         (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
         (b"nonsense\r\n", b"ERROR\r\n"),
+        // Nor these, each of which ends its turn.
+        (b"*2\r\n$4\r\nSCAN\r\n$1\r\nx\r\n", b"-ERR invalid cursor\r\n"),
+        (
+            b"*3\r\n$6\r\nRENAME\r\n$0\r\n\r\n$1\r\nk\r\n",
+            b"-ERR the key is empty, which this server does not take\r\n",
+        ),
     ];
     for (request, reply) in words {
         let what = String::from_utf8_lossy(request);
@@ -201,6 +207,21 @@ fn a_command_of_resp_that_somebody_types_is_one_request() {
         answered += count(&noisy, b"+PONG\r\n");
     }
     assert!((149..=153).contains(&answered), "{answered}");
+}
+
+#[test]
+fn what_is_typed_and_ends_its_turn_is_one_request_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let first = b"*1\r\n$4\r\nPING\r\n";
+    assert_eq!(rig.ask(&noisy, first, b"+PONG\r\n"), b"+PONG\r\n");
+    rig.send(&noisy, &b"SCAN x\r\n".repeat(300));
+    let mut answered = 0;
+    for _ in 0..50 {
+        rig.turns(MILLI);
+        answered += count(&noisy, b"-ERR invalid cursor\r\n");
+    }
+    assert!((147..=152).contains(&answered), "{answered}");
 }
 
 /// How many lines that are wrong are answered in some milliseconds, of which 50 come with each of

@@ -132,6 +132,29 @@ fn a_stop_does_not_wait_until_everything_that_has_expired_is_dropped() {
 }
 
 #[test]
+fn a_deletion_that_nobody_asked_for_is_no_write_that_was_refused() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let client = rig.net.connect();
+    for number in 0..200 {
+        ask(&mut rig, &client, &format!("set {number:0>240} 0 10 1\r\nv\r\n"), "STORED\r\n");
+    }
+    // The deletions take more than a segment: one finds no room at once.
+    let durable = durable(&rig);
+    let before = durable.counts.set_aside.load(Relaxed);
+    kept.gate.commits_wait.store(true, Relaxed);
+    kept.gate.room_waits.store(true, Relaxed);
+    rig.clock.advance(20 * SECOND);
+    rig.turns(50);
+    assert!(before < durable.counts.set_aside.load(Relaxed), "all of them found room");
+    machine.power.restore(0); // every write fails from now on
+    kept.gate.room_waits.store(false, Relaxed);
+    rig.turns(50);
+    assert!(kept.tier.refuses_writes().is_some(), "it was not tried");
+    assert_eq!(durable.counts.refused.told().total(), 0);
+}
+
+#[test]
 fn a_flush_whose_second_comes_while_its_schedule_is_written_spares_nothing_and_comes_once() {
     let machine = machine();
     let (mut rig, kept) = started(&machine);

@@ -66,6 +66,39 @@ fn small_requests_are_answered_while_a_large_value_arrives_and_its_options_behin
     }
 }
 
+/// It lies whole in memory since it was queued, and goes into its item slice by slice where small
+/// requests could wait for it.
+#[test]
+fn small_requests_are_answered_while_a_long_value_comes_out_of_exec() {
+    let plans = [(1, Form::TimeShare, 5), (2, Form::TimeShare, 5), (3, Form::Roles, 1)];
+    for (workers, form, fewest) in plans {
+        let plan = Plan::of(workers, form);
+        let what = plan.what();
+        for head in [&[&b"SET"[..], b"big"][..], &[b"MSET", b"one", b"1", b"big"]] {
+            let mut rig = Rig::new(&plan);
+            let (slow, quick) = (rig.net.connect(), rig.net.connect());
+            rig.say_resp(&quick, "SET small s");
+            let big = value(1_000_000, 3);
+            assert_eq!(rig.say_resp(&slow, "MULTI"), "+OK\r\n");
+            let queued = rig.ask_resp(&slow, &request(&[head, &[&big]].concat()), 1);
+            assert_eq!(queued, b"+QUEUED\r\n");
+            slow.send(&words("EXEC"));
+            let (mut got, mut answered) = (Vec::new(), 0);
+            while !is_whole(&got) {
+                quick.send(&words("GET small"));
+                rig.turns(4);
+                assert_eq!(quick.receive(usize::MAX), bulk(b"s"), "{what}");
+                answered += 1;
+                got.extend(slow.receive(usize::MAX));
+            }
+            assert_eq!(got, b"*1\r\n+OK\r\n", "{what}: {}", tail(&got));
+            assert!(answered >= fewest, "only {answered} small replies, {what}");
+            let got = rig.ask_resp(&quick, &words("GET big"), 1);
+            assert!(got == bulk(&big), "{what}: {}", tail(&got));
+        }
+    }
+}
+
 /// Options, the reply, and the value afterwards.
 type Options<'a> = (&'a [&'a [u8]], Vec<u8>, &'a [u8]);
 

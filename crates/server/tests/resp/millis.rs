@@ -337,6 +337,34 @@ fn what_asks_whether_an_item_is_there_reads_no_value_in_its_last_second() {
     }
 }
 
+/// Its second has not come, and it is over: its end is read for that, and its value is not.
+#[test]
+fn a_watched_item_that_is_over_has_changed_where_the_disk_alone_has_it() {
+    let end = START + 5_500;
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        let watched = [("over", end, "*-1|"), ("living", end + 400, "*1|+PONG|")];
+        for (key, end, _) in watched {
+            check(&mut rig, &client, &[(&format!("SET {key} v PXAT {end}"), "+OK|")]);
+        }
+        drop((rig, kept));
+        let (mut rig, _kept) = started(&machine, form);
+        let clients = watched.map(|_| rig.net.connect());
+        for (client, (key, ..)) in clients.iter().zip(watched) {
+            let line = format!("WATCH {key}");
+            let rows = [(&*line, "+OK|"), ("MULTI", "+OK|"), ("PING", "+QUEUED|")];
+            check(&mut rig, client, &rows);
+        }
+        pass_to(&rig, end);
+        for (client, (_, _, told)) in clients.iter().zip(watched) {
+            check(&mut rig, client, &[("EXEC", told)]);
+        }
+        assert_eq!(counts(&rig)[1..], [0, 0], "no value was read into memory");
+    }
+}
+
 /// An item that is over is known to be by everybody soon, not only at its next full second: till
 /// then each miss of each worker would be asked of the one executor.
 #[test]

@@ -4,7 +4,7 @@ use super::get::get_and;
 use super::{Asking, Expiry, words_of_refused};
 use crate::event_log::{Stored, StoredBy};
 use crate::execute::{Context, Outcome};
-use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Moment, Store};
+use laneway_store::{Draft, Entry, ItemMeta, KeyHash, Moment, Refused, Store};
 use laneway_wire::resp::reply::{OK, Version, put_integer, put_null};
 use std::ops::Deref;
 
@@ -219,12 +219,21 @@ pub fn set_whole(
             let at = (key, context.store.hash(key));
             set(asking, at, draft, how, out).unwrap_or(Outcome::Kept)
         }
-        Err(refused) => {
-            context.counters.cmd_set.bump_owner();
-            how.log(context, key, refused.into(), 0);
-            context.count_refused(refused);
-            out.extend_from_slice(words_of_refused(refused));
-            Outcome::Done
-        }
+        Err(refused) => refuse_set(context, key, refused, how, out),
     }
+}
+
+/// There is no item for a value.
+pub fn refuse_set(
+    context: &Context<'_>,
+    key: &[u8],
+    refused: Refused,
+    how: &Set,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    context.counters.cmd_set.bump_owner();
+    how.log(context, key, refused.into(), 0);
+    context.count_refused(refused);
+    out.extend_from_slice(words_of_refused(refused));
+    Outcome::Done
 }
