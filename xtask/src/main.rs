@@ -9,6 +9,7 @@
 mod aligned;
 mod bench;
 mod beside;
+mod card_vm;
 mod client;
 mod clients;
 mod cluster;
@@ -83,6 +84,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "redis", help: redis::HELP, main: redis::main },
     Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
     Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },
+    Subcommand { name: "card-vm", help: card_vm::HELP, main: card_vm::main },
     Subcommand { name: "power-cut", help: power_cut::HELP, main: power_cut::main },
     Subcommand { name: "restart", help: restart::HELP, main: restart::main },
     Subcommand { name: "package", help: package::HELP, main: package::main },

@@ -122,7 +122,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if let Some(reason) = vm::lacking() {
         return skipped(reason);
     }
-    let debian = packages::fetch(PACKAGES)?;
+    let debian = packages::fetch(packages::Kernel::Ordinary, PACKAGES)?;
     let archive = archive(&files.folder, &debian)?;
     let began = Instant::now();
     let mut machine = Machine::new(&debian, &archive, &files, &options)?;

@@ -7,8 +7,7 @@ pub enum Hold {
     Machine,
     /// `target/debug/laneway`, which tests start and another set of features replaces.
     DebugProgram,
-    /// The program of `target/instructions`, which the needless allocation replaces, as does one
-    /// that records nothing.
+    /// The program of `target/instructions`, which one that records nothing replaces.
     CountedProgram,
     /// A loopback port that was free a moment before a server is started on it, and the logs and
     /// folders of such servers.
@@ -210,9 +209,6 @@ pub const STEPS: &[Step] = &[
         "crates/load/",
     ]]),
     step("instructions", "xtask instructions", 100).on(&[SIMULATED, CEILINGS]).holds(COUNTED),
-    step("needless cost", "xtask instructions --canary", 43)
-        .on(&[SIMULATED, CEILINGS])
-        .holds(COUNTED),
     // Of `laneway` alone, as all that follow build it: with the whole workspace its dependencies
     // have other features, and it would be built twice.
     step("release build", "build --quiet --release -p laneway", 120)
@@ -338,7 +334,6 @@ mod tests {
         for (one, other, apart) in [
             ("tests", "kernel lane", true),
             ("tests", "vopr", false),
-            ("instructions", "needless cost", true),
             ("observe cost", "replay", true),
             ("observe cost", "instructions", true),
             ("observe cost", "fuzz", false),

@@ -12,6 +12,8 @@ use std::process::Command;
 /// Where libraries are looked for.
 const LIBRARY_FOLDERS: &[&str] =
     &["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib64", "lib64"];
+/// How the file of a module ends that is packed: all are, with newer kernels.
+const COMPRESSED: &str = ".xz";
 const LOADER: &str = "ld-linux-x86-64.so.2";
 const PROGRAM_MODE: u32 = 0o100_755;
 const FOLDER_MODE: u32 = 0o040_755;
@@ -215,7 +217,7 @@ fn modules(archive: &mut Archive, debian: &Debian, wanted: &[&str]) -> Result<()
         place(module, &all, &mut order)?;
     }
     for name in &order {
-        archive.file(&format!("modules/{name}.ko"), &read(&all[name])?);
+        archive.file(&format!("modules/{name}.ko"), &module(&all[name])?);
     }
     let lines: Vec<String> = order.iter().map(|name| format!("{name}.ko")).collect();
     archive.file("modules/order", lines.join("\n").as_bytes());
@@ -228,12 +230,28 @@ fn collect(folder: &Path, all: &mut BTreeMap<String, PathBuf>) -> Result<(), Str
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() && !path.is_symlink() {
             collect(&path, all)?;
-        } else if path.extension().is_some_and(|extension| extension == "ko") {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");
-            all.insert(name, path);
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().replace('-', "_");
+        let name = name.strip_suffix(COMPRESSED).unwrap_or(&name);
+        if let Some(name) = name.strip_suffix(".ko") {
+            all.insert(name.to_owned(), path.clone());
         }
     }
     Ok(())
+}
+
+/// A module's bytes, as the guest takes them.
+fn module(path: &Path) -> Result<Vec<u8>, String> {
+    if !path.to_string_lossy().ends_with(COMPRESSED) {
+        return read(path);
+    }
+    let output = Command::new("xz").arg("-dc").arg(path).output();
+    let output = output.map_err(|e| format!("cannot start xz: {e}"))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(format!("xz -dc {}: {}", path.display(), process::told(output.status))),
+    }
 }
 
 /// Puts a module behind what it depends on. One that is not there is part of the kernel.
@@ -246,7 +264,7 @@ fn place(
     if order.iter().any(|placed| placed == name) {
         return Ok(());
     }
-    for needed in depends(&read(path)?) {
+    for needed in depends(&module(path)?) {
         place(&needed, all, order)?;
     }
     order.push(name.to_owned());

@@ -8,11 +8,32 @@
 pub mod initramfs;
 pub mod packages;
 
-use crate::process;
+use crate::process::{self, Guarded};
 use packages::Debian;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+/// Begins each line that a script says.
+pub const SAID: &str = "GUEST: ";
+/// What a script says last if all went well.
+const VERDICT: &str = "GUEST: everything was right";
+/// What a script begins with: its words, what programs need of a kernel, modules.
+const HEAD: &str = r#"#!/bin/sh
+# The shell prefers its own `ip`, which knows less: hence the paths.
+export PATH=/bin
+say() { echo "GUEST: $*"; }
+off() { sync; reboot -f; sleep 60; }
+fail() { say "FAIL $*"; dmesg | tail -20; off; }
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mkdir -p /dev/shm /tmp
+for module in $(cat /modules/order); do
+    insmod /modules/$module || fail "module $module"
+done
+/bin/ip link set lo up
+"#;
 const QEMU: &str = "qemu-system-x86_64";
 const LINES_SHOWN_MAX: usize = 60;
 
@@ -26,7 +47,7 @@ pub fn lacking() -> Option<String> {
             "{QEMU} is not here (Debian: apt-get install --no-install-recommends qemu-system-x86)"
         ));
     }
-    let missing = ["apt-get", "dpkg-deb", "objdump", "objcopy"];
+    let missing = ["apt-get", "dpkg-deb", "objdump", "objcopy", "xz"];
     let missing = missing.into_iter().find(|name| process::find_program(name).is_none());
     missing.map(|name| format!("{name} is not here: the guest is made of Debian's packages"))
 }
@@ -44,6 +65,37 @@ pub fn command(debian: &Debian, archive: &Path, boot: &str) -> Command {
     command
 }
 
+/// The whole script, the first process of a guest's kernel, of which `body` is what a job wants.
+pub fn script(body: &str) -> String {
+    format!("{HEAD}{body}echo \"{VERDICT}\"\noff\n")
+}
+
+/// Runs a guest with such a script until it ends, and at most for so long, its console in the file
+/// `log`. Shows the lines that begin so, and fails unless one says that all was right.
+pub fn run(
+    machine: &mut Command,
+    log: &Path,
+    patience: Duration,
+    shown: &[&str],
+) -> Result<(), String> {
+    let mut guest = Guarded::start(machine, log)?;
+    let ended = guest.wait(patience);
+    drop(guest);
+    let said = said(log)?;
+    for line in said.lines().filter(|line| shown.iter().any(|start| line.starts_with(start))) {
+        println!("{line}");
+    }
+    if said.lines().any(|line| line.trim_end() == VERDICT) {
+        return Ok(());
+    }
+    show_end(&said);
+    let why = match ended {
+        Some(_) => "did not say that all was right",
+        None => "was still running when its time was up",
+    };
+    Err(format!("the guest {why}; see {}", log.display()))
+}
+
 /// What a guest has said on its console so far.
 pub fn said(console: &Path) -> Result<String, String> {
     let said = std::fs::read(console);
@@ -56,4 +108,17 @@ pub fn show_end(said: &str) {
     let lines: Vec<&str> = said.lines().collect();
     let from = lines.len().saturating_sub(LINES_SHOWN_MAX);
     lines[from..].iter().for_each(|line| println!("    {line}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_ends_with_the_verdict_and_says_it_nowhere_else() {
+        let script = script("laneway doctor\n");
+        assert!(script.ends_with(&format!("laneway doctor\necho \"{VERDICT}\"\noff\n")));
+        assert_eq!(script.matches(VERDICT).count(), 1);
+        assert!(VERDICT.starts_with(SAID) && script.contains(&format!("echo \"{SAID}$*\"")));
+    }
 }

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whose newest dependency is the kernel to run.
-const KERNEL_META: &str = "linux-image-amd64";
+/// Where Debian's packages are, and whose signature is believed.
+const MIRROR: &str = "http://deb.debian.org/debian";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Names of packages that are unpacked, each an empty file in this folder below the root.
 const DONE: &str = ".unpacked";
 
@@ -21,10 +22,53 @@ pub struct Debian {
     pub release: String,
 }
 
-/// Fetches and unpacks a kernel and `packages`, as far as they are not there yet. All guests have
-/// one folder, so that they share the kernel.
-pub fn fetch(packages: &[&str]) -> Result<Debian, String> {
-    let folder = process::scratch_dir("vm")?;
+/// Which kernel a guest runs: the newest of its kind that Debian has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// That of this machine's Debian.
+    Ordinary,
+    /// One with tcx links. Where this machine's Debian has an older one, that of its backports.
+    Tcx,
+    /// One with PREEMPT_RT.
+    Realtime,
+}
+
+/// tcx links appeared with this version.
+const TCX_SINCE: (u32, u32) = (6, 6);
+
+impl Kernel {
+    /// Guests with the same kernel have one folder, so that they share it.
+    fn folder(self) -> &'static str {
+        match self {
+            Kernel::Ordinary => "vm",
+            Kernel::Tcx => "vm-tcx",
+            Kernel::Realtime => "vm-realtime",
+        }
+    }
+
+    /// Whose newest dependency is the kernel.
+    fn meta(self) -> &'static str {
+        match self {
+            Kernel::Ordinary | Kernel::Tcx => "linux-image-amd64",
+            Kernel::Realtime => "linux-image-rt-amd64",
+        }
+    }
+
+    /// Whether a package is one.
+    fn is(self, package: &str) -> bool {
+        self != Kernel::Tcx || version(package).is_some_and(|version| version >= TCX_SINCE)
+    }
+}
+
+/// The version in a kernel's package's name.
+fn version(package: &str) -> Option<(u32, u32)> {
+    let mut numbers = package.strip_prefix("linux-image-")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Fetches and unpacks a kernel and `packages`, as far as they are not there yet.
+pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, String> {
+    let folder = process::scratch_dir(kind.folder())?;
     let (root, debs) = (folder.join("root"), folder.join("debs"));
     let done = root.join(DONE);
     // From an earlier attempt, which did not come to its end.
@@ -33,14 +77,17 @@ pub fn fetch(packages: &[&str]) -> Result<Debian, String> {
         fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
     }
     let missing = packages.iter().filter(|name| !done.join(name).exists());
-    let mut missing: Vec<String> = missing.map(|name| name.to_string()).collect();
+    let missing: Vec<String> = missing.map(|name| name.to_string()).collect();
+    let mut wanted = vec![(Vec::new(), missing)];
     if kernel(&root).is_none() {
-        missing.push(kernel_package()?);
+        let (apt, package) = kernel_package(kind, &folder)?;
+        wanted.push((apt, vec![package]));
     }
-    if !missing.is_empty() {
-        unpack(&missing, &debs, &root)?;
+    for (apt, names) in wanted.iter().filter(|(_, names)| !names.is_empty()) {
+        download(apt, names, &debs)?;
     }
-    for name in &missing {
+    unpack(&debs, &root)?;
+    for name in wanted.iter().flat_map(|(_, names)| names) {
         let path = done.join(name);
         fs::write(&path, "").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     }
@@ -49,10 +96,13 @@ pub fn fetch(packages: &[&str]) -> Result<Debian, String> {
     Ok(Debian { root, kernel, release })
 }
 
-fn unpack(names: &[String], debs: &Path, root: &Path) -> Result<(), String> {
+fn download(apt: &[String], names: &[String], debs: &Path) -> Result<(), String> {
     println!("fetching {}", names.join(" "));
     let mut download = Command::new("apt-get");
-    process::run(download.args(["download", "-qq"]).args(names).current_dir(debs))?;
+    process::run(download.args(apt).args(["download", "-qq"]).args(names).current_dir(debs))
+}
+
+fn unpack(debs: &Path, root: &Path) -> Result<(), String> {
     let found = fs::read_dir(debs).map_err(|e| format!("cannot read {}: {e}", debs.display()))?;
     for deb in found.flatten().map(|entry| entry.path()) {
         process::run(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(root))?;
@@ -60,19 +110,57 @@ fn unpack(names: &[String], debs: &Path, root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The package of the newest kernel.
-fn kernel_package() -> Result<String, String> {
-    newest_kernel().or_else(|_| {
+/// The package of a kernel, and what apt is told so that it finds it.
+fn kernel_package(kind: Kernel, folder: &Path) -> Result<(Vec<String>, String), String> {
+    let newest = newest_kernel(&[], kind).or_else(|_| {
         process::run(Command::new("apt-get").args(["update", "-qq"]))?;
-        newest_kernel()
-    })
+        newest_kernel(&[], kind)
+    })?;
+    if kind.is(&newest) {
+        return Ok((Vec::new(), newest));
+    }
+    let apt = backports(folder)?;
+    process::run(Command::new("apt-get").args(&apt).args(["update", "-qq"]))?;
+    let newer = newest_kernel(&apt, kind)?;
+    match kind.is(&newer) {
+        true => Ok((apt, newer)),
+        false => Err(format!("neither {newest} nor {newer} has tcx links")),
+    }
 }
 
-fn newest_kernel() -> Result<String, String> {
-    let (_, told) = process::capture(Command::new("apt-cache").args(["depends", KERNEL_META]))?;
+/// What makes apt look at this release's backports only, with lists of its own: this machine's
+/// stay as they are.
+fn backports(folder: &Path) -> Result<Vec<String>, String> {
+    let release = fs::read_to_string("/etc/os-release").map_err(|e| format!("os-release: {e}"))?;
+    let name = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let name = name.ok_or("/etc/os-release names no release")?.trim_matches('"');
+    let apt = folder.join("apt");
+    let (lists, cache) = (apt.join("lists"), apt.join("cache"));
+    for dir in [lists.join("partial"), cache.join("archives/partial")] {
+        fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+    }
+    let sources = apt.join("sources.list");
+    let line = format!("deb [signed-by={KEYRING}] {MIRROR} {name}-backports main\n");
+    fs::write(&sources, line).map_err(|e| format!("cannot write {}: {e}", sources.display()))?;
+    let options = [
+        format!("Dir::Etc::SourceList={}", sources.display()),
+        "Dir::Etc::SourceParts=/dev/null".into(),
+        format!("Dir::State::Lists={}", lists.display()),
+        format!("Dir::Cache={}", cache.display()),
+        // Its own user may not be able to come here.
+        "APT::Sandbox::User=root".into(),
+        // A mirror that is behind serves lists that are out of date by some days; they will do.
+        "Acquire::Check-Valid-Until=false".into(),
+    ];
+    Ok(options.into_iter().flat_map(|option| ["-o".to_owned(), option]).collect())
+}
+
+fn newest_kernel(apt: &[String], kind: Kernel) -> Result<String, String> {
+    let meta = kind.meta();
+    let (_, told) = process::capture(Command::new("apt-cache").args(apt).args(["depends", meta]))?;
     let names = told.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
     let kernel = names.map(str::to_owned).find(|name| name.starts_with("linux-image-"));
-    kernel.ok_or_else(|| format!("apt knows no {KERNEL_META}"))
+    kernel.ok_or_else(|| format!("apt knows no {meta}"))
 }
 
 /// The kernel that is unpacked whole, and its release.
@@ -84,4 +172,23 @@ fn kernel(root: &Path) -> Option<(PathBuf, String)> {
         let whole = root.join(DONE).join(format!("linux-image-{release}")).exists();
         whole.then(|| (entry.path(), release.to_owned()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_with_tcx_links_is_known_by_its_packages_name() {
+        for (package, expected) in [
+            ("linux-image-6.12.95+deb12-amd64", true),
+            ("linux-image-6.6.13-amd64", true),
+            ("linux-image-10.0.1-amd64", true),
+            ("linux-image-6.1.0-56-amd64", false),
+            ("linux-image-amd64", false),
+        ] {
+            assert_eq!(Kernel::Tcx.is(package), expected, "{package}");
+            assert!(Kernel::Ordinary.is(package) && Kernel::Realtime.is(package));
+        }
+    }
 }

@@ -42,6 +42,11 @@ impl Host {
         })
     }
 
+    /// Where its namespace is found, for `ip link ... netns`.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.namespace.as_raw_fd())
+    }
+
     /// `ip` of iproute2.
     pub fn ip(&self, line: &str) {
         let output = self.run(|| Command::new("ip").args(line.split(' ')).output());
@@ -77,9 +82,8 @@ pub fn connected_by(queues: usize) -> (Host, Host) {
 
 /// Join two hosts by a pair of interfaces of these names, down and without addresses.
 pub fn join(server: &Host, client: &Host, [ours, theirs]: [&str; 2], queues: usize) {
-    let there = format!("/proc/{}/fd/{}", std::process::id(), client.namespace.as_raw_fd());
     let each = format!("numtxqueues {queues} numrxqueues {queues}");
-    let peer = format!("peer name {theirs} {each} netns {there}");
+    let peer = format!("peer name {theirs} {each} netns {}", client.path());
     server.ip(&format!("link add {ours} {each} type veth {peer}"));
 }
 

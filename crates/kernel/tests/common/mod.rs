@@ -4,6 +4,7 @@
 
 pub mod frame;
 pub mod hosts;
+pub mod requests;
 pub mod trial;
 pub mod writer;
 
