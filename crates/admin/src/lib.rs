@@ -2,10 +2,10 @@
 //! `/readyz` for whoever restarts or routes, `/` the dashboard for people, and `/api/state`, the
 //! numbers that the dashboard draws.
 //!
-//! It has one thread and never a worker's time: each answer is made of a
-//! [`WatchSnapshot`], which is read without a lock that a
-//! worker waits for. HTTP is hyper's, on tokio's scheduler for one thread: the smallest of the runtimes
-//! that hyper is tested with, and it has the timers that bound a client's patience.
+//! It has one thread and never a worker's time: each answer is made of a [`WatchSnapshot`], which
+//! is read without a lock that a worker waits for. HTTP is hyper's, on tokio's scheduler for one
+//! thread: the smallest of the runtimes that hyper is tested with, and it has the timers that bound
+//! a client's patience.
 //!
 //! It knows the server's numbers and the addresses of its clients: no key and no value. Nothing
 //! here changes the server.

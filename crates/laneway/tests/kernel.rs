@@ -735,17 +735,22 @@ mod with {
         let server = Server::start(&server_host, &flags);
         let mut client = Client::new(&client_host, "10.9.0.2:0", ADDRESS);
         let here = server_host.socket("10.9.0.1:0");
-        let counts = |client: &mut Client| {
-            ["hits", "steered", "af_xdp:received"].map(|name| client.count("kernel", name))
-        };
+        // Which worker its datagrams come to hangs on its port; another than the owner of the key
+        // serves nobody who has not proved an address.
+        hosts::prove(&client.udp, ADDRESS);
         assert_eq!(client.udp("set key 0 0 5\r\nvalue\r\n"), "STORED\r\n");
-        assert_eq!(counts(&mut client), [0, 0, 1]);
+        let before = client.count("kernel", "af_xdp:received");
+        let counts = |client: &mut Client| {
+            let names = ["hits", "steered", "af_xdp:received"];
+            let [hits, steered, received] = names.map(|name| client.count("kernel", name));
+            [hits, steered, received - before]
+        };
         assert_eq!(client.udp("get key\r\n"), value("key", "value"));
-        assert_eq!(counts(&mut client), [0, 0, 2], "the lane sees nothing of it");
+        assert_eq!(counts(&mut client), [0, 0, 1], "the lane sees nothing of it");
         assert_eq!(hosts::ask(&here, ADDRESS, "get key\r\n"), value("key", "value"));
-        assert_eq!(counts(&mut client), [1, 0, 2], "no socket sees it");
+        assert_eq!(counts(&mut client), [1, 0, 1], "no socket sees it");
         assert_eq!(hosts::ask(&here, ADDRESS, "set key 0 0 2\r\nv2\r\n"), "STORED\r\n");
-        assert_eq!(counts(&mut client), [1, 1, 2], "its owner's socket does");
+        assert_eq!(counts(&mut client), [1, 1, 1], "its owner's socket does");
         assert_eq!(client.udp("get key\r\n"), value("key", "v2"));
         server.stop();
     }

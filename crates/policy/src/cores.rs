@@ -211,8 +211,8 @@ impl Settled {
         self.current
     }
 
-    /// The same of a thin epoch that can only tell that it is from `fewest` to `most`: the number
-    /// in force stays if it is one of these, and else it asks for the nearest.
+    /// The same of an epoch that asks for `fewest` to `most`, of which a thin one cannot tell more:
+    /// the number in force stays if it is one of these, and else the nearest is asked for.
     pub fn ask_within(&mut self, fewest: u16, most: u16, samples: u64) -> u16 {
         assert!(fewest <= most, "there is such a number");
         self.ask(self.current.clamp(fewest, most), samples)

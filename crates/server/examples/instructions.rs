@@ -61,9 +61,14 @@ fn main() {
     let requests = arguments.next().and_then(|number| number.parse().ok());
     let known = PATHS.iter().find(|(name, _)| *name == path);
     let (Some((_, carry_out)), Some(requests)) = (known, requests) else {
-        eprintln!("instructions PATH REQUESTS, where PATH is one of {}", names.join(" "));
+        let names = names.join(" ");
+        eprintln!("instructions PATH REQUESTS [needless], where PATH is one of {names}");
         std::process::exit(2);
     };
+    if arguments.next().is_some_and(|word| word == "needless") {
+        // What the ceilings have to notice: an allocation more for each request.
+        (0..requests).for_each(|_| drop(black_box(Vec::<u8>::with_capacity(VALUE_BYTES))));
+    }
     carry_out(requests);
 }
 
@@ -98,6 +103,10 @@ fn filled() -> (Rig, Client) {
     for number in 0..KEYS {
         rig.set(&client, &key(number), &value(VALUE_BYTES, number as u64));
     }
+    let worker = &rig.shared.workers[0];
+    let sizes: u64 = worker.sizes.iter().map(|count| count.get()).sum();
+    let read_by_plans = sizes.min(worker.lanes.executed());
+    assert!(read_by_plans >= KEYS as u64, "what plans and limits read is counted in every build");
     (rig, client)
 }
 

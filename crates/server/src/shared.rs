@@ -6,7 +6,7 @@ use crate::access::listener_rules::ListenerRules;
 use crate::access::per_address::{Counted, PerAddress};
 use crate::access::recognise::Beside;
 use crate::counts::clients::{ClientCounts, ClientSums, Clients, PLACES};
-use crate::counts::counters::{Counter, StatsRegistry};
+use crate::counts::counters::{Count, StatsRegistry};
 use crate::durable::shared::Durable;
 use crate::event_log::{Event, EventLog, Parting, Subject};
 use crate::hot::board::HotKeyTable;
@@ -43,38 +43,38 @@ const MAILBOX_PLACES: usize = 1024;
 #[derive(Default)]
 pub struct LaneCounts {
     /// Requests below the threshold served here.
-    pub requests_small: Counter,
+    pub requests_small: Count,
     /// Requests at or above it served here.
-    pub requests_large: Counter,
+    pub requests_large: Count,
     /// Packets those requests cost (Minos §3.1).
-    pub packets: Counter,
+    pub packets: Count,
     /// Connections waiting for their turn in the small lane here, now. It stands here since every
     /// turn writes it, as the counts before it.
-    pub waiting_small: Counter,
+    pub waiting_small: Count,
     /// Connections with a slice to move here, now.
-    pub waiting_large: Counter,
+    pub waiting_large: Count,
     /// Slices of large transfers moved here.
-    pub slices: Counter,
+    pub slices: Count,
     /// Of these, the ones of transfers with requests behind them on their connection.
-    pub slices_urgent: Counter,
+    pub slices_urgent: Count,
     /// The most that a slice moves now, by its way; 0 before the first one.
-    pub slice_bytes: [Counter; Way::ALL.len()],
+    pub slice_bytes: [Count; Way::ALL.len()],
     /// Connections sent to a large worker.
-    pub moved_to_large: Counter,
+    pub moved_to_large: Count,
     /// Connections sent back, or handed over because a role changed.
-    pub moved_home: Counter,
+    pub moved_home: Count,
     /// Requests that this worker put into another's queue, or into the shared one.
-    pub handed_over: Counter,
+    pub handed_over: Count,
     /// Of these, the ones that came to another than the key's owner, or to another NUMA domain.
-    pub forwarded: Counter,
+    pub forwarded: Count,
     /// Items of another NUMA domain looked at or written here.
-    pub items_abroad: Counter,
+    pub items_abroad: Count,
     /// Requests executed here that another worker received.
-    pub jobs_of_others: Counter,
+    pub jobs_of_others: Count,
     /// Of these, the ones taken from another worker's queue unasked.
-    pub stolen: Counter,
+    pub stolen: Count,
     /// How long large replies have waited here for the wire, nanoseconds.
-    pub tx_backed_up_nanos: Counter,
+    pub tx_backed_up_nanos: Count,
 }
 
 impl LaneCounts {
@@ -110,13 +110,13 @@ pub struct WorkerShared<S> {
     /// What each client asked of it.
     pub clients: Box<[ClientCounts]>,
     /// Requests by size of their item, since the start (Minos §3.1); control takes differences.
-    pub sizes: Vec<Counter>,
+    pub sizes: Vec<Count>,
     /// Lane counters.
     pub lanes: LaneCounts,
     /// Connections that call this worker home.
     pub connections: AtomicUsize,
     /// Grows about once a second, as long as it makes turns.
-    pub turns: Counter,
+    pub turns: Count,
 }
 
 impl<S> Default for WorkerShared<S> {
@@ -133,10 +133,10 @@ impl<S> Default for WorkerShared<S> {
             noted: Noted::default(),
             samples: Samples::default(),
             clients: (0..PLACES).map(|_| ClientCounts::default()).collect(),
-            sizes: (0..histogram::CLASS_COUNT).map(|_| Counter::default()).collect(),
+            sizes: (0..histogram::CLASS_COUNT).map(|_| Count::default()).collect(),
             lanes: LaneCounts::default(),
             connections: AtomicUsize::new(0),
-            turns: Counter::default(),
+            turns: Count::default(),
         }
     }
 }

@@ -174,7 +174,7 @@ impl Books {
                     called_ms: now_ms,
                     returned_ms: u64::MAX,
                     gone_until: 0,
-                    may_not_join: self.is_short,
+                    memory_is_short: self.is_short,
                     is_alone: false,
                     behind: None,
                     request: number,

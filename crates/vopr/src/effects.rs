@@ -75,7 +75,7 @@ fn outcomes(
     match (operation.asked, item) {
         (Asked::Get, item) => one(item, read(item)),
         (Asked::GetTouch(ttl), item) => {
-            let after = item.map(|item| Item { expires: ttl.expires(operation), ..item });
+            let after = item.map(|item| Item { expires: ttl.given(operation), ..item });
             one(after, read(item))
         }
         (Asked::Set(new), _) => one(stored(new, operation), Told::Done),
@@ -100,7 +100,7 @@ fn outcomes(
         (Asked::Delete | Asked::Touch(_), None) => one(None, Told::NotFound),
         (Asked::Delete, Some(_)) => one(None, Told::Done),
         (Asked::Touch(ttl), Some(old)) => {
-            one(Some(Item { expires: ttl.expires(operation), ..old }), Told::Done)
+            one(Some(Item { expires: ttl.given(operation), ..old }), Told::Done)
         }
         (Asked::Increase(by), Some(old)) => {
             one_number(old, |number| number.wrapping_add(by), values)
@@ -300,7 +300,7 @@ fn made(fetch: Fetch, operation: &Operation, values: &mut Values) -> Vec<Outcome
     let marks = Some(Marks { won: true, sent: false, stale: false });
     let seen = Seen { value, flags: Some(0), cas: None, marks };
     let mut all = vec![(item, Told::Value(Some(seen)))];
-    if operation.may_not_join {
+    if operation.memory_is_short {
         all.push(miss); // memory was too short for it
     }
     all
@@ -375,7 +375,7 @@ pub(crate) fn effect(state: &State, operation: &Operation, values: &mut Values) 
             }
         }
         let joins = matches!(operation.asked, Asked::Append(_) | Asked::Prepend(_));
-        if joins && operation.may_not_join && operation.told == Told::NotStored {
+        if joins && operation.memory_is_short && operation.told == Told::NotStored {
             after.push(State { item: start, ended, ..*state });
         }
         // What has ended has changed.

@@ -93,6 +93,18 @@ impl Ttl {
             Ttl::Past => Expires { from: 1, to: 1 },
         }
     }
+
+    /// The same of an item that is there and gets another end. Its record may have no room for
+    /// milliseconds, and memory none for another record: then it ends with the second.
+    pub(crate) fn given(self, operation: &Operation) -> Expires {
+        let Expires { from, to } = self.expires(operation);
+        match self {
+            Ttl::Millis(_) | Ttl::At(_) if operation.memory_is_short => {
+                Expires { from, to: to.div_ceil(1000).saturating_mul(1000) }
+            }
+            _ => Expires { from, to },
+        }
+    }
 }
 
 /// The item of a key.
@@ -303,9 +315,9 @@ pub struct Operation {
     /// What was made at this moment or before may be gone: the tier told, before this returned,
     /// that it dropped it; or memory was full, and nothing else holds the item.
     pub gone_until: u64,
-    /// Memory is so short that a joined value may find no room: memcached's word for that is
-    /// `NOT_STORED`.
-    pub may_not_join: bool,
+    /// Memory is so short that a joined value may find no room (memcached's word for that is
+    /// `NOT_STORED`), nor the milliseconds of another end.
+    pub memory_is_short: bool,
     /// Nothing but this operation may have changed the item while it was under way, but the item's
     /// end: it was compared with itself.
     pub is_alone: bool,

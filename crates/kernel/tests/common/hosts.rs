@@ -97,6 +97,16 @@ pub fn datagram(text: &str) -> Vec<u8> {
     [&[0x42, 0x43, 0, 0, 0, 1, 0, 0], text.as_bytes()].concat()
 }
 
+/// Have a server that strangers reach believe this socket's address: its cookie goes back.
+pub fn prove(socket: &UdpSocket, to: &str) {
+    // Answered by none but a cookie: its reply would be longer than strangers are sent.
+    socket.send_to(&datagram("stats settings\r\n"), to).expect("sent");
+    let mut cookie = [0; 2048];
+    let (length, _) = socket.recv_from(&mut cookie).expect("a datagram within a minute");
+    assert_eq!(cookie[2..8], [0xff, 0xff, 0, 1, 0xa7, 4], "a cookie");
+    socket.send_to(&cookie[..length], to).expect("sent");
+}
+
 /// The text of the next datagram, and who sent it.
 pub fn heard(socket: &UdpSocket) -> (String, std::net::SocketAddr) {
     let mut bytes = [0; 2048];
@@ -107,6 +117,7 @@ pub fn heard(socket: &UdpSocket) -> (String, std::net::SocketAddr) {
             other => break other.expect("a datagram within a minute"),
         }
     };
-    assert_eq!(bytes[..8], [0x42, 0x43, 0, 0, 0, 1, 0, 0]);
+    let text = String::from_utf8_lossy(&bytes[8..length]);
+    assert_eq!(bytes[..8], [0x42, 0x43, 0, 0, 0, 1, 0, 0], "{text}");
     (String::from_utf8(bytes[8..length].to_vec()).expect("text"), from)
 }

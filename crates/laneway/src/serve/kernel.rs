@@ -68,10 +68,8 @@ pub fn without_capabilities<T: Send>(
 /// Where datagrams come past the stack.
 fn bypass(flags: &Flags, udp: Option<&UdpSettings>) -> Result<Option<BypassSettings>, String> {
     if flags.af_xdp.is_empty() {
-        let parts =
-            [("--af-xdp-copy", flags.af_xdp_copy), ("--af-xdp-busy-poll", flags.af_xdp_busy_poll)];
-        return match parts.iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => Err(format!(
+        return match flags::first_given(flags, "af-xdp-copy af-xdp-busy-poll") {
+            Some(flag) => Err(format!(
                 "{flag}: nothing comes past the stack; say where with --af-xdp IFACE too"
             )),
             None => Ok(None),

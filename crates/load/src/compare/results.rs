@@ -209,6 +209,7 @@ pub fn commands(record: &Record) -> Vec<(String, String)> {
             .command
             .replace("{laneway}", "laneway")
             .replace("{port}", &port.to_string())
+            .replace("{next}", &(port + 1).to_string())
             .replace("{socket}", &format!("{}.sock", server.name))
             .replace("{memory}", &definition.memory_mb.to_string());
         let (command, address) = match &server.address {

@@ -98,10 +98,10 @@ pub struct ServerDefinition {
     /// Its name in this file.
     pub name: String,
     /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{before}`,
-    /// `{unobserved}` (built to record nothing for operators), `{port}` or `{socket}`, `{door}` (for
-    /// `--shm`), `{data}` (for `--data-dir`: a folder on a disk, removed afterwards), `{tls}`,
-    /// `{host}` and `{memory}` replaced. Of a server with `--admin ADDRESS` metrics are scraped
-    /// while it is measured.
+    /// `{unobserved}` (built to record nothing for operators), `{port}` or `{socket}`, `{next}`
+    /// (the port after that), `{door}` (for `--shm`), `{data}` (for `--data-dir`: a folder on a
+    /// disk, removed afterwards), `{tls}`, `{host}` and `{memory}` replaced. Of a server with
+    /// `--admin ADDRESS` metrics are scraped while it is measured.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     /// Where it runs already, instead of a command: somebody else started it and will end it.

@@ -53,11 +53,11 @@ fn clients(target: &Target) -> Result<Vec<TcpStream>, String> {
         return Err(format!("{target}: clients of many addresses come by TCP alone"));
     };
     let to: SocketAddr = address.parse().map_err(|error| format!("{address}: {error}"))?;
-    let each = (1..=ADDRESSES).map(|last| connect_from(Ipv4Addr::new(127, 0, 1, last), to));
+    let each = (1..=ADDRESSES).map(|last| client_from(Ipv4Addr::new(127, 0, 1, last), to));
     each.collect::<io::Result<_>>().map_err(|error| format!("{address}: {error}"))
 }
 
-fn connect_from(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
+fn client_from(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddr::from((from, 0)))?;
     connect(&socket, &to)?;
@@ -192,7 +192,7 @@ mod tests {
         let to = listener.local_addr().expect("it is bound");
         for last in [1, ADDRESSES] {
             let from = Ipv4Addr::new(127, 0, 1, last);
-            let client = connect_from(from, to).expect("it listens");
+            let client = client_from(from, to).expect("it listens");
             assert_eq!(client.local_addr().expect("it is connected").ip(), from);
         }
     }

@@ -339,6 +339,7 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
             .replace("{unobserved}", &places.unobserved.to_string_lossy())
             .replace("{tls}", &places.root.join(super::TLS).to_string_lossy())
             .replace("{port}", &port.to_string())
+            .replace("{next}", &port.wrapping_add(1).to_string())
             .replace("{host}", places.host())
             .replace("{socket}", &socket.to_string_lossy())
             .replace("{door}", &socket.with_extension("door").to_string_lossy())
@@ -357,6 +358,8 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pairs::builtin::BUILTIN;
+    use crate::pairs::definition;
 
     #[test]
     fn a_quote_keeps_words_together() {
@@ -381,12 +384,18 @@ mod tests {
             namespace: None,
             real_time: false,
         };
-        let command = "{laneway} serve -l {host} -p {port} -s {socket} --shm {door} -m {memory} '' \
-                       --data-dir {data}";
-        let expanded = expand(command, &places, 7, Path::new("/s.sock"));
-        let expected = "/r/laneway serve -l 127.0.0.1 -p 7 -s /s.sock --shm /s.door -m 64 '' \
-                        --data-dir /s.data";
-        assert_eq!(expanded, words(expected));
+        let expanded = |command: &str| expand(command, &places, 7, Path::new("/s.sock"));
+        let command = "{laneway} serve -l {host} -p {port} -U {next} -s {socket} --shm {door} \
+                       -m {memory} '' --data-dir {data}";
+        let expected = "/r/laneway serve -l 127.0.0.1 -p 7 -U 8 -s /s.sock --shm /s.door \
+                        -m 64 '' --data-dir /s.data";
+        assert_eq!(expanded(command), words(expected));
+        for (id, text) in BUILTIN {
+            for server in definition::parse(text).expect(id).servers {
+                let left = expanded(&server.command).into_iter().find(|word| word.contains('{'));
+                assert_eq!(left, None, "{id}");
+            }
+        }
     }
 
     #[test]

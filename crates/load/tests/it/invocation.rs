@@ -171,6 +171,12 @@ fn every_figure_of_a_bench_definition_is_in_the_report() {
                     true => serde_json::json!({ "items_read": 9.0, "mb_read_per_s": 0.5 }),
                     false => serde_json::Value::Null,
                 };
+                // And what its metrics took, where they are scraped.
+                if definition.server(run_of).command.contains("--admin") {
+                    let names = "cpu_ms_mean cpu_ms_max bytes connections items clients \
+                        tier_samples udp_samples";
+                    names.split(' ').for_each(|name| run["scrape"][name] = 0.5.into());
+                }
                 // And what all CPUs did, where what they have left is counted.
                 let load = format!("{} {}", definition.load, run_of.load);
                 let busy_us = load.contains("--count-idle").then_some(0.5);

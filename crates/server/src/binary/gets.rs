@@ -110,7 +110,9 @@ impl<T: Transport> Streams<T> {
             }
             if let Some(step) = stop {
                 core.account_simple(connection, &simple, arrived);
-                return (step.behind(at), number + 1);
+                // What is for another, who has enough, begins in a later turn.
+                let begun = number + usize::from(!matches!(step, Step::Stop(0, Stop::Quota)));
+                return (step.behind(at), begun);
             }
             at += asked.bytes;
         }

@@ -12,24 +12,17 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// One count, written by one worker and read by any.
+/// One number that decisions hang on (plans, limits, whether a worker makes turns), so that every
+/// build has it. It is written by one worker and read by any.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct Count(AtomicU64);
 
-impl Counter {
+impl Count {
     /// Count `n` more. Only the worker that owns the set calls this.
     pub fn add_owner(&self, n: u64) {
-        if !OBSERVES {
-            return;
-        }
         // Relaxed, with no partner: a count orders nothing, and its only writer is this thread, so
         // nothing can come between the load and the store.
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    /// Count one more. Only the worker that owns the set calls this.
-    pub fn bump_owner(&self) {
-        self.add_owner(1);
     }
 
     /// Overwrite the count, by one that is kept elsewhere. Only the worker that owns the set calls
@@ -41,6 +34,36 @@ impl Counter {
     /// The count so far.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed) // no partner: see `add_owner`
+    }
+}
+
+/// One count that only operators read: a build that records nothing does not add to it. It is
+/// written by one worker and read by any.
+#[derive(Debug, Default)]
+pub struct Counter(Count);
+
+impl Counter {
+    /// Count `n` more. Only the worker that owns the set calls this.
+    pub fn add_owner(&self, n: u64) {
+        if OBSERVES {
+            self.0.add_owner(n);
+        }
+    }
+
+    /// Count one more. Only the worker that owns the set calls this.
+    pub fn bump_owner(&self) {
+        self.add_owner(1);
+    }
+
+    /// Overwrite the count, by one that is kept elsewhere. Only the worker that owns the set calls
+    /// this.
+    pub fn set_owner(&self, value: u64) {
+        self.0.set_owner(value);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        self.0.get()
     }
 }
 

@@ -65,8 +65,6 @@ pub fn get_key(
     if touches(verb) {
         return get_and_touch(context, &text, (key, hash), expires, out);
     }
-    #[cfg(feature = "needless-allocation")]
-    std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
     get(context, &text, (key, hash), out)
 }
 

@@ -161,8 +161,6 @@ impl<T: Transport> Core<T> {
         key: &[u8],
         out: &mut Vec<u8>,
     ) -> Sought {
-        #[cfg(feature = "needless-allocation")]
-        std::hint::black_box(Vec::<u8>::with_capacity(key.len()));
         let asks = self.hands_unseen || writes(verb);
         let sight = if asks { self.sight_of(verb, key) } else { None };
         if asks && sight.is_none() {

@@ -81,7 +81,9 @@ impl<T: Transport> Streams<T> {
             Halt::Kept(size) => {
                 let request = (ends[number] - before, &rest[before..]);
                 let step = self.resp_ask(core, connection, request, size, arrived);
-                (step.behind(before), number + 1)
+                // Where the executor has enough it begins in a later turn.
+                let begun = number + usize::from(!matches!(step, Step::Stop(0, Stop::Quota)));
+                (step.behind(before), begun)
             }
         })
     }

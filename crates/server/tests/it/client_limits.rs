@@ -7,6 +7,7 @@ use laneway_server::access::client_limits::Limited;
 use laneway_server::shared::Phase;
 use laneway_transport::memory::Client;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use rig::peer::orphan;
 use rig::{Plan, Rig, STEP_NANOS, binary, hit, plans, value};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -298,6 +299,47 @@ fn lines_that_are_wrong_are_requests_before_what_the_durable_executor_is_given_t
     let set = ("", "set k 0 0 1\r\nx\r\n");
     let answered = wrong_lines_answered(&mut rig, &noisy, set);
     assert!((90..=160).contains(&answered), "{answered}");
+}
+
+/// It stands behind a request that memory answers, in the same row.
+#[test]
+fn a_request_for_which_the_durable_executor_has_no_room_is_charged_for_once() {
+    let resp_get = |key: &str| format!("*2\r\n$3\r\nGET\r\n$5\r\n{key}\r\n").into_bytes();
+    type Ask = fn(&str) -> Vec<u8>;
+    let ways: [(Ask, usize); 2] =
+        [(resp_get, 2 * 7), (|key| binary::get(key.as_bytes()), 2 * (24 + 4 + 1))];
+    for (get, replies_bytes) in ways {
+        let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+        let plan = || {
+            let tier = machine.open(settings()).expect("the media are sound");
+            Plan { kept: Some(Kept::of(&tier)), ..one_worker() }
+        };
+        let mut rig = Rig::new(&plan());
+        let quiet = rig.net.connect_from(QUIET);
+        let cold = ["cold1", "cold2", "cold3", "cold4"];
+        cold.iter().for_each(|key| rig.set(&quiet, key, b"c"));
+        drop(rig);
+        let mut rig = rig_with(&plan(), Limited::Requests, 100);
+        let quiet = rig.net.connect_from(QUIET);
+        rig.set(&quiet, "warm1", b"w");
+        let (noisy, other) = (rig.net.connect_from(NOISY), rig.net.connect_from(NOISY));
+        rig.turns(4);
+        for key in cold {
+            let durable = rig.shared.durable.get().expect("items are kept");
+            while durable.jobs.push(orphan(0, b"mn\r\n")).is_ok() {}
+            noisy.send(&[get("warm1"), get(key)].concat());
+            for _ in 0..3 {
+                rig.workers[0].step().expect("memory does not fail");
+            }
+            while durable.jobs.pop().is_some() {} // nobody is to execute them
+            rig.until(&noisy, Vec::new(), |got| got.len() == replies_bytes);
+        }
+        // Eight of the eleven that may come at once are used up.
+        other.send(&b"mn\r\n".repeat(20));
+        rig.turns(MILLI);
+        let answered = count(&other, b"MN\r\n");
+        assert!((2..=4).contains(&answered), "{answered}, {replies_bytes}");
+    }
 }
 
 #[test]

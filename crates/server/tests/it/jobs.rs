@@ -5,6 +5,8 @@ use laneway_vopr::rig;
 
 use laneway_policy::{Access, Design, Form, ItemBytes, LargeLane, Role};
 use laneway_server::jobs::handoff::{DatagramOrigin, JOB_PLACES, Job, Origin};
+use laneway_server::stats::Question;
+use laneway_store::Moment;
 use laneway_transport::memory::Client;
 use laneway_transport::memory_datagram::DatagramFaults;
 use rig::peer::{Peer, orphan};
@@ -39,6 +41,52 @@ fn the_reply_to_a_datagram_is_sent_by_whoever_executes_it() {
         assert!(got == wanted, "{}: {}", rig::tail(request), rig::tail(&got));
     }
     assert_eq!(rig.shared.workers[1].lanes.jobs_of_others.get(), 5);
+}
+
+/// Whose numbers `stats lanes` tells, and in which order.
+#[test]
+fn each_count_of_a_worker_is_told_by_its_own_name() {
+    let rig = Rig::new(&Plan::of(2, Form::TimeShare));
+    let worker = &rig.shared.workers[1];
+    let lanes = &worker.lanes;
+    let [send, receive, frames, copy] = lanes.slice_bytes.each_ref();
+    let counts = [
+        (&lanes.requests_small, "requests_small 1"),
+        (&lanes.requests_large, "requests_large 2"),
+        (&lanes.packets, "packets 3"),
+        (&lanes.slices, "slices 4"),
+        (&lanes.slices_urgent, "slices_urgent 5"),
+        (send, "slice_bytes_send 6"),
+        (receive, "slice_bytes_receive 7"),
+        (frames, "slice_bytes_frames 8"),
+        (copy, "slice_bytes_copy 9"),
+        (&lanes.waiting_small, "queue_small 10"),
+        (&lanes.waiting_large, "queue_large 11"),
+        (&lanes.moved_to_large, "moved_to_large 12"),
+        (&lanes.moved_home, "moved_home 13"),
+        (&lanes.handed_over, "handed_over 14"),
+        (&lanes.forwarded, "forwarded 15"),
+        (&lanes.items_abroad, "items_abroad 16"),
+        (&lanes.jobs_of_others, "jobs_of_others 17"),
+        (&lanes.stolen, "stolen 18"),
+    ];
+    for (number, (count, _)) in (1..).zip(counts) {
+        count.set_owner(number);
+    }
+    lanes.tx_backed_up_nanos.set_owner(19_999);
+    worker.connections.store(20, Relaxed);
+    let told = rig.shared.answer(&Question::Lanes, Moment::NEVER, 0);
+    let told = String::from_utf8(told).expect("stats are text");
+    let own: Vec<&str> =
+        told.lines().filter_map(|line| line.strip_prefix("STAT worker:1:")).collect();
+    let mut wanted: Vec<&str> = counts.iter().map(|(_, line)| *line).collect();
+    wanted.insert(0, "role shared");
+    wanted.insert(10, "connections 20");
+    wanted.insert(13, "queue_arriving 0");
+    wanted.insert(16, "queue_jobs 0");
+    wanted.push("tx_backed_up_us 19");
+    assert_eq!(own, wanted);
+    assert!(told.contains("STAT migrations 25\r\n"), "{told}");
 }
 
 /// Ask, and return the workers that served a request meanwhile, one entry per request.

@@ -513,8 +513,8 @@ mod tests {
         assert_eq!(region.read_bytes(), read_bytes);
     }
 
-    /// The power fails in the first group of a segment in a slot that was used before: of its header
-    /// the second block is durable, and the first is still that of the life before.
+    /// The power fails in the first group of a segment in a slot that was used before: of its
+    /// header the second block is durable, and the first is still that of the life before.
     #[test]
     fn a_torn_header_behind_the_claim_of_an_older_life_hides_no_record() {
         const LISTED: u32 = 260;
