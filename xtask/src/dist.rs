@@ -20,11 +20,11 @@ usage: cargo xtask dist [--musl]
 target/laneway-VERSION-ARCHITECTURE has the stripped binary (profile `dist`), man pages,
 completions, a Debian package, the manifests of Kubernetes with the dashboard and the alert rules as
 resources, the bill of materials (laneway.cdx.json, CycloneDX) and SHA256SUMS. Takes many minutes;
-`cargo xtask package` checks the parts without it. A binary of 8 MB or more fails, in whose folder
-everything is all the same; a static one may be larger, for it has a C library in it.";
+`cargo xtask package` checks the parts without it. A binary of 10 MB or more fails (the aim is 8),
+in whose folder everything is all the same; a static one may be larger, for it has a C library.";
 
 /// The binary is smaller, with what a release has: so is one without any feature.
-const LIMIT_BYTES: u64 = 8_000_000;
+const LIMIT_BYTES: u64 = 10_000_000;
 /// What is copied, and its name in the folder.
 const COPIED: &[(&str, &str)] = &[
     ("LICENSE", "LICENSE"),
