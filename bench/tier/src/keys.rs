@@ -38,7 +38,7 @@ impl Sizes {
     }
 }
 
-/// What values are made of.
+/// The bytes that values are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Random bytes, which no compression makes shorter.

@@ -79,7 +79,7 @@ pub struct Plan {
     pub distribution: Distribution,
     /// How large values are.
     pub sizes: Sizes,
-    /// What they are made of.
+    /// The bytes that values are made of.
     pub content: Content,
     /// Whether the tier compresses what goes straight to the SSD.
     pub compresses: bool,

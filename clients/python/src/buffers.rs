@@ -106,7 +106,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// With nothing in it. What this thread used last is used again, whose pages are there.
+    /// Gives an empty buffer. It is the one that this thread used last, whose memory has its pages.
     pub fn of_this_thread() -> Scratch {
         Scratch { memory: KEPT.take(), bytes: 0 }
     }

@@ -161,7 +161,7 @@ mod tests {
         assert!(listen(&asked[1..2]).is_err(), "there is no such address here");
     }
 
-    /// What is here and cannot be had is an error, whatever else works.
+    /// An address that the machine has and that cannot be listened at is an error.
     #[test]
     fn only_an_address_that_the_machine_does_not_have_is_left_out() {
         let not_here = |code| is_not_here(&io::Error::from_raw_os_error(code));
