@@ -9,7 +9,7 @@ use laneway_rdma::long::rendezvous::{Counts, RendezvousBuffer};
 use laneway_rdma::long::sealed_descriptor::{SEALED_DESCRIPTOR_BYTES, PIECE_BYTES, SealedDescriptor};
 use laneway_rdma::long::twin::{self, Twin};
 use laneway_rdma::verbs::greeting::{
-    Heard, Hello, LINE_BYTES_MAX, MAILBOXES_BYTES_MAX, Mailboxes, Welcome,
+    Chosen, Heard, Hello, LINE_BYTES_MAX, MAILBOXES_BYTES_MAX, Mailboxes, Welcome,
 };
 use laneway_sync::words;
 use libfuzzer_sys::fuzz_target;
@@ -68,6 +68,11 @@ fuzz_target!(|said: &[u8]| {
         assert!((0..said.len()).all(|cut| Mailboxes::hear(&said[..cut]) == Heard::More));
     }
     assert!(said.len() < MAILBOXES_BYTES_MAX || Mailboxes::hear(said) != Heard::More);
+    if let Heard::Whole(chosen) = Chosen::hear(said) {
+        assert!((0..said.len()).all(|cut| Chosen::hear(&said[..cut]) == Heard::More));
+        assert_eq!(Chosen::hear(chosen.to_string().as_bytes()), Heard::Whole(chosen));
+    }
+    assert!(said.len() < MAILBOXES_BYTES_MAX || Chosen::hear(said) != Heard::More);
     sealed(said);
     // Nobody is waited for who says more than a line.
     let longest = said.len() >= LINE_BYTES_MAX;

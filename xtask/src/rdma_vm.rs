@@ -15,9 +15,12 @@ use std::time::{Duration, Instant};
 pub const HELP: &str = "\
 Run the server and a client over rdma_rxe, RDMA in software, in an emulated machine.
 
-usage: cargo xtask rdma-vm [--requests N]
+usage: cargo xtask rdma-vm [--requests N] [--clients N]
 
   --requests N   GETs and SETs of each kind (2000), and as many of long values
+  --clients N    in place of all that: what N clients cost (`laneway bench verbs --door`). One
+                 asks for one item at a time, alone and beside the others, which ask for nothing:
+                 over ud, where a GET may cost no more than 1.1 of one alone, and up to 64 over uc
 
 Needs QEMU (apt-get install --no-install-recommends qemu-system-x86) on an x86-64 Debian; fetches
 a kernel and the guest's programs as Debian packages, once, and unpacks them below the target
@@ -28,7 +31,15 @@ const REQUESTS: u32 = 2_000;
 const TRIALS: u32 = 640;
 /// The guest starts in well under a minute; emulated, a request takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
-const MEMORY_MEGABYTES: &str = "1024";
+const MEMORY_MEGABYTES: usize = 1024;
+/// What a client takes: 1.6 MB of places for replies and requests, and its queues in the device.
+const CLIENT_KILOBYTES: usize = 2560;
+/// What a GET may take beside the others of what it takes alone: p50, SENDs, completions.
+const AT_MOST: &str = "1.1";
+/// So many have slots where a server is told nothing, and so many are compared.
+const WRITERS: usize = 64;
+/// One address has half of the places, and the guest has one address.
+const CLIENTS_MAX: usize = 2048;
 /// Modules that the guest loads, each after what it depends on. (rxe asks for a checksum by name,
 /// which no dependency says.)
 const MODULES: &[&str] = &["crc32_generic", "veth", "rdma_rxe"];
@@ -54,15 +65,20 @@ const APPLETS: &[&str] = &[
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     use lexopt::prelude::*;
-    let mut requests = REQUESTS;
+    let (mut requests, mut clients) = (REQUESTS, None);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("requests") => requests = parser.value()?.parse()?,
+            Long("clients") => clients = Some(parser.value()?.parse::<usize>()?),
             _ => return Err(Failure::Usage(argument.unexpected().to_string())),
         }
     }
     if requests == 0 {
         return Err(Failure::Usage("--requests 0: must be at least 1".into()));
+    }
+    if let Some(clients) = clients.filter(|clients| !(2..=CLIENTS_MAX).contains(clients)) {
+        let why = format!("--clients {clients}: must be from 2 to {CLIENTS_MAX}");
+        return Err(Failure::Usage(why));
     }
     if let Some(reason) = vm::lacking() {
         return skipped(reason);
@@ -78,14 +94,24 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         loaded: &["libibverbs.so.1"],
         provider: Some("rxe"),
         modules: MODULES,
-        script: &script(requests),
+        script: &script(requests, clients),
     };
     let archive = initramfs::write(&folder, &contents)?;
     let began = Instant::now();
     let log = folder.join("console.log");
     let mut machine = vm::command(&debian, &archive, "");
-    machine.args(["-m", MEMORY_MEGABYTES]);
+    let more = clients.unwrap_or(0) * CLIENT_KILOBYTES / 1024;
+    machine.arg("-m").arg((MEMORY_MEGABYTES + more).to_string());
     vm::run(&mut machine, &log, PATIENCE, &[vm::SAID])?;
+    if let Some(clients) = clients {
+        return passed(format!(
+            "a GET beside {} idle clients over ud took no more than {AT_MOST} of one alone, every \
+             value right, under kernel {} in {:.0} s",
+            clients - 1,
+            debian.release,
+            began.elapsed().as_secs_f64()
+        ));
+    }
     passed(format!(
         "{requests} SETs and {requests} GETs over UC and UD, over RC and UD, and over UD alone, \
          as many of long values, {TRIALS} of each verb in every way, under kernel {} in {:.0} s",
@@ -104,12 +130,21 @@ fn build() -> Result<[PathBuf; 2], String> {
     Ok([built.join("laneway"), built.join("examples").join("rdma_check")])
 }
 
-fn script(requests: u32) -> String {
-    let body = SCRIPT.replace("@REQUESTS@", &requests.to_string());
-    vm::script(&body.replace("@TRIALS@", &TRIALS.to_string()))
+fn script(requests: u32, clients: Option<usize>) -> String {
+    let body = match clients {
+        None => SCRIPT.replace("@TRIALS@", &TRIALS.to_string()),
+        Some(clients) => MANY
+            .replace("@PLACES@", &(2 * clients).to_string())
+            .replace("@CLIENTS@", &clients.to_string())
+            .replace("@WRITERS@", &clients.min(WRITERS).to_string())
+            .replace("@SLOTS@", &(2 * WRITERS).to_string())
+            .replace("@AT_MOST@", AT_MOST),
+    };
+    vm::script(&(SETTING.to_owned() + &body.replace("@REQUESTS@", &requests.to_string())))
 }
 
-const SCRIPT: &str = r#"ulimit -l unlimited
+/// Words of both scripts, and a device.
+const SETTING: &str = r#"ulimit -l unlimited
 # One of the server's counts, and whether it is more than it was.
 told() {
     laneway stats --server 10.77.0.1:11211 rdma | while read -r name number; do
@@ -167,7 +202,31 @@ await() {
 /bin/ip addr add 10.77.0.1/24 dev veth0
 rdma link add rxe0 type rxe netdev veth0 || fail "rdma_rxe"
 rdma link
-laneway doctor rdma || fail "the doctor"
+"#;
+
+/// What one client pays for others. Each of them has four descriptors: its connection, two of its
+/// device, and one that wakes it.
+const MANY: &str = r#"ulimit -n 65536 || fail "descriptors"
+# One worker: with the client as many threads as the machine has processors.
+laneway serve --rdma rxe0 -l 10.77.0.1 -t 1 -m 64 --rdma-clients @PLACES@ --rdma-slots @SLOTS@ &
+server=$!
+await 10.77.0.1:11211
+measure() {
+    told=$(laneway bench verbs --rdma rxe0 --door 10.77.0.1:18515 --keys 256 \
+        --value-bytes 32,1024 --operations @REQUESTS@ --rounds 3 $* 2>&1)
+    right=$?
+    echo "$told" | while read -r line; do say "$line"; done
+    [ $right = 0 ] || fail "$*"
+}
+measure --rdma-service ud --clients @CLIENTS@ --at-most @AT_MOST@
+measure --rdma-service uc --clients @WRITERS@
+clients 0
+laneway stats --server 10.77.0.1:11211 rdma
+kill $server
+wait $server || fail "the server's end"
+"#;
+
+const SCRIPT: &str = r#"laneway doctor rdma || fail "the doctor"
 told=$(laneway bench verbs --rdma rxe0 --value-bytes 32,256 --operations @TRIALS@)
 right=$?
 echo "$told" | while read -r line; do say "$line"; done
@@ -241,6 +300,39 @@ laneway stats --server 10.77.0.1:11211 rdma
 kill $server
 wait $server || fail "the server's end"
 say "the server stopped as it should"
+# Two clients may have slots, and of one address one. Who asks for no service sends beyond that.
+laneway serve --rdma rxe0 -l 10.77.0.1 -t 2 -m 64 --rdma-slots 2 &
+server=$!
+await 10.77.0.1:11211
+# So many write, and so many send.
+either() {
+    [ "$(told slots_clients) $(told datagram_clients)" = "$1 $2" ] || fail "not $1 and $2"
+}
+rdma_check 10.77.0.1:18515 rxe0 any idle &
+first=$!
+clients 1
+either 1 0
+rdma_check 10.77.0.1:18515 rxe0 any idle &
+second=$!
+clients 2
+either 1 1
+rdma_check 10.77.0.1:18515 rxe0 uc 1 && fail "slots for more than may have some"
+rdma_check 10.77.0.1:18515 rxe0 any @REQUESTS@ || fail "a client that sends, as it was told"
+rdma_check 10.77.0.1:18515 rxe0 any 64 long || fail "long values of such a client"
+clients 2
+kill $first
+wait $first
+clients 1
+either 0 1
+before_writes=$(told verbs_write)
+rdma_check 10.77.0.1:18515 rxe0 any 64 long || fail "a client that has the slots that are free"
+grew verbs_write $before_writes || fail "it has no slots"
+kill $second
+wait $second
+clients 0
+say "without a service: slots while there are some, datagrams beyond, every value right"
+kill $server
+wait $server || fail "the end of a server with few slots"
 # An interface as it comes, with an MTU of 1500: packets of 1024 bytes, and long replies are two.
 /bin/ip link add veth2 type veth peer name veth3 || fail "a second pair of interfaces"
 /bin/ip link set veth2 up && /bin/ip link set veth3 up
@@ -264,9 +356,21 @@ mod tests {
 
     #[test]
     fn the_script_asks_for_what_was_asked() {
-        let script = script(17);
+        let script = script(17, None);
         assert!(script.contains("rxe0 $service 17 ") && script.contains("$service 17 long"));
         assert!(!script.contains('@'));
         assert!(script.contains(&format!("--operations {TRIALS})")));
+        assert!(!script.contains("--door"));
+    }
+
+    #[test]
+    fn many_clients_find_places_and_slots_from_one_address() {
+        let many = super::script(17, Some(500));
+        assert!(!many.contains('@') && !many.contains("laneway doctor"), "{many}");
+        assert!(many.contains("--rdma-clients 1000 --rdma-slots 128 "), "{many}");
+        assert!(many.contains("--rdma-service ud --clients 500 --at-most 1.1\n"), "{many}");
+        assert!(many.contains("--rdma-service uc --clients 64\n"), "{many}");
+        assert!(many.contains("--operations 17 --rounds 3 "), "{many}");
+        assert!(super::script(17, Some(9)).contains("--rdma-service uc --clients 9\n"));
     }
 }

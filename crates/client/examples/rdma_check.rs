@@ -7,7 +7,8 @@
 //! `neighbour` where another client may, by that one's keys, over `rc` and over `uc`, and with
 //! `lies` it lends what is not its own, and sees that it is refused. Over `ud` it sends with
 //! `strangers` under a wrong key, and when it is no client any more, and with `flood` more than it
-//! may. With `idle` in place of `2000` it asks for nothing, until it is ended.
+//! may. With `idle` in place of `2000` it asks for nothing, until it is ended. `any` in place of
+//! `uc` leaves the choice to the server.
 use laneway_client::{Client, RdmaPlace, RdmaService, Request, Settings};
 use laneway_rdma::contract::{Lend, LongRequester as _, Requester as _};
 use laneway_rdma::verbs::{self, Lending, VerbsRequester};
@@ -41,21 +42,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let [door, place, service, word] = &words[..]
         && word == "idle"
     {
-        return idle(door, &place.parse()?, service.parse()?);
+        return idle(door, &place.parse()?, RdmaService::wanted(service)?);
     }
     let (words, value): (_, fn(usize) -> Vec<u8>) = match words.split_last() {
         Some((last, words)) if last == "long" => (words, long_value),
         _ => (&words[..], value),
     };
     let [door, place, service, count] = words else {
-        return Err("rdma_check HOST:PORT DEVICE[:PORT[:GID]] uc|rc|ud COUNT [long] or idle, or \
+        return Err(
+            "rdma_check HOST:PORT DEVICE[:PORT[:GID]] any|uc|rc|ud COUNT [long] or idle, or \
                     outside, neighbour, lies, strangers or flood"
-            .into());
+                .into(),
+        );
     };
-    run(door, &place.parse()?, service.parse()?, count.parse()?, value)
+    run(door, &place.parse()?, RdmaService::wanted(service)?, count.parse()?, value)
 }
 
-fn connect(door: &str, place: &RdmaPlace, service: RdmaService) -> Result<Client, Box<dyn Error>> {
+fn connect(
+    door: &str,
+    place: &RdmaPlace,
+    service: impl Into<Option<RdmaService>>,
+) -> Result<Client, Box<dyn Error>> {
     let settings = Settings {
         deadline_nanos: PATIENCE_NANOS,
         topology_nanos: PATIENCE_NANOS,
@@ -67,7 +74,7 @@ fn connect(door: &str, place: &RdmaPlace, service: RdmaService) -> Result<Client
 fn run(
     door: &str,
     place: &RdmaPlace,
-    service: RdmaService,
+    service: Option<RdmaService>,
     count: usize,
     value: fn(usize) -> Vec<u8>,
 ) -> Result<(), Box<dyn Error>> {
@@ -130,10 +137,10 @@ const LOOKS: u32 = 300;
 fn enter(
     door: &str,
     place: &RdmaPlace,
-    service: RdmaService,
+    service: impl Into<Option<RdmaService>>,
     lending: Lending,
 ) -> Result<VerbsRequester, Box<dyn Error>> {
-    Ok(verbs::enter(TcpStream::connect(door)?, place, service, lending)?)
+    Ok(verbs::enter(TcpStream::connect(door)?, place, service.into(), lending)?)
 }
 
 /// A write behind the memory that the server gave breaks the connection, and none of the others.
@@ -251,7 +258,7 @@ fn flood(door: &str, place: &RdmaPlace) -> Result<(), Box<dyn Error>> {
 }
 
 /// Be a client that asks for nothing.
-fn idle(door: &str, place: &RdmaPlace, service: RdmaService) -> Result<(), Box<dyn Error>> {
+fn idle(door: &str, place: &RdmaPlace, service: Option<RdmaService>) -> Result<(), Box<dyn Error>> {
     let mut client = enter(door, place, service, Lending::NOTHING)?;
     while !client.is_server_gone() {
         client.poll_replies(LOOKS as usize, &mut |_, _| ());

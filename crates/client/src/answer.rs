@@ -8,6 +8,7 @@ use laneway_wire::StoreVerb;
 use laneway_wire::answer::{self as line, AnswerFrame, parse_reply};
 use laneway_wire::limits::VALUE_END_BYTES;
 use laneway_wire::udp::Message;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -69,7 +70,7 @@ pub(crate) fn read<M: Message + ?Sized>(
     let first = if reply.message_bytes() == 0 { return Err(Mismatch) } else { reply.piece(0) };
     let frame = parse_reply(first).ok().flatten().ok_or(Mismatch)?;
     if let (line::Answer::Stat { .. }, Command::Stats) = (frame.answer, request.command) {
-        return stats(&copied(reply, 0..reply.message_bytes())).map(Ok);
+        return stats(&in_one(reply)).map(Ok);
     }
     if let line::Answer::Value(told) = frame.answer {
         let whole = (frame.head_bytes, reply.message_bytes());
@@ -128,8 +129,8 @@ pub(crate) fn read_several<M: Message + ?Sized>(
     reply: &M,
     is_asked: impl Fn(&[u8]) -> bool,
 ) -> Result<Option<BTreeMap<Vec<u8>, Value>>, Mismatch> {
-    let whole = copied(reply, 0..reply.message_bytes());
-    let mut rest = whole.as_slice();
+    let whole = in_one(reply);
+    let mut rest = &*whole;
     let mut found = BTreeMap::new();
     loop {
         let frame = parse_reply(rest).ok().flatten().ok_or(Mismatch)?;
@@ -221,6 +222,16 @@ fn stats(reply: &[u8]) -> Result<Answer, Mismatch> {
     }
 }
 
+/// All of a message in one piece of memory: where it lies, if it is in one.
+fn in_one<M: Message + ?Sized>(message: &M) -> Cow<'_, [u8]> {
+    let bytes = message.message_bytes();
+    let piece: &[u8] = if bytes == 0 { &[] } else { message.piece(0) };
+    match piece.get(..bytes) {
+        Some(whole) => Cow::Borrowed(whole),
+        None => Cow::Owned(copied(message, 0..bytes)),
+    }
+}
+
 /// A range of a message in one piece of memory.
 fn copied<M: Message + ?Sized>(message: &M, range: Range<usize>) -> Vec<u8> {
     let mut out = Vec::with_capacity(range.len());
@@ -236,6 +247,7 @@ fn copied<M: Message + ?Sized>(message: &M, range: Range<usize>) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::request::Expiry;
+    use laneway_wire::udp::Parts;
 
     fn check(request: &Request, reply: &[u8]) -> Result<Answer, String> {
         match read(request, reply) {
@@ -322,6 +334,15 @@ mod tests {
         }
         let refused = check(&Request::set("k", "v"), b"SERVER_ERROR out of memory\r\n");
         assert_eq!(refused, Err("the server refused: SERVER_ERROR out of memory".into()));
+    }
+
+    #[test]
+    fn a_reply_of_one_datagram_is_read_where_it_lies() {
+        let reply = b"VALUE k 0 1\r\nx\r\nEND\r\n".as_slice();
+        assert!(matches!(in_one(reply), Cow::Borrowed(whole) if whole == reply));
+        let parts = Parts { head: b"VALUE k 0 1\r\n", body: b"x".as_slice(), tail: b"\r\nEND\r\n" };
+        assert_eq!(&*in_one(&parts), reply);
+        assert!(in_one(b"".as_slice()).is_empty());
     }
 
     #[test]

@@ -55,14 +55,18 @@ enum Guide {
     /// The door itself: who is let in again is told.
     Memory(PathBuf),
     /// The same of RDMA.
-    Remote(SocketAddr, Place, Service),
+    Remote(SocketAddr, Place, Option<Service>),
 }
 
 impl Guide {
     /// How the server is reached now; `None` for the link: as before.
     fn ask(&self, settings: Settings) -> Result<(Option<Link>, Topology), Error> {
         Ok(match self {
-            Guide::Tcp(address) => (None, topology_by_tcp(&[*address], settings.topology_nanos)?.2),
+            Guide::Tcp(address) => {
+                let (_, datagrams, topology) =
+                    topology_by_tcp(&[*address], settings.topology_nanos)?;
+                (Some(Link::Udp(Box::new(Socket::open(datagrams)?))), topology)
+            }
             Guide::Udp(address) => (None, topology_by_udp(*address, settings)?),
             Guide::Remote(door, place, service) => {
                 let client = Client::by_rdma(&[*door], place, *service, settings)?.0;
@@ -160,12 +164,15 @@ impl Client {
     /// A client of the server whose `--rdma-port` is at `door`, by a device of this host's, such as
     /// `mlx5_0` or `rxe0:1`. [`Settings::in_memory`] suits. Requests travel by the service that is
     /// chosen; HERD's is the unreliable one, and datagrams are for a server of very many clients.
+    /// With `None` the server chooses: HERD's for the first that come (64 unless it is told
+    /// otherwise), datagrams beyond.
     pub fn connect_rdma(
         door: impl ToSocketAddrs,
         place: &Place,
-        service: Service,
+        service: impl Into<Option<Service>>,
         settings: Settings,
     ) -> Result<Client, Error> {
+        let service = service.into();
         let doors: Vec<SocketAddr> = door.to_socket_addrs()?.collect();
         let (client, door) = Client::by_rdma(&doors, place, service, settings)?;
         Ok(client.guided(Guide::Remote(door, place.clone(), service)))
@@ -174,7 +181,7 @@ impl Client {
     fn by_rdma(
         doors: &[SocketAddr],
         place: &Place,
-        service: Service,
+        service: Option<Service>,
         mut settings: Settings,
     ) -> Result<(Client, SocketAddr), Error> {
         let stream = connect_any(doors, Duration::from_nanos(settings.topology_nanos))?;
@@ -202,7 +209,7 @@ impl Client {
     /// After a request that was not answered: ask once where the server is now. A server that does
     /// not say is asked again after the next one.
     fn look_again(&mut self) {
-        if !std::mem::take(&mut self.doubts) || !self.core.is_idle() {
+        if !std::mem::take(&mut self.doubts) {
             return;
         }
         // A server in memory that is still there has only been slow.
@@ -220,6 +227,10 @@ impl Client {
             if let Some(link) = link {
                 self.link = link;
             }
+            // What the server before was yet to be told, and whatever nobody waits for.
+            let now_nanos = self.now_nanos();
+            self.core.abandon(now_nanos);
+            while self.core.answer().is_some() {}
             self.core.move_to(topology);
         }
     }
@@ -341,7 +352,8 @@ impl Client {
                     (_, answer) => answer,
                 });
             }
-            if requests.peek().is_none() && self.core.is_idle() {
+            // Word of replies leaves when there is room for it, and keeps nobody waiting.
+            if requests.peek().is_none() && tickets.is_empty() {
                 return answers.into_iter().flatten().collect();
             }
         }
@@ -529,6 +541,9 @@ fn topology_of(answer: Result<Answer, Error>) -> Result<Topology, Error> {
 mod tests {
     use super::*;
     use crate::settings::SECOND;
+    use laneway_rdma::layout::Terms;
+    use laneway_rdma::region::Registry;
+    use laneway_rdma::shmring::RingRequester;
     use std::net::TcpListener;
 
     /// What a test waits at most for what must come: more than any thread waits for a CPU.
@@ -550,19 +565,22 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_started_anew_with_other_ports_is_found_again() {
-        let bound = || std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let (before, after) = (bound(), bound()); // nobody reads the one of before
+    fn a_server_that_was_started_anew_at_another_address_and_port_is_found_again() {
+        let moved_to = Ipv4Addr::new(127, 0, 0, 2);
+        let bound = |at| std::net::UdpSocket::bind((at, 0)).expect("a port is free");
+        // Nobody reads the one of before.
+        let (before, after) = (bound(Ipv4Addr::LOCALHOST), bound(moved_to));
         let port = |socket: &std::net::UdpSocket| socket.local_addr().expect("it is bound").port();
         let (first, second) = (port(&before), port(&after));
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let address = server.local_addr().expect("it is bound");
         let telling = std::thread::spawn(move || {
-            for port in [first, second] {
+            for (at, port) in [(Ipv4Addr::LOCALHOST, first), (moved_to, second)] {
                 let (mut stream, _) = server.accept().expect("the client comes");
                 let mut line = [0; 16];
                 stream.read_exact(&mut line).expect("it asks");
-                let told = format!("STAT udp_port_base {port}\r\nSTAT queues 1\r\nEND\r\n");
+                let told = format!("STAT udp_port_base {port}\r\nSTAT queues 1\r\n");
+                let told = format!("{told}STAT udp_address {at}\r\nEND\r\n");
                 stream.write_all(told.as_bytes()).expect("it listens");
             }
         });
@@ -580,8 +598,28 @@ mod tests {
         assert_eq!((client.topology().port(0), client.doubts), (second, false));
         telling.join().expect("it told twice");
         let quit = [&[0, 0, 0, 0, 0, 1, 0, 0][..], b"quit"].concat();
-        before.send_to(&quit, (Ipv4Addr::LOCALHOST, second)).expect("it sends");
+        before.send_to(&quit, (moved_to, second)).expect("it sends");
         answers.join().expect("it answered");
+    }
+
+    #[test]
+    fn a_server_that_takes_no_word_of_its_replies_keeps_nobody_waiting() {
+        let terms = Terms { window: 1, replies: 2, loans: 1, ..Terms::of(1, 8192) };
+        let registry = Registry::new(terms, 1);
+        let (given, _, server) = door::join(&registry).expect("memory").expect("a place");
+        let link = Link::Memory(Box::new(Memory::new(RingRequester::new(given))));
+        let settings = Settings { deadline_nanos: 20_000_000, ..Settings::in_memory() };
+        let mut client = Client::by(link, Topology::in_memory(1, 8192), settings);
+        // One lies in the only slot, one waits for it, and one waits for that.
+        (1..4).for_each(|id| client.core.has_taken((0, id, 2)));
+        assert!(matches!(client.get("k"), Err(Error::TimedOut { .. })), "it stands still");
+        // As a client does that has asked for the first time.
+        assert!(!client.core.is_idle());
+        let topology = *client.core.topology();
+        client.core.move_to(topology);
+        assert!(client.core.is_idle());
+        drop(server);
+        assert!(matches!(client.get("k"), Err(Error::Io(_))), "it is gone");
     }
 
     #[test]

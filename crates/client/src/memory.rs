@@ -154,6 +154,7 @@ impl Memory {
             }
             core.feed_lying(name, &reply, now_nanos)
         });
+        core.put_off(now_nanos, |id| ring.is_writing(id));
         ring.pump()?;
         Ok(count == BURST)
     }
@@ -309,6 +310,55 @@ mod tests {
             let sent = world.sent(0);
             assert_eq!(sent.iter().map(|header| header.kind).collect::<Vec<_>>(), [Kind::Forget]);
             assert_eq!(sent[0].request_id, id);
+        }
+    }
+
+    #[test]
+    fn a_reply_that_is_being_placed_is_not_asked_for_again() {
+        for is_placed in [true, false] {
+            let mut world = World::new();
+            world.core.push(Request::get("k"), 0).expect("it is a fine request");
+            let id = world.sent(0)[0].request_id;
+            let data = vec![7; 5000];
+            let reply = [&b"VALUE k 0 5000\r\n"[..], &data, b"\r\nEND\r\n"].concat();
+            let placed = world.server.lenders().place(world.peer, id, reply.len(), 0);
+            // It takes much longer than any reply before.
+            let sent_after = |world: &mut World| {
+                let now_nanos = world.core.wake_nanos().expect("it is under way");
+                world.memory.receive(&mut world.core, now_nanos).expect("memory does not fail");
+                world.core.tick(now_nanos);
+                world.sent(now_nanos)
+            };
+            for _ in 0..10 {
+                assert!(sent_after(&mut world).is_empty());
+            }
+            assert_eq!(world.core.counts().retries, 0);
+            drop(placed.expect("there is room"));
+            if is_placed {
+                world.place(id, &data);
+                let answer = world.receive().expect("it is there").expect("it is a value");
+                assert_eq!(answer, Answer::Value(Value { data, flags: 7, cas: None }));
+            } else {
+                // Its writer has let go of it, and whoever waits asks once more.
+                let sent = sent_after(&mut world);
+                assert_eq!(sent.iter().map(|sent| sent.kind).collect::<Vec<_>>(), [Kind::Data]);
+                assert_ne!(sent[0].request_id, id);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_in_memory_is_no_longer_than_the_settings_allow() {
+        for leaves in [false, true] {
+            let mut world = World::new();
+            world.core.settings_mut().reply_message_bytes_max = 4000;
+            world.core.push(Request::get("k"), 0).expect("it is a fine request");
+            let id = world.sent(0)[0].request_id;
+            world.memory.leave_next(leaves);
+            world.place(id, &[7; 5000]);
+            assert!(matches!(world.receive(), Some(Err(Error::ReplyTooLong))));
+            let sent = world.sent(0);
+            assert_eq!(sent.iter().map(|sent| sent.kind).collect::<Vec<_>>(), [Kind::Forget]);
         }
     }
 

@@ -10,7 +10,7 @@ pub(crate) const SECOND: u64 = 1_000 * MILLISECOND;
 /// Bounds and patience of a [`crate::Core`], and of the [`crate::Client`] around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Requests held: waiting, under way, and answered but not yet taken.
+    /// Requests held: waiting, under way, and answered but not yet taken; one at least.
     pub requests_max: usize,
     /// Bytes of the requests held, keys and values. One request is always taken, however long.
     pub request_bytes_max: usize,
@@ -41,9 +41,11 @@ pub struct Settings {
     /// How fast a request of many datagrams leaves, in bytes a second, at most. The rate halves
     /// when the server misses many of them, and grows again.
     pub rate_max: u64,
-    /// How long the id of a read is not used again, so that a late reply meets nobody.
+    /// How long the id of a read is not used again that was answered when it had been sent once, so
+    /// that a late reply meets nobody.
     pub id_rest_nanos_read: u64,
-    /// The same for a write: longer than the ten seconds for which the server knows a repeated
+    /// The same for a write, and for a read that was sent again or given up, which may be answered
+    /// yet: longer than the ten seconds for which the server knows a repeated
     /// request by its id.
     pub id_rest_nanos_write: u64,
     /// How long [`crate::Client`] waits over TCP for the server to accept it, and then for what it

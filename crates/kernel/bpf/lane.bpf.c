@@ -137,7 +137,7 @@ INLINE int read_frame(struct scratch *s, context *ctx, u32 bytes, u32 ip_bytes) 
 /* What the headers say: how long those before the UDP header are. Kind of packet in `outcome`:
  * HIT when it may be for the lane, MISS when it is nothing of ours, else why it is passed. */
 INLINE u32 check_headers(struct scratch *s, struct control *control_, context *ctx, int *outcome) {
-    u32 bytes = packet_bytes(ctx), ip_bytes;
+    u32 bytes = packet_bytes(ctx), ip_bytes, odd = 0;
     u64 source_high = 0, source, own_high = 0, own;
     u16 type = type_of(ctx);
     *outcome = MISS;
@@ -146,11 +146,12 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
         if (read_frame(s, ctx, bytes, 20) || ip[9] != 17 || ip[0] >> 4 != 4)
             return 0;
         ip_bytes = 20;
-        if (ip[0] != 0x45 || load16(ip + 6) & swap16(0xbfff)) {
-            /* Options or a fragment. Whether it is for our port only the stack can tell. */
-            *outcome = FRAME;
+        odd = ip[0] != 0x45 || load16(ip + 6) & swap16(0xbfff);
+        /* Options or a fragment, of which the first alone tells the port. Behind options the ports
+         * stand further on: they are put where they stand without. */
+        if (odd && (load16(ip + 6) & swap16(0x1fff) ||
+                    get(ctx, ETH_BYTES + (ip[0] & 15) * 4, s->request, 4)))
             return 0;
-        }
         source = mapped_ip4(ip + 12);
         own = mapped_ip4(ip + 16);
         s->bytes = swap16(load16(ip + 2)) - 20;
@@ -178,8 +179,8 @@ INLINE u32 check_headers(struct scratch *s, struct control *control_, context *c
         return 0;
     *outcome = FRAME;
     u32 udp_bytes = swap16(load16(s->request + 4));
-    if (s->bytes != udp_bytes || bytes < ETH_BYTES + ip_bytes + udp_bytes || udp_bytes < TEXT_AT ||
-        !load16(s->request))
+    if (odd || s->bytes != udp_bytes || bytes < ETH_BYTES + ip_bytes + udp_bytes ||
+        udp_bytes < TEXT_AT || !load16(s->request))
         return 0;
     /* From one host, and for this one. */
     const u8 *ethernet = s->request - ip_bytes - ETH_BYTES;

@@ -88,8 +88,8 @@ enum outcome {
     TORN,        /* changed under us in every attempt */
     LONG,        /* the reply would not fit */
     REQUEST,     /* not one plain get or mg, or of too many keys */
-    FRAME,       /* fragments, options, VLAN, several datagrams, lengths that disagree, another
-                  * host's Ethernet address */
+    FRAME,       /* first fragments, options, VLAN, several datagrams, lengths that disagree,
+                  * another host's Ethernet address */
     CHECKSUM,    /* wrong */
     STRANGER,    /* not from an address that is served, or from one of our own */
     ROOM,        /* the packet could not grow */

@@ -14,7 +14,7 @@ NOINLINE int parse_flag(struct scratch *s, u32 at) {
         return -1;
     if (c == ' ') {
         s->in_opaque = 0;
-        return before == ' ' && s->flags_count ? -1 : 0;
+        return before == ' ' ? -1 : 0;
     }
     if (s->in_opaque) {
         s->opaque_bytes++;

@@ -1,6 +1,6 @@
-//! What an interface does with packets by itself, as `ethtool -k` lists it: asked of the kernel by
-//! generic netlink (its family `ethtool`, since Linux 5.6), in the calling thread's network
-//! namespace.
+//! What an interface does with packets by itself, as `ethtool -k` lists it, and how many queues it
+//! has (`ethtool -l`): asked of the kernel by generic netlink (its family `ethtool`, since Linux
+//! 5.6), in the calling thread's network namespace. sysfs shows that of whoever mounted it.
 
 use crate::error::Error;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -16,8 +16,6 @@ pub const JOINED_UNASKED: &str = "rx-gro-list";
 /// Longest answer: every feature's name and number.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const HEADER_BYTES: usize = 16;
-/// Behind a message's header, and before its attributes.
-const GENERIC_BYTES: usize = 4;
 const REQUEST: u16 = 1;
 /// Message types: an error, or an acknowledgement; the family of families.
 const ERROR: u16 = 2;
@@ -31,14 +29,24 @@ const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
+const CHANNELS_GET: u8 = 17;
 const FEATURES_HEADER: u16 = 1;
 const FEATURES_WANTED: u16 = 3;
 const FEATURES_ACTIVE: u16 = 4;
+const CHANNELS_COMBINED_MAX: u16 = 5;
+const CHANNELS_COMBINED_COUNT: u16 = 9;
 const HEADER_DEVICE_NAME: u16 = 2;
 const BITSET_BITS: u16 = 3;
 const BITS_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
+
+/// Of a link (`linux/rtnetlink.h`, `linux/if_link.h`).
+const GET_LINK: u16 = 18;
+/// What stands before a link's attributes: its kind, number and flags.
+const LINK_BYTES: usize = 16;
+const LINK_NAME: u16 = 3;
+const LINK_BUS: u16 = 57;
 
 /// Whether an interface has a feature on, by the name that `ethtool -k` gives it.
 pub fn is_on(interface: &str, feature: &str) -> Result<bool, Error> {
@@ -66,6 +74,63 @@ pub fn set(interface: &str, feature: &str, on: bool) -> Result<(), Error> {
     asked.map(drop).map_err(|why| Error::new(what(), &why))
 }
 
+/// The queues of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queues {
+    /// How many it has.
+    pub count: u32,
+    /// How many it may have.
+    pub most: u32,
+}
+
+impl Queues {
+    /// Whether a program at XDP sends by queues that there are not, if the driver is that of virtio
+    /// (Linux 6.12): where no queue is left for each CPU it counts them behind those that there
+    /// are, unless these are no more than the CPUs.
+    pub fn are_overrun(self, cpus: u32) -> bool {
+        self.count > cpus && self.count.saturating_add(cpus) > self.most
+    }
+}
+
+/// The queues of an interface whose card is of virtio; of another one nothing.
+pub fn virtio_queues(interface: &str) -> Result<Option<Queues>, Error> {
+    let failed = |why: io::Error| Error::new(format!("asking for queues of {interface}"), &why);
+    let bus = bus(interface).map_err(failed)?;
+    if bus.is_none_or(|bus| bus != b"virtio\0") {
+        return Ok(None);
+    }
+    let answer = ask(CHANNELS_GET, &device(interface)).map_err(failed)?;
+    let number = |wanted| {
+        let (_, number) = attributes(&answer).find(|(kind, _)| *kind == wanted)?;
+        number.try_into().ok().map(u32::from_ne_bytes)
+    };
+    let (count, most) = (number(CHANNELS_COMBINED_COUNT), number(CHANNELS_COMBINED_MAX));
+    Ok(count.zip(most).map(|(count, most)| Queues { count, most }))
+}
+
+/// The bus that an interface's device is at, if it has one (since Linux 5.14), with a zero behind.
+fn bus(interface: &str) -> io::Result<Option<Vec<u8>>> {
+    // Of the family of links, which is number 0.
+    let kind = (AddressFamily::NETLINK, SocketType::RAW);
+    let socket = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None)?;
+    let name = attribute(LINK_NAME, &[interface.as_bytes(), &[0]].concat());
+    let link = exchange(&socket, GET_LINK, &[0; LINK_BYTES], &name)?;
+    let bus = attributes(&link).find(|(kind, _)| *kind == LINK_BUS);
+    Ok(bus.map(|(_, name)| name.to_vec()))
+}
+
+/// How many CPUs this machine may have, whether they are there or not; nothing where it does not
+/// tell.
+pub fn cpus_possible() -> Option<u32> {
+    last_of(&std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?)
+}
+
+/// Of numbers written as `0-3,8`, how many there may be up to the last.
+fn last_of(list: &str) -> Option<u32> {
+    let last = list.trim().rsplit([',', '-']).next()?;
+    last.parse::<u32>().ok()?.checked_add(1)
+}
+
 fn device(interface: &str) -> Vec<u8> {
     let name = attribute(HEADER_DEVICE_NAME, &[interface.as_bytes(), &[0]].concat());
     attribute(FEATURES_HEADER | NESTED, &name)
@@ -75,18 +140,21 @@ fn device(interface: &str) -> Vec<u8> {
 fn ask(command: u8, attributes_of: &[u8]) -> io::Result<Vec<u8>> {
     let kind = (AddressFamily::NETLINK, SocketType::RAW);
     let socket = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, Some(netlink::GENERIC))?;
-    let family = exchange(&socket, CONTROLLER, GET_FAMILY, &attribute(FAMILY_NAME, b"ethtool\0"))?;
+    let name = attribute(FAMILY_NAME, b"ethtool\0");
+    let family = exchange(&socket, CONTROLLER, &[GET_FAMILY, 1, 0, 0], &name)?;
     let id = attributes(&family).find(|(kind, _)| *kind == FAMILY_ID).map(|(_, id)| id);
     let id = id.and_then(|id| id.try_into().ok()).map(u16::from_ne_bytes);
-    exchange(&socket, id.ok_or(io::ErrorKind::Unsupported)?, command, attributes_of)
+    let id = id.ok_or(io::ErrorKind::Unsupported)?;
+    exchange(&socket, id, &[command, 1, 0, 0], attributes_of)
 }
 
-fn exchange(socket: &OwnedFd, family: u16, command: u8, body: &[u8]) -> io::Result<Vec<u8>> {
-    let bytes = (HEADER_BYTES + GENERIC_BYTES + body.len()) as u32;
+/// One question of a kind, and what is behind the head of the answer, which is as long as its own.
+fn exchange(socket: &OwnedFd, kind: u16, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
+    let bytes = (HEADER_BYTES + head.len() + body.len()) as u32;
     let mut message = bytes.to_ne_bytes().to_vec();
-    message.extend([family.to_ne_bytes(), REQUEST.to_ne_bytes()].concat());
+    message.extend([kind.to_ne_bytes(), REQUEST.to_ne_bytes()].concat());
     message.extend([0; 8]); // a number and a sender: one question at a time
-    message.extend([command, 1, 0, 0]);
+    message.extend(head);
     message.extend(body);
     send(socket, &message, SendFlags::empty())?;
     let mut answer = vec![0; ANSWER_BYTES_MAX];
@@ -101,7 +169,7 @@ fn exchange(socket: &OwnedFd, family: u16, command: u8, body: &[u8]) -> io::Resu
             code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
         };
     }
-    Ok(answer.split_off((HEADER_BYTES + GENERIC_BYTES).min(answer.len())))
+    Ok(answer.split_off((HEADER_BYTES + head.len()).min(answer.len())))
 }
 
 fn attribute(kind: u16, body: &[u8]) -> Vec<u8> {
@@ -137,6 +205,37 @@ mod tests {
         for wrong in [[0, 0, 1, 0], [3, 0, 1, 0], [5, 0, 1, 0], [255, 255, 1, 0]] {
             assert_eq!(attributes(&wrong).count(), 0, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn virtio_has_a_queue_for_each_cpu_to_spare_or_no_more_than_cpus() {
+        for (count, most, cpus, are_overrun) in [
+            (1, 1, 1, false),
+            (2, 2, 1, true),
+            (2, 3, 1, false),
+            (2, 4, 2, false),
+            (2, 2, 2, false),
+            (4, 4, 2, true),
+            (4, 5, 2, true),
+            (4, 6, 2, false),
+            (u32::MAX, u32::MAX, 2, true),
+        ] {
+            let queues = Queues { count, most };
+            assert_eq!(queues.are_overrun(cpus), are_overrun, "{queues:?}, {cpus} CPUs");
+        }
+        for (list, last) in [("0-3\n", Some(4)), ("0\n", Some(1)), ("0-1,4-7", Some(8)), ("", None)]
+        {
+            assert_eq!(last_of(list), last, "{list:?}");
+        }
+        assert!(cpus_possible().is_some_and(|cpus| cpus > 0));
+    }
+
+    #[test]
+    fn the_loopback_is_at_no_bus() {
+        assert_eq!(virtio_queues("lo").expect("the kernel tells"), None);
+        assert_eq!(bus("lo").expect("the kernel tells"), None);
+        let told = virtio_queues("nowhere0").expect_err("there is none").to_string();
+        assert!(told.contains("nowhere0") && told.contains("No such device"), "{told}");
     }
 
     #[test]

@@ -102,6 +102,24 @@ mod real {
         all
     }
 
+    /// The driver must have a queue for what the program sends.
+    fn check_queues(interface: &str) -> Result<(), Error> {
+        let Some(queues) = ethtool::virtio_queues(interface)? else { return Ok(()) };
+        match ethtool::cpus_possible() {
+            Some(cpus) if queues.are_overrun(cpus) => {
+                let told = format!(
+                    "it is a virtio card of {} queues, more than the {cpus} CPUs, whose driver \
+                     then sends replies by queues that there are not, and stops Linux 6.12; have \
+                     no more than {cpus} with `ethtool -L {interface} combined {cpus}`, or use \
+                     --kernel-lane-hook tc",
+                    queues.count
+                );
+                Err(Error::said(format!("--kernel-lane {interface}"), told))
+            }
+            _ => Ok(()),
+        }
+    }
+
     impl Service {
         /// Load the program and make its arrays. Nothing is served yet.
         pub fn load(settings: &ServiceSettings) -> Result<Service, Error> {
@@ -201,6 +219,9 @@ mod real {
                     let other =
                         if self.settings.xdp { ", or use --kernel-lane-hook tc" } else { "" };
                     return Err(Error::said(format!("--kernel-lane {interface}"), told + other));
+                }
+                if self.settings.xdp {
+                    check_queues(interface)?;
                 }
             }
             Ok(())

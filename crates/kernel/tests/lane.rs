@@ -115,6 +115,9 @@ fn other_requests_go_up_as_they_came() {
         "mg key v N30\r\n",
         "mg key v h\r\n",
         "mg key v  f\r\n",
+        "mg key  v\r\n",
+        "mg key  \r\n",
+        "mg key v  \r\n",
         "mg key v b\r\n",
         "mg key vf\r\n",
         "mg  key v\r\n",
@@ -152,11 +155,16 @@ fn frames_that_are_not_plain_go_up_as_they_came() {
             bytes[at] = byte;
             bytes
         };
+        let optioned = |port: u16| {
+            let mut bytes = Frame { port, ..whole.clone() }.bytes();
+            bytes.splice(34..34, [1, 1, 1, 0]);
+            bytes[14] = 0x46;
+            bytes
+        };
         let headed = |head: [u16; 4]| Frame { head, ..whole.clone() }.bytes();
         let rows = [
-            (Outcome::Frame, spoilt(14, 0x46)),               // IP options
+            (Outcome::Frame, optioned(whole.port)),           // IP options
             (Outcome::Frame, spoilt(20, 0x20)),               // more fragments
-            (Outcome::Frame, spoilt(21, 7)),                  // a later fragment
             (Outcome::Frame, spoilt(39, 24)),                 // UDP length is not the packet's
             (Outcome::Checksum, spoilt(22, 62)),              // IP checksum
             (Outcome::Checksum, spoilt(41, 0)),               // UDP checksum
@@ -169,7 +177,15 @@ fn frames_that_are_not_plain_go_up_as_they_came() {
         for (outcome, bytes) in rows {
             assert_eq!(counted(&writer, outcome, || answer(&writer, &bytes)), None);
         }
+        let mut first_elsewhere = Frame { port: 11212, ..whole.clone() }.bytes();
+        first_elsewhere[20] = 0x20;
+        let mut cut_in_options = optioned(whole.port);
+        cut_in_options[14] = 0x4f;
         let uncounted = [
+            spoilt(21, 7),                                               // a later fragment
+            first_elsewhere,                                             // another port's first
+            optioned(11212),                                             // options, another port
+            cut_in_options,                                              // beyond the packet
             spoilt(23, 6),                                               // TCP
             spoilt(37, 1),                                               // another port
             spoilt(12, 0x81),                                            // no IP

@@ -284,11 +284,11 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
         + shm::descriptors(settings.shm.as_ref(), settings.workers)
         + rdma::descriptors(settings.rdma.as_ref());
     let fit = process::raise_descriptors(wanted);
-    if let Some(shm) = settings.shm.as_mut().filter(|_| fit < wanted) {
-        shm::keep_to(shm, settings.workers, fit.saturating_sub(own));
+    let (is_short, fit) = (fit < wanted, fit.saturating_sub(own));
+    if is_short {
+        shm::keep_to(settings.shm.as_mut(), settings.workers, fit);
+        rdma::keep_to(settings.rdma.as_mut(), fit);
     }
-    let is_short = fit < wanted;
-    let fit = fit.saturating_sub(own);
     let fit = fit.saturating_sub(shm::descriptors(settings.shm.as_ref(), settings.workers));
     let fit = fit.saturating_sub(rdma::descriptors(settings.rdma.as_ref()));
     if let Some(tls) = settings.tls.as_mut().filter(|_| is_short) {

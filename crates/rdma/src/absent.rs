@@ -8,7 +8,9 @@ use crate::contract::{
 use crate::door::{Admitted, Heard, House};
 use crate::long::sealed_descriptor::SealedDescriptor;
 use crate::place_set::PlaceSet;
-pub use crate::remote::{Bounds, DEPTH, DOOR_PORT, Grants, Lending, Place, Service, WINDOW};
+pub use crate::remote::{
+    Bounds, ClientLimits, DEPTH, DOOR_PORT, Grants, Lending, Place, SLOTS, Service, WINDOW,
+};
 use card::Card;
 use client_table::Guest;
 use laneway_sync::prim::AtomicU64;
@@ -130,7 +132,7 @@ impl ClientTable {
     pub fn new(
         card: Arc<Card>,
         _bounds: Bounds,
-        _clients_max: usize,
+        _limits: ClientLimits,
         _grants: Grants,
     ) -> Result<ClientTable, Trouble> {
         match *card {}
@@ -162,7 +164,7 @@ impl ClientTable {
     }
 
     /// How many clients there may be.
-    pub fn places(&self) -> usize {
+    pub fn limits(&self) -> ClientLimits {
         match self.none {}
     }
 
@@ -171,8 +173,13 @@ impl ClientTable {
         match self.none {}
     }
 
-    /// Everybody, by number.
-    pub fn clients(&self) -> Vec<Option<Arc<Guest>>> {
+    /// Has a copy of the table say who is there now.
+    pub fn follow(
+        &self,
+        (_copy, _seen): (&mut Vec<Option<Arc<Guest>>>, &mut u64),
+        _writers: &mut Vec<usize>,
+        _changed: impl FnMut(Option<&Guest>, Option<&Guest>),
+    ) {
         match self.none {}
     }
 
@@ -181,8 +188,18 @@ impl ClientTable {
         match self.none {}
     }
 
+    /// How many of them have slots.
+    pub fn writers(&self) -> usize {
+        match self.none {}
+    }
+
     /// Every count and its name, summed.
     pub fn sums(&self) -> Vec<(&'static str, u64)> {
+        match self.none {}
+    }
+
+    /// Whether a worker's queue pair broke and did not begin anew.
+    pub fn is_deaf(&self, _worker: usize) -> Option<bool> {
         match self.none {}
     }
 
@@ -281,7 +298,7 @@ pub enum VerbsRequester {}
 pub fn enter(
     _stream: TcpStream,
     _place: &Place,
-    _service: Service,
+    _service: Option<Service>,
     _lending: Lending,
 ) -> io::Result<VerbsRequester> {
     Err(io::Error::new(io::ErrorKind::Unsupported, Trouble))
@@ -290,6 +307,11 @@ pub fn enter(
 impl VerbsRequester {
     /// How the server's memory is laid out.
     pub fn bounds(&self) -> Bounds {
+        match *self {}
+    }
+
+    /// How requests are carried.
+    pub fn service(&self) -> Service {
         match *self {}
     }
 

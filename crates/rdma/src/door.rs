@@ -284,7 +284,7 @@ pub(crate) fn address_of(stream: &OwnedFd) -> Option<IpAddr> {
     Some(network_of(address.ip().to_canonical()))
 }
 
-fn network_of(ip: IpAddr) -> IpAddr {
+pub(crate) fn network_of(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),

@@ -166,6 +166,12 @@ impl Terms {
         (self.places_at() - HEAD_BYTES + place * LINE_BYTES) / 8
     }
 
+    /// The word beside it: 1 more than the id of the request whose reply is being written there; 0
+    /// while none is.
+    pub const fn writing(&self, place: usize) -> usize {
+        self.place(place) + 1
+    }
+
     /// The slot of request number `sequence` (from 1) in a lane.
     pub const fn request(&self, lane: usize, sequence: u32) -> Range<usize> {
         assert!(lane < self.lanes && sequence > 0);
@@ -223,7 +229,7 @@ mod tests {
                 (1..=terms.replies as u32).for_each(|each| take(terms.reply(lane, each)));
             }
             (0..terms.loans).for_each(|loan| take(terms.loan(loan)..terms.loan(loan) + 1));
-            (0..terms.places).for_each(|place| take(terms.place(place)..terms.place(place) + 1));
+            (0..terms.places).for_each(|place| take(terms.place(place)..terms.writing(place) + 1));
             take(terms.bulk());
             take(terms.long_replies());
         }

@@ -317,6 +317,9 @@ impl Region {
         let mut places = self.places();
         let expired = places.expired();
         let placed = places.take(id, bytes, now_nanos, |of| place::end(self.place_word(of)));
+        if let Some(of) = placed {
+            self.say_writing(of.place, u64::from(id) + 1);
+        }
         (placed, places.expired() - expired)
     }
 
@@ -369,13 +372,22 @@ impl Region {
         if is_wanted {
             // Under the lock: who ends it does so behind this.
             place::tell(self.place_word(of.place), of.number);
+            self.say_writing(of.place, 0);
         }
         is_wanted
     }
 
     /// The writer of a reply lets go of it untold.
     pub fn let_go_of_reply(&self, of: ReplyPlace) {
-        self.places().let_go(of);
+        let mut places = self.places();
+        if places.let_go(of) {
+            self.say_writing(of.place, 0);
+        }
+    }
+
+    /// Tells the client whose reply is on its way into a place. It only waits longer for it.
+    fn say_writing(&self, of: usize, said: u64) {
+        self.map.words()[self.terms.writing(of)].store(said, Relaxed);
     }
 
     /// The client has taken the reply to request `id`.

@@ -24,6 +24,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Requests taken of one client before the next has its turn.
@@ -358,6 +359,14 @@ impl RingRequester {
         let (memory, word) =
             (&words[self.terms.long_replies()], &words[self.terms.place(said.loan as usize)]);
         place::is_told(word, said.number).then_some(LyingReply { memory, word, said })
+    }
+
+    /// Whether the server is writing the long reply to request `id` into its place. It may have
+    /// told of it, or let go of it, meanwhile.
+    pub fn is_writing(&self, id: u16) -> bool {
+        let words = self.map.words();
+        let is_of = |place| words[self.terms.writing(place)].load(Relaxed) == u64::from(id) + 1;
+        (0..self.terms.places).any(is_of)
     }
 
     /// Whether the next slot of a lane is free.

@@ -15,7 +15,7 @@ pub use crate::auth::users::Users;
 pub use laneway_kernel::layout::Range;
 pub use laneway_rdma::layout::LANES_MAX;
 pub use laneway_rdma::verbs::look::look;
-pub use laneway_rdma::verbs::{DOOR_PORT, Place};
+pub use laneway_rdma::verbs::{ClientLimits, DOOR_PORT, Place, SLOTS};
 pub use laneway_tls::{Acceptor, Files, Identity, Terms, Verify};
 
 /// What is logged at `-v` so many times: by itself starts, stops and warnings, then settings and
@@ -209,7 +209,7 @@ pub struct RdmaSettings {
     /// TCP addresses where clients say who they are.
     pub addresses: Vec<SocketAddr>,
     /// Clients at a time.
-    pub clients_max: usize,
+    pub limits: ClientLimits,
 }
 
 /// What of the kernel a server was asked to use.

@@ -38,7 +38,7 @@ const OTHERS: usize = 16;
 struct Rounds {
     /// By place: looks in a row at which nothing was found.
     idle: Vec<u32>,
-    /// The one of the others whose turn is next.
+    /// Which of those that have slots is next, if it is one of the others.
     next: usize,
 }
 
@@ -47,11 +47,12 @@ impl Rounds {
         Rounds { idle: vec![0; places], next: 0 }
     }
 
-    /// Whether somebody has something, of those in `active` and some others, or of `all`. `has`
-    /// tells it of a place; nothing where nobody is.
+    /// Whether somebody has something, of those in `active` and some others of `there`, or of `all`
+    /// of these. `has` tells it of a place; nothing where nobody is.
     fn look(
         &mut self,
         active: &PlaceSet,
+        there: &[usize],
         all: bool,
         mut has: impl FnMut(usize) -> Option<bool>,
     ) -> bool {
@@ -67,11 +68,11 @@ impl Rounds {
                 active.remove(place);
             }
         }
-        let places = self.idle.len();
-        let others = if all { places } else { OTHERS.min(places) };
+        let others = if all { there.len() } else { OTHERS.min(there.len()) };
         for _ in 0..others {
-            let place = self.next;
-            self.next = (place + 1) % places;
+            let next = self.next % there.len(); // some may have gone
+            let place = there[next];
+            self.next = next + 1;
             if !active.has(place) && has(place) == Some(true) {
                 self.idle[place] = 0;
                 active.add(place);
@@ -90,10 +91,12 @@ pub struct Watch {
     first: usize,
     version: u64,
     clients: Vec<Option<Arc<Guest>>>,
-    /// Whether nobody has slots.
-    is_empty: bool,
-    /// Whether somebody sends datagrams.
-    has_senders: bool,
+    /// How far it has followed the table's changes.
+    seen: u64,
+    /// The places of those that have slots.
+    there: Vec<usize>,
+    /// How many send datagrams.
+    senders: usize,
     /// Which lanes are watched.
     lanes: Vec<bool>,
     /// Of which the kernel tells when datagrams come.
@@ -109,15 +112,16 @@ pub struct Watch {
 impl Watch {
     /// Worker `worker` of those of `client_table`, whose queues are numbered from `first` on.
     pub fn new(client_table: Arc<ClientTable>, worker: usize, first: usize) -> Watch {
-        let (lanes, places) = (client_table.bounds().lanes, client_table.places());
+        let (lanes, places) = (client_table.bounds().lanes, client_table.limits().clients);
         Watch {
             client_table,
             worker,
             first,
             version: 0,
             clients: Vec::new(),
-            is_empty: true,
-            has_senders: false,
+            seen: 0,
+            there: Vec::new(),
+            senders: 0,
             lanes: vec![false; lanes],
             heard: vec![false; lanes],
             rounds: (0..lanes).map(|_| Rounds::new(places)).collect(),
@@ -155,10 +159,11 @@ impl Watch {
             return;
         }
         self.version = version;
-        self.clients = self.client_table.clients();
-        let has_slots = |guest: &Arc<Guest>| guest.has_slots();
-        self.is_empty = !self.clients.iter().flatten().any(has_slots);
-        self.has_senders = !self.clients.iter().flatten().all(has_slots);
+        let Watch { client_table, clients, seen, there, senders, .. } = self;
+        let sends = |guest: Option<&Guest>| usize::from(guest.is_some_and(|it| !it.has_slots()));
+        client_table.follow((clients, seen), there, |before, now| {
+            *senders = *senders + sends(now) - sends(before);
+        });
         (0..self.lanes.len()).for_each(|lane| self.listen(lane, epoll, words));
     }
 
@@ -194,7 +199,7 @@ impl Watch {
     /// tries again.
     pub(crate) fn look(&mut self, ready: &mut Vec<Ready>) {
         self.looks = self.looks.wrapping_add(1);
-        if self.is_empty {
+        if self.there.is_empty() {
             // Nobody's slots are looked at.
         } else if self.looks.is_multiple_of(LOOKS_FAR) {
             ready.extend(self.watched().map(|lane| Ready::Datagrams(self.first + lane)));
@@ -213,14 +218,14 @@ impl Watch {
                 Some(guest.has_request(lane))
             };
             let active = self.client_table.active(self.worker, lane);
-            if self.lanes[lane] && rounds.look(active, all, has) {
+            if self.lanes[lane] && rounds.look(active, &self.there, all, has) {
                 ready.push(Ready::Datagrams(self.first + lane));
             }
         }
     }
 
     fn look_for_datagrams(&self, ready: &mut Vec<Ready>) {
-        let Some(mailroom) = self.client_table.mailroom().filter(|_| self.has_senders) else {
+        let Some(mailroom) = self.client_table.mailroom().filter(|_| self.senders > 0) else {
             return;
         };
         let lanes = self.watched().filter(|lane| mailroom.has_some(*lane));
@@ -243,7 +248,7 @@ impl Watch {
     /// Before a sleep, with nothing ready: how long it may be.
     pub(crate) fn wait(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
         let Wait::AtMost(mut time) = wait else { return wait };
-        if self.has_senders {
+        if self.senders > 0 {
             let (before, is_armed) = (ready.len(), self.arm());
             self.look_for_datagrams(ready);
             if ready.len() > before {
@@ -251,7 +256,7 @@ impl Watch {
             }
             time = if is_armed { time } else { time.min(SLEEP) };
         }
-        if self.is_empty {
+        if self.there.is_empty() {
             return Wait::AtMost(time);
         }
         self.sleeps = self.sleeps.wrapping_add(1);
@@ -273,6 +278,15 @@ mod tests {
     use super::*;
 
     const PLACES: usize = 1_000;
+    const EVERYBODY: [usize; PLACES] = {
+        let mut places = [0; PLACES];
+        let mut place = 0;
+        while place < PLACES {
+            places[place] = place;
+            place += 1;
+        }
+        places
+    };
 
     /// A look at all places, of which place 7 always has something and `also` does: whether there
     /// was something, and how many were looked at.
@@ -283,7 +297,7 @@ mod tests {
         also: Option<usize>,
     ) -> (bool, usize) {
         let mut looks = 0;
-        let found = rounds.look(active, all, |place| {
+        let found = rounds.look(active, &EVERYBODY, all, |place| {
             looks += 1;
             Some(place == 7 || Some(place) == also)
         });
@@ -321,11 +335,28 @@ mod tests {
     }
 
     #[test]
+    fn places_of_those_that_send_are_not_looked_at() {
+        let (mut rounds, active) = (Rounds::new(PLACES), PlaceSet::new(PLACES));
+        // One of three was quiet, and its turn comes with the next look, however many send.
+        let there = [3, 400, PLACES - 1];
+        let mut looked = Vec::new();
+        let found = rounds.look(&active, &there, false, |place| {
+            looked.push(place);
+            Some(place == 400)
+        });
+        looked.sort_unstable();
+        assert_eq!((found, looked.as_slice()), (true, &there[..]));
+        assert_eq!(active.walk(0).collect::<Vec<_>>(), [400]);
+        // Those that are left when others have gone have their turn.
+        assert!(rounds.look(&active, &there[..1], false, |place| Some(place == 3)));
+    }
+
+    #[test]
     fn places_where_nobody_is_are_not_looked_at_again_and_no_places_are_none() {
         let (mut rounds, active) = (Rounds::new(10), PlaceSet::new(10));
         active.add_all();
-        assert!(!rounds.look(&active, false, |_| None));
+        assert!(!rounds.look(&active, &[], false, |_| None));
         assert_eq!(active.walk(0).count(), 0);
-        assert!(!Rounds::new(0).look(&PlaceSet::new(0), true, |_| Some(true)));
+        assert!(!Rounds::new(0).look(&PlaceSet::new(0), &[], true, |_| Some(true)));
     }
 }

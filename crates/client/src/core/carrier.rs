@@ -112,12 +112,12 @@ impl Core {
     }
 
     /// One of those that a carrier carried has ended.
-    pub(super) fn unload(&mut self, carrier: u64, now_nanos: u64) {
+    pub(super) fn unload(&mut self, carrier: u64, is_answered: bool, now_nanos: u64) {
         let pending = self.pending.get_mut(&carrier);
         let Some(cargo) = pending.and_then(|pending| pending.cargo.as_mut()) else { return };
         cargo.left -= 1;
         if cargo.left == 0 {
-            self.let_go(carrier, now_nanos);
+            self.let_go(carrier, is_answered, now_nanos);
         }
     }
 
@@ -127,13 +127,19 @@ impl Core {
         let Some(cargo) = &mut pending.cargo else { return };
         let is_asked = |key: &[u8]| cargo.of.iter().any(|(_, asked)| asked == key);
         match answer::read_several(reply, is_asked) {
-            Ok(Some(found)) => {
+            Ok(Some(mut found)) => {
                 let carried = std::mem::take(&mut cargo.of);
                 self.window.answered();
-                for (serial, key) in carried {
-                    let value = found.get(&key).cloned();
+                let mut left = carried.as_slice();
+                while let Some(((serial, key), behind)) = left.split_first() {
+                    left = behind;
+                    let is_last = behind.iter().all(|(_, other)| other != key);
+                    let value = match is_last {
+                        true => found.remove(key),
+                        false => found.get(key).cloned(),
+                    };
                     let answer = value.map_or(Answer::Missing, Answer::Value);
-                    self.complete(serial, Ok(answer), now_nanos);
+                    self.complete(*serial, Ok(answer), now_nanos);
                 }
             }
             // Whom it means, only each by itself can find out.

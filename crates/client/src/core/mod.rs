@@ -155,7 +155,7 @@ impl Core {
     pub fn has_room(&self, request: &Request) -> bool {
         let held = self.pending.len() - self.carriers + self.answers.len();
         let fits = self.request_bytes + request.bytes() <= self.settings.request_bytes_max;
-        held < self.settings.requests_max && (fits || self.pending.is_empty())
+        held < self.settings.requests_max.max(1) && (fits || self.pending.is_empty())
     }
 
     /// Takes a request, to be sent when its turn comes. An error means that it was not taken.
@@ -254,12 +254,14 @@ impl Core {
     }
 
     /// The server is another one now, or has been started anew: everything from now on goes where
-    /// `topology` says.
+    /// `topology` says. Word of replies that has not left yet is dropped: who was to have it lets
+    /// go of them in time.
     ///
     /// # Panics
-    /// If a request is under way, whose queue might no longer exist: see [`Core::is_idle`].
+    /// If a request was not answered, whose queue might no longer exist, or its answer not taken.
     pub fn move_to(&mut self, topology: Topology) {
-        assert!(self.is_idle(), "requests are under way");
+        assert!(self.pending.is_empty() && self.answers.is_empty(), "requests are under way");
+        self.asides.clear();
         self.topology = topology;
     }
 
@@ -351,6 +353,22 @@ impl Core {
             }
         }
         self.replies.expire(now_nanos);
+    }
+
+    /// What is due to be sent again waits on where `is_on_its_way` says, of an id of it, that its
+    /// reply is being written: asked for once more it would be written twice.
+    pub(crate) fn put_off(&mut self, now_nanos: u64, is_on_its_way: impl Fn(u16) -> bool) {
+        let due: Vec<u64> =
+            self.timers.range(..=(now_nanos, u64::MAX)).map(|(_, serial)| *serial).collect();
+        let until_nanos = now_nanos.saturating_add(self.settings.retry_nanos_min.max(1));
+        for serial in due {
+            let pending = &self.pending[&serial];
+            let is_awaited = pending.is_read() && pending.heard.is_none();
+            let is_late = pending.deadline_nanos <= now_nanos;
+            if is_awaited && !is_late && pending.ids().any(&is_on_its_way) {
+                self.set_timer(serial, until_nanos);
+            }
+        }
     }
 
     fn may_begin(&self) -> bool {
@@ -491,9 +509,10 @@ impl Core {
 
     /// Lets a request go, with its answer.
     fn complete(&mut self, serial: u64, answer: Result<Answer, Error>, now_nanos: u64) {
-        let Some(pending) = self.let_go(serial, now_nanos) else { return };
+        let is_answered = matches!(answer, Ok(_) | Err(Error::Refused(_)));
+        let Some(pending) = self.let_go(serial, is_answered, now_nanos) else { return };
         if let Some(carrier) = pending.carrier {
-            self.unload(carrier, now_nanos);
+            self.unload(carrier, is_answered, now_nanos);
         }
         if pending.cargo.is_some() {
             return;
@@ -505,22 +524,24 @@ impl Core {
         self.answers.push_back((Ticket(serial), answer));
     }
 
-    /// The same without an answer.
-    fn let_go(&mut self, serial: u64, now_nanos: u64) -> Option<Pending> {
+    /// The same without an answer. Where the server may answer one of its ids yet, they rest as
+    /// long as those of a write: of two misses nobody can tell which is whose.
+    fn let_go(&mut self, serial: u64, is_answered: bool, now_nanos: u64) -> Option<Pending> {
         let pending = self.pending.remove(&serial)?;
         self.timers.remove(&(pending.timer_nanos, serial));
         self.request_bytes -= pending.bytes();
         self.under_way -= usize::from(pending.is_under_way());
         self.carriers -= usize::from(pending.cargo.is_some());
-        let write = !pending.is_read();
-        let rest_nanos = match write {
+        let is_over = is_answered && pending.sends == 1 && pending.is_whole();
+        let rests_long = !pending.is_read() || !is_over;
+        let rest_nanos = match rests_long {
             true => self.settings.id_rest_nanos_write,
             false => self.settings.id_rest_nanos_read,
         };
         for &Attempt { id, .. } in &pending.attempts {
             self.by_id.remove(&id);
             self.replies.forget(&id, now_nanos);
-            self.ids.give(id, write, now_nanos, rest_nanos);
+            self.ids.give(id, rests_long, now_nanos, rest_nanos);
         }
         Some(pending)
     }

@@ -77,7 +77,9 @@ impl Window {
     }
 
     pub(super) fn answered(&mut self) {
-        self.allowed = (self.allowed + 256 * 256 / self.allowed).min(self.most);
+        // However wide it is, it grows: a step below the unit would be none.
+        let step = (256 * 256 / self.allowed).max(1);
+        self.allowed = (self.allowed + step).min(self.most);
     }
 
     /// Something sent at `sent_nanos` was lost with all that follows it.
@@ -179,6 +181,17 @@ mod tests {
             window.lost(1000 * at + 300, 1000 * at + 301);
         }
         assert_eq!(window.requests(), 1);
+    }
+
+    #[test]
+    fn a_wide_window_that_was_halved_is_wide_again() {
+        let mut window = Window::new(1024);
+        window.lost(10, 100);
+        assert_eq!(window.requests(), 512);
+        for _ in 0..512 * 256 {
+            window.answered();
+        }
+        assert_eq!(window.requests(), 1024);
     }
 
     #[test]

@@ -133,7 +133,17 @@ impl Pending {
     /// Whether it has a place of the window. Where it was parted those that it carried have one
     /// each.
     pub(super) fn is_under_way(&self) -> bool {
-        self.is_begun() && self.cargo.as_ref().is_none_or(|cargo| !cargo.parted)
+        self.is_begun() && self.is_whole()
+    }
+
+    /// Every id under which it went.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u16> {
+        self.attempts.iter().map(|attempt| attempt.id)
+    }
+
+    /// Whether it has not been taken apart into requests of their own.
+    pub(super) fn is_whole(&self) -> bool {
+        self.cargo.as_ref().is_none_or(|cargo| !cargo.parted)
     }
 
     /// The one under way.

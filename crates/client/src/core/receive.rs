@@ -82,9 +82,7 @@ impl Core {
                 self.set_timer(serial, now_nanos.saturating_add(self.settings.resend_nanos));
             }
             Taken::Refused(Refused::TooLong) => {
-                if !self.part(serial) {
-                    self.complete(serial, Err(Error::ReplyTooLong), now_nanos);
-                }
+                self.end_too_long(serial, now_nanos);
             }
             Taken::Refused(_) => self.counts.frames_refused += 1,
         }
@@ -124,6 +122,9 @@ impl Core {
     pub fn feed_long(&mut self, queue: u16, id: u16, total: u16, reply: &[u8], now_nanos: u64) {
         let Some((serial, attempt)) = self.find(id, queue) else { return };
         self.has_long(attempt, total, now_nanos);
+        if reply.len() > self.settings.reply_message_bytes_max {
+            return self.end_too_long(serial, now_nanos);
+        }
         self.judge(serial, reply, now_nanos);
     }
 
@@ -136,6 +137,11 @@ impl Core {
         now_nanos: u64,
     ) -> bool {
         let Some((serial, attempt)) = self.find(id, queue) else { return true };
+        if reply.bytes() > self.settings.reply_message_bytes_max {
+            self.has_long(attempt, total, now_nanos);
+            self.end_too_long(serial, now_nanos);
+            return true;
+        }
         let pending = &self.pending[&serial];
         if pending.cargo.is_some() {
             let whole = reply.copied(0..reply.bytes());
@@ -161,6 +167,9 @@ impl Core {
         now_nanos: u64,
     ) -> Option<Range<usize>> {
         let (serial, attempt) = self.find(id, queue)?;
+        if reply.bytes() > self.settings.reply_message_bytes_max {
+            return None;
+        }
         let pending = self.pending.get(&serial).filter(|pending| pending.cargo.is_none())?;
         let (found, value) = answer::find_lying(&pending.request, reply)?;
         self.replies.forget(&attempt.id, now_nanos);
@@ -172,6 +181,13 @@ impl Core {
     /// anything else is asked for, since its id is free.
     pub(crate) fn has_taken(&mut self, (queue, id, total): (u16, u16, u16)) {
         self.asides.push_back((queue, forget(id, total).to_vec()));
+    }
+
+    /// The reply is longer than the settings allow: of several values each may be asked for.
+    fn end_too_long(&mut self, serial: u64, now_nanos: u64) {
+        if !self.part(serial) {
+            self.complete(serial, Err(Error::ReplyTooLong), now_nanos);
+        }
     }
 
     /// A long reply is here: the server may forget it.

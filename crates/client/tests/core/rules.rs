@@ -349,6 +349,10 @@ fn a_full_core_says_so_and_takes_more_once_answers_are_taken() {
     assert_eq!(full.answer().map(|(ticket, _)| ticket), Some(Ticket(1)));
     full.push(Request::get("k"), 1).expect("there is room again");
 
+    let mut narrow = core(Settings { requests_max: 0, ..settings.clone() });
+    narrow.push(Request::get("k"), 0).expect("one is always taken");
+    assert!(matches!(narrow.push(Request::get("k"), 0), Err(Error::Full)));
+
     let mut heavy = core(Settings { request_bytes_max: 1000, ..settings });
     heavy.push(Request::set("k", vec![0; 5000]), 0).expect("one is always taken");
     assert!(matches!(heavy.push(Request::set("k", "v"), 0), Err(Error::Full)));
@@ -387,6 +391,40 @@ fn ids_that_rest_hold_new_requests_back_and_no_longer() {
     assert_eq!(core.wake_nanos(), Some(rested_nanos));
     let late = sent(&mut core, rested_nanos);
     assert_eq!(late.len(), 10);
+}
+
+#[test]
+fn an_id_that_may_be_answered_yet_rests_as_long_as_that_of_a_write() {
+    let (requests_max, window_max, get_keys_max) = (1 << 17, 1 << 17, 1);
+    let settings = Settings { requests_max, window_max, get_keys_max, ..Settings::default() };
+    let mut core = core(settings.clone());
+    core.push(Request::get("k"), 0).expect("there is room");
+    let first = sent(&mut core, 0);
+    let retry_nanos = core.wake_nanos().expect("it is under way");
+    core.tick(retry_nanos);
+    let second = sent(&mut core, retry_nanos);
+    let answer = |core: &mut Core, sent: &[Sent], now_nanos| {
+        for (queue, datagram) in sent {
+            core.feed(*queue, &reply(header(datagram).request_id, "END\r\n"), now_nanos);
+            assert!(matches!(core.answer(), Some((_, Ok(Answer::Missing)))));
+        }
+    };
+    answer(&mut core, &second, retry_nanos);
+    // All others, twice: the one that is late answers none of them.
+    let late = header(&first[0].1).request_id;
+    let mut now_nanos = retry_nanos;
+    for _ in 0..2 {
+        for _ in 0..(1 << 16) - 2 {
+            core.push(Request::get("other"), now_nanos).expect("there is room");
+        }
+        let under_way = sent(&mut core, now_nanos);
+        assert_eq!(under_way.len(), (1 << 16) - 2);
+        assert!(under_way.iter().all(|(_, datagram)| header(datagram).request_id != late));
+        answer(&mut core, &under_way, now_nanos);
+        now_nanos += 2 * settings.id_rest_nanos_read;
+    }
+    core.push(Request::get("k"), now_nanos).expect("there is room");
+    assert_eq!(sent(&mut core, now_nanos).len(), 1);
 }
 
 #[test]

@@ -390,15 +390,10 @@ fn is_comparable(text: &[u8]) -> bool {
     !(is_its_own || is_meta && flags.any(counts))
 }
 
-/// Whether the lane's program takes a request that has a reply. Before the first flag of `mg` it
-/// lets several spaces pass, and behind the last one.
+/// Whether the lane's program takes a request that has a reply. Behind the last flag of `mg` it
+/// lets a space pass.
 fn is_taken(text: &[u8]) -> bool {
     let line = text.strip_suffix(b"\r\n").filter(|line| line.starts_with(b"mg "));
     let Some(line) = line else { return is_plain(text) };
-    let line = line.strip_suffix(b" ").unwrap_or(line);
-    let mut words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    while words.len() > 2 && words[2].is_empty() {
-        words.remove(2);
-    }
-    is_plain(&[&words.join(&b' ')[..], b"\r\n"].concat())
+    is_plain(&[line.strip_suffix(b" ").unwrap_or(line), b"\r\n"].concat())
 }

@@ -218,8 +218,8 @@ impl Kind {
         let at_tc = about.hook == Hook::TrafficControl;
         match self {
             Kind::Options | Kind::Fragments | Kind::Lone if about.is_v6 => none,
-            // Their ports are not looked at, so those for the other server count as well.
-            Kind::Options | Kind::Fragments | Kind::Lone => Tally { frame: 2 * packets, ..none },
+            // Of fragments the first alone tells its port.
+            Kind::Options | Kind::Fragments | Kind::Lone => Tally { frame: 1, ..none },
             // The kernel takes the first tag off before it comes to tc.
             Kind::Priority | Kind::Tagged if at_tc => frames,
             Kind::Priority | Kind::Tagged | Kind::Stacked | Kind::Strange => none,

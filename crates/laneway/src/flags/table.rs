@@ -95,8 +95,11 @@ flags! {
                This needs a build with --features rdma; see laneway doctor");
     Number rdma_port: Option<u16> = flag("rdma-port", "num").default("18515")
         .help("TCP port where they say who they are");
-    Number rdma_clients: Option<usize> = flag("rdma-clients", "num").default("64")
+    Number rdma_clients: Option<usize> = flag("rdma-clients", "num").default("512")
         .help("such clients at a time");
+    Number rdma_slots: Option<usize> = flag("rdma-slots", "num").default("64")
+        .help("of these so many have slots of their own; whoever comes beyond that sends datagrams \
+               (0: everybody)");
     List kernel_lane: Vec<String> = flag("kernel-lane", "list")
         .help("answer GETs for small items in the kernel, at these interfaces (such as eth0,lo), \
                before any firewall of this host. This and --steer need a build with --features \

@@ -14,7 +14,7 @@ pub fn refused(flags: &Flags, features: &[Feature]) -> Option<String> {
     let needs = [
         ("kernel", kernel),
         ("af-xdp", "af-xdp af-xdp-copy af-xdp-busy-poll"),
-        ("rdma", "rdma rdma-port rdma-clients"),
+        ("rdma", "rdma rdma-port rdma-clients rdma-slots"),
     ];
     let is_absent = |name: &str| features.iter().any(|one| one.name == name && !one.is_in);
     let mut lacking = needs.into_iter().filter(|(name, _)| is_absent(name));
@@ -58,6 +58,7 @@ mod tests {
             ("--rdma rxe0:zero", "--rdma", "rdma"),
             ("--rdma-port 3", "--rdma-port", "rdma"),
             ("--rdma-clients 3", "--rdma-clients", "rdma"),
+            ("--rdma-slots 3", "--rdma-slots", "rdma"),
         ] {
             let told = refused_by(line, false).expect(line);
             let start = format!("{flag}: built without the feature `{name}`; build with `cargo ");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const CLIENTS: usize = 64;
 /// And at most: each takes a descriptor for every worker and one more. (Of those over RDMA a card
 /// holds the state of their connections: HERD §3.3 has some hundreds before they cost.)
-const CLIENTS_MAX: usize = 4096;
+pub const CLIENTS_MAX: usize = 4096;
 
 /// Descriptors that all clients take: a connection each, and a doorbell for each worker.
 pub fn descriptors(shm: Option<&ShmSettings>, workers: usize) -> usize {
@@ -19,7 +19,8 @@ pub fn descriptors(shm: Option<&ShmSettings>, workers: usize) -> usize {
 
 /// Of `fit` descriptors that are not all that were asked for, have such clients take half at most;
 /// say so if it is less.
-pub fn keep_to(shm: &mut ShmSettings, workers: usize, fit: usize) {
+pub fn keep_to(shm: Option<&mut ShmSettings>, workers: usize, fit: usize) {
+    let Some(shm) = shm else { return };
     let most = (fit / 2 / (1 + workers)).max(1);
     if shm.clients_max > most {
         let asked = shm.clients_max;
@@ -40,18 +41,18 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Option<ShmSettings>, St
         let path = path.display();
         return Err(format!("--shm {path}: -s has this path; choose another for one of them"));
     }
-    let clients_max = clients_max("--shm-clients", flags.shm_clients)?;
+    let clients_max = clients_max("--shm-clients", flags.shm_clients, CLIENTS)?;
     check_lanes("--shm", workers)?;
     let mode = flags.shm_mask.unwrap_or(UNIX_MASK);
     Ok(Some(ShmSettings { path: PathBuf::from(path), mode, clients_max }))
 }
 
-/// Clients at a time, by the flag of this name.
-pub fn clients_max(flag: &str, given: Option<usize>) -> Result<usize, String> {
-    match given.unwrap_or(CLIENTS) {
+/// Clients at a time, by the flag of this name; `usual` where it is left out.
+pub fn clients_max(flag: &str, given: Option<usize>, usual: usize) -> Result<usize, String> {
+    match given.unwrap_or(usual) {
         clients if (1..=CLIENTS_MAX).contains(&clients) => Ok(clients),
         clients => Err(format!(
-            "{flag} {clients}: must be from 1 to {CLIENTS_MAX}; leave it out for {CLIENTS}"
+            "{flag} {clients}: must be from 1 to {CLIENTS_MAX}; leave it out for {usual}"
         )),
     }
 }
@@ -78,7 +79,7 @@ mod tests {
             [(64, 4, 2000, 64), (64, 4, 400, 40), (4096, 1, 1000, 250), (8, 100, 90, 1)]
         {
             let mut shm = of(asked);
-            keep_to(&mut shm, workers, fit);
+            keep_to(Some(&mut shm), workers, fit);
             assert_eq!(shm.clients_max, kept, "{asked} clients of {workers} workers in {fit}");
         }
         assert_eq!((descriptors(Some(&of(8)), 4), descriptors(None, 4)), (40, 0));

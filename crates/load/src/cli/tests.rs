@@ -41,7 +41,7 @@ fn a_wrong_flag_says_which_and_why() {
         ("--transport rdma", "needs --rdma-device NAME"),
         ("--transport rdma --rdma-device a/b", "write DEVICE"),
         ("--rdma-service rc", "with --transport rdma only"),
-        ("--transport rdma --rdma-device rxe0 --rdma-service xrc", "must be uc, rc or ud"),
+        ("--transport rdma --rdma-device rxe0 --rdma-service xrc", "must be any, uc, rc or ud"),
         ("--transport shm --udp-port 4", "has no ports"),
         ("--udp --shm-idle 3", "--shm-idle 3: means something with --transport shm only"),
         ("--udp-queues 4", "--udp-queues 4: needs --udp-base"),

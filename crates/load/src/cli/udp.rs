@@ -20,7 +20,7 @@ pub(super) struct UdpTyped {
     over_rdma: bool,
     shm_idle: Option<usize>,
     rdma_device: Option<Place>,
-    rdma_service: Option<Service>,
+    rdma_service: Option<Option<Service>>,
     port: Option<u16>,
     base: Option<u16>,
     queues: Option<u16>,
@@ -50,7 +50,8 @@ impl UdpTyped {
             }
             "rdma-service" => {
                 let service = text(name, parser)?;
-                let parsed = service.parse().map_err(|why| format!("--{name} {service}: {why}"))?;
+                let parsed = Service::wanted(&service);
+                let parsed = parsed.map_err(|why| format!("--{name} {service}: {why}"))?;
                 self.rdma_service = Some(parsed);
             }
             "udp-port" => self.port = Some(number(name, parser)?),
@@ -74,8 +75,8 @@ impl UdpTyped {
     }
 
     /// By which device, where RDMA is the way.
-    fn rdma(&self) -> Result<Option<(Place, Service)>, String> {
-        let service = self.rdma_service.unwrap_or(Service::Unreliable);
+    fn rdma(&self) -> Result<Option<(Place, Option<Service>)>, String> {
+        let service = self.rdma_service.flatten();
         match (self.over_rdma, &self.rdma_device) {
             (true, Some(place)) => Ok(Some((place.clone(), service))),
             (true, None) => {

@@ -28,7 +28,7 @@ pub struct Wanted {
     /// Clients beside, of the same memory, that ask for nothing.
     pub shm_idle: usize,
     /// Or by memory of its own, over RDMA, with this device.
-    pub rdma: Option<(Place, Service)>,
+    pub rdma: Option<(Place, Option<Service>)>,
     /// Which way large SETs go; where it is not given, by UDP to whom it is known to understand it.
     pub large_sets: Option<LargeSets>,
     /// When a request is given up.
@@ -97,7 +97,7 @@ impl Wanted {
         told: &BTreeMap<String, String>,
         host: &str,
         place: Place,
-        service: Service,
+        service: Option<Service>,
     ) -> Result<Options, String> {
         let port: u16 = number(told, "rdma_port").ok_or(
             "--transport rdma: the server takes no clients over RDMA; start it with --rdma DEVICE",

@@ -20,8 +20,8 @@ pub struct Way {
     pub door: String,
     /// Our device.
     pub place: Place,
-    /// How requests travel.
-    pub service: Service,
+    /// How requests travel; nothing: as the server chooses.
+    pub service: Option<Service>,
 }
 
 /// A connection.

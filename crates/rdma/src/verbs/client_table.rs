@@ -5,22 +5,24 @@
 //! Each worker has one queue pair for all replies (HERD §4.3: a connection for each client would
 //! not fit the card's memory).
 
+use super::admission::{Claim, gives_way_among, place_among, share_left};
 use super::card::{Card, Domain, Registered, Trouble, Writers, packet_bytes};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
-use super::greeting::{self, Hello, Mailboxes, Span, Welcome};
+use super::greeting::{self, Chosen, Hello, Mailboxes, Span, Welcome};
 use super::guest::Way;
 use super::inbox::{self, Correspondent};
 use super::mailroom::{self, Mailroom};
 use super::pair::{Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{Handle, Mailbox};
 use super::request_ring::{Bounds, RequestRing};
+use super::roll::Roll;
 use crate::contract::Peer;
 use crate::door::{Admitted, Heard, House, address_of, refuse};
 use crate::layout::LANES_MAX;
 use crate::long::rendezvous::{self, RendezvousBuffer};
 use crate::place_set::PlaceSet;
 use crate::region::counts;
-use crate::remote::{Grants, Place, WINDOW_DATAGRAMS};
+use crate::remote::{ClientLimits, Grants, Place, WINDOW_DATAGRAMS};
 use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
 use rustix::net::{SendFlags, send, sockopt};
@@ -62,8 +64,14 @@ counts! {
     replies_without_room,
     /// Replies to clients that are gone.
     replies_to_nobody,
-    /// Times that a queue pair of the worker's broke, and began anew.
+    /// Times that a queue pair of the worker's broke, and was to begin anew.
     broken,
+    /// Times that the one for datagrams did not: until it does nothing comes to it.
+    deaf,
+    /// Datagrams that were looked at, whatever they were: each was one completion.
+    datagrams,
+    /// Times that a completion queue was asked for some.
+    datagram_polls,
     /// Datagrams of nobody who is a client, thrown away.
     strangers,
     /// Datagrams with another number than their client may send, thrown away.
@@ -75,6 +83,7 @@ counts! {
 /// All of them. Shared by the workers and the door.
 pub struct ClientTable {
     bounds: Bounds,
+    limits: ClientLimits,
     grants: Grants,
     granted: Arc<AtomicUsize>,
     /// Of queue pairs that only take.
@@ -86,7 +95,7 @@ pub struct ClientTable {
     edition: Edition,
     /// Held while a client gets its place, which takes a while: workers wait for `clients`.
     entering: Mutex<()>,
-    clients: Mutex<Vec<Option<Arc<Guest>>>>,
+    clients: Mutex<Roll<Arc<Guest>>>,
     /// Those that are gone, as long as a worker has hold of them.
     retired: Mutex<Vec<Arc<Guest>>>,
     /// By worker and lane: the clients that it polls there. Whoever looks at the others in turn
@@ -117,13 +126,14 @@ impl ClientTable {
     pub fn new(
         card: Arc<Card>,
         bounds: Bounds,
-        clients_max: usize,
+        limits: ClientLimits,
         grants: Grants,
     ) -> Result<ClientTable, Trouble> {
         let unused = Queue::new(&card, PLACES_UNUSED, None)?;
         let domain = Domain::new(&card)?;
         Ok(ClientTable {
             bounds,
+            limits,
             grants,
             granted: Arc::default(),
             unused,
@@ -131,9 +141,9 @@ impl ClientTable {
             domain,
             edition: Edition::new(),
             entering: Mutex::new(()),
-            clients: Mutex::new(vec![None; clients_max]),
+            clients: Mutex::new(Roll::new(limits.clients)),
             retired: Mutex::new(Vec::new()),
-            active: std::iter::repeat_with(|| PlaceSet::new(clients_max))
+            active: std::iter::repeat_with(|| PlaceSet::new(limits.clients))
                 .take(bounds.lanes * bounds.lanes)
                 .collect(),
             mailroom: OnceLock::new(),
@@ -171,8 +181,8 @@ impl ClientTable {
     }
 
     /// How many clients there may be.
-    pub fn places(&self) -> usize {
-        self.lock().len()
+    pub fn limits(&self) -> ClientLimits {
+        self.limits
     }
 
     /// Where the workers' queue pairs are.
@@ -186,14 +196,35 @@ impl ClientTable {
         self.edition.number()
     }
 
-    /// Everybody, by number.
-    pub fn clients(&self) -> Vec<Option<Arc<Guest>>> {
-        self.lock().clone()
+    /// Has a copy of the table say who is there now, by the places that have changed alone, and
+    /// `writers` the places of those that have slots, ascending. The copy has followed until
+    /// `seen`, which is 0 of an empty one. `changed` is told who had such a place, and who has it:
+    /// once or more often.
+    pub fn follow(
+        &self,
+        (copy, seen): (&mut Vec<Option<Arc<Guest>>>, &mut u64),
+        writers: &mut Vec<usize>,
+        mut changed: impl FnMut(Option<&Guest>, Option<&Guest>),
+    ) {
+        self.lock().follow(copy, seen, |place, before, now| {
+            let has_slots = now.is_some_and(|guest| guest.has_slots());
+            match writers.binary_search(&place) {
+                Ok(at) if !has_slots => _ = writers.remove(at),
+                Err(at) if has_slots => writers.insert(at, place),
+                Ok(_) | Err(_) => {}
+            }
+            changed(before.map(|guest| &**guest), now.map(|guest| &**guest));
+        });
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
         self.lock().iter().flatten().count()
+    }
+
+    /// How many of them have slots. The others send their requests.
+    pub fn writers(&self) -> usize {
+        self.lock().iter().flatten().filter(|guest| guest.has_slots()).count()
     }
 
     /// Every count and its name, summed.
@@ -206,18 +237,47 @@ impl ClientTable {
         sums
     }
 
-    /// What a client gets, and the line that says so.
+    /// Whether a worker's queue pair for datagrams broke and did not begin anew, which is tried
+    /// with each [`crate::contract::Responder::tidy`]. Nothing where there is none, or somebody
+    /// else is at it.
+    pub fn is_deaf(&self, worker: usize) -> Option<bool> {
+        Some(self.mailroom()?.inbox(worker)?.is_deaf())
+    }
+
+    /// What a client gets by a service, and the line that says so; or why it gets nothing. Where
+    /// the device has no more for one that writes, one that asked for no service sends.
     fn welcome(
         &self,
         hello: &Hello,
+        service: Service,
         peer: Peer,
         there: (Arc<OwnedFd>, Option<IpAddr>),
-    ) -> Result<(Guest, String), Trouble> {
-        if hello.service == Service::Datagrams {
-            return self.welcome_sender(hello, peer, there);
-        }
-        let (guest, welcome) = self.welcome_writer(hello, peer, there)?;
-        Ok((guest, welcome.to_string()))
+    ) -> Result<(Guest, String), String> {
+        let refused = |error: Trouble| format!("the server's device refuses: {error}");
+        let written = match service {
+            Service::Datagrams => None,
+            Service::Unreliable | Service::Reliable => {
+                match self.welcome_writer(hello, service, peer, there.clone()) {
+                    Err(_) if hello.service.is_none() => None,
+                    made => Some(made.map_err(refused)?),
+                }
+            }
+        };
+        let (guest, chosen) = match written {
+            Some(made) => made,
+            None => {
+                let other = self.gives_way(hello, there.1)?;
+                let made = self.welcome_sender(hello, peer, there).map_err(refused)?;
+                other.into_iter().for_each(|other| self.leave(other));
+                made
+            }
+        };
+        let line = match (hello.service, chosen) {
+            (None, chosen) => chosen.to_string(),
+            (Some(_), Chosen::Slots(welcome)) => welcome.to_string(),
+            (Some(_), Chosen::Datagrams(mailboxes)) => mailboxes.to_string(),
+        };
+        Ok((guest, line))
     }
 
     /// The same for a client that sends datagrams: nothing of the device's but an address.
@@ -226,7 +286,7 @@ impl ClientTable {
         hello: &Hello,
         peer: Peer,
         (door, from): (Arc<OwnedFd>, Option<IpAddr>),
-    ) -> Result<(Guest, String), Trouble> {
+    ) -> Result<(Guest, Chosen), Trouble> {
         let bounds = Bounds { window: WINDOW_DATAGRAMS, ..self.bounds };
         // No lane is what marks a request.
         if bounds.lanes >= LANES_MAX {
@@ -258,7 +318,7 @@ impl ClientTable {
             from,
             granted_bytes: 0,
         };
-        Ok((guest, welcome.to_string()))
+        Ok((guest, Chosen::Datagrams(welcome)))
     }
 
     /// Where a client's replies go.
@@ -270,33 +330,37 @@ impl ClientTable {
 
     /// What its datagrams will say of where they come from.
     fn sender(&self, hello: &Hello) -> inbox::Source {
-        inbox::Source { port: self.card.port(&hello.far.address), number: hello.far.number }
+        inbox::Source { port: self.card.port(&hello.far.address), number: hello.sends_number }
     }
 
-    /// Whether there is a client whose datagrams nothing would tell from this one's.
-    fn is_taken(&self, hello: &Hello) -> bool {
-        let sender = self.sender(hello);
-        hello.service == Service::Datagrams
-            && self.lock().iter().flatten().any(|guest| guest.sends_from(&sender))
+    /// The client that gives way to this one if it sends, for nothing would tell the datagrams of
+    /// the two apart; an error where it does not.
+    fn gives_way(&self, hello: &Hello, from: Option<IpAddr>) -> Result<Option<Peer>, &'static str> {
+        let clients = self.lock();
+        let senders = clients.iter().flatten().filter_map(|guest| {
+            let claim = Claim { sender: guest.sender()?, from: guest.from };
+            Some((claim, guest.peer(), guest.is_proven()))
+        });
+        gives_way_among(senders, Claim { sender: self.sender(hello), from })
     }
 
     /// The same for a client that writes.
     fn welcome_writer(
         &self,
         hello: &Hello,
+        service: Service,
         peer: Peer,
         (door, from): (Arc<OwnedFd>, Option<IpAddr>),
-    ) -> Result<(Guest, Welcome), Trouble> {
+    ) -> Result<(Guest, Chosen), Trouble> {
         // Its own, so that its queue pair reaches nobody else's memory, whatever key it guesses.
         let domain = Domain::new(&self.card)?;
         let memory = Registered::new(&domain, self.bounds.bytes(), Writers::Remote)?;
         let memory = Arc::new(memory);
         let depths = Depths { sends: DEPTH, receives: 1 };
-        let service = Some(hello.service);
         let sends = Queue::new(&self.card, 2 * DEPTH, None)?;
-        let pair = Pair::new(&domain, service, &sends, &self.unused, &depths)?;
+        let pair = Pair::new(&domain, Some(service), &sends, &self.unused, &depths)?;
         let psn = draw() & ((1 << NUMBER_BITS) - 1);
-        pair.connect(hello.service, psn, &hello.far)?;
+        pair.connect(service, psn, &hello.far)?;
         let mailbox = self.mailbox(hello)?;
         let far =
             Far { address: self.card.address(), mtu: self.card.mtu(), number: pair.number(), psn };
@@ -325,7 +389,7 @@ impl ClientTable {
             from,
             granted_bytes: grant.bytes as usize,
         };
-        Ok((guest, welcome))
+        Ok((guest, Chosen::Slots(welcome)))
     }
 
     /// Where a client's long requests will lie, and what it is told of it.
@@ -334,7 +398,7 @@ impl ClientTable {
         if bytes == 0 {
             return (Source::Nowhere, Span::default());
         }
-        if hello.service == Service::Reliable {
+        if hello.service == Some(Service::Reliable) {
             return (Source::Theirs(hello.requests), Span::default());
         }
         let bytes = bytes.min(self.grants.client_bytes);
@@ -377,14 +441,19 @@ impl ClientTable {
         guest.filter(|guest| guest.peer == peer)
     }
 
-    /// A place for a client that says hello from an address; if there is none for it, why.
-    fn place_for(&self, from: Option<IpAddr>) -> Result<usize, String> {
+    /// A place for a client that says hello from an address, and how it is served; or why it is
+    /// not.
+    fn place_for(&self, hello: &Hello, from: Option<IpAddr>) -> Result<(usize, Service), String> {
         let clients = self.lock();
         let taken = clients.iter().map(|guest| guest.as_ref().map(|guest| guest.from));
-        place_among(&taken.collect::<Vec<_>>(), from)
+        let place = place_among(&taken.collect::<Vec<_>>(), from)
+            .map_err(|why| format!("{why}: raise --rdma-clients"))?;
+        let writers = clients.iter().flatten().filter(|guest| guest.has_slots());
+        let writers: Vec<_> = writers.map(|guest| guest.from).collect();
+        Ok((place, self.limits.service(hello.service, from, &writers)?))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Arc<Guest>>>> {
+    fn lock(&self) -> MutexGuard<'_, Roll<Arc<Guest>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -409,37 +478,32 @@ impl House for ClientTable {
         // There may be several doors: nobody else takes a place meanwhile.
         let _alone = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
         let from = address_of(stream);
-        let place = match self.place_for(from) {
-            Ok(place) => place,
+        let (place, service) = match self.place_for(&hello, from) {
+            Ok(found) => found,
             Err(why) => {
                 self.clients_refused.fetch_add(1, Relaxed);
-                refuse(stream, &format!("{why}: raise --rdma-clients"));
+                refuse(stream, &why);
                 return Admitted::Refused;
             }
         };
-        if self.is_taken(&hello) {
-            self.clients_refused.fetch_add(1, Relaxed);
-            refuse(stream, "a client with this queue pair is there already");
-            return Admitted::Refused;
-        }
         let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
         let peer = Peer { client: place as u16, generation };
         let door = match stream.try_clone() {
             Ok(door) => Arc::new(door),
             Err(_) => return Admitted::Gone,
         };
-        let (guest, line) = match self.welcome(&hello, peer, (door, from)) {
+        let (guest, line) = match self.welcome(&hello, service, peer, (door, from)) {
             Ok(made) => made,
-            Err(error) => {
+            Err(why) => {
                 self.clients_refused.fetch_add(1, Relaxed);
-                refuse(stream, &format!("the server's device refuses: {error}"));
+                refuse(stream, &why);
                 return Admitted::Refused;
             }
         };
         keep_asking(stream);
         let has_slots = guest.has_slots();
         // Before the client hears of it: it may write at once.
-        self.lock()[place] = Some(Arc::new(guest));
+        self.lock().put(place, Arc::new(guest));
         if has_slots {
             self.active.iter().for_each(|active| active.add(place));
         }
@@ -464,8 +528,8 @@ impl House for ClientTable {
 
     fn leave(&self, peer: Peer) {
         let mut clients = self.lock();
-        let place = &mut clients[usize::from(peer.client)];
-        if let Some(guest) = place.take_if(|guest| guest.peer == peer) {
+        let place = usize::from(peer.client);
+        if let Some(guest) = clients.take_if(place, |guest| guest.peer == peer) {
             guest.gone.store(true, Relaxed);
             // Its second descriptor lives as long as a worker has hold of it; the end is told now.
             guest.cut_off();
@@ -487,60 +551,10 @@ impl House for ClientTable {
     }
 }
 
-/// A place that is free among those taken from these addresses, for a client that comes from one;
-/// or why there is none. One address gets half of them: nobody is authenticated, and the others are
-/// to find some.
-fn place_among(taken: &[Option<Option<IpAddr>>], from: Option<IpAddr>) -> Result<usize, String> {
-    let (most, share) = (taken.len(), taken.len().div_ceil(2));
-    let there = taken.iter().filter(|place| **place == Some(from)).count();
-    if let Some(from) = from.filter(|_| there >= share) {
-        return Err(format!("there are {share} clients of {from} already"));
-    }
-    let place = taken.iter().position(Option::is_none);
-    place.ok_or_else(|| format!("there are {most} clients already"))
-}
-
-/// How much of `most` may still be granted to one address that has so much, as [`place_among`] has
-/// it; nothing is known of who has none.
-fn share_left(most: usize, there: Option<usize>) -> usize {
-    there.map_or(most, |there| most.div_ceil(2).saturating_sub(there))
-}
-
 /// A host that vanished closes no connection. A wish: without it such a client keeps its place.
 fn keep_asking(stream: &OwnedFd) {
     let _ = sockopt::set_tcp_keepidle(stream, SILENCE);
     let _ = sockopt::set_tcp_keepintvl(stream, SILENCE_AGAIN);
     let _ = sockopt::set_tcp_keepcnt(stream, SILENCES_MAX);
     let _ = sockopt::set_socket_keepalive(stream, true);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_gets_half_of_the_places_and_another_finds_one() {
-        let (one, other) = (Some([10, 0, 0, 1].into()), Some([10, 0, 0, 2].into()));
-        let mut taken = vec![None; 3];
-        for number in 0..2 {
-            assert_eq!(place_among(&taken, one), Ok(number));
-            taken[number] = Some(one);
-        }
-        let told = place_among(&taken, one).expect_err("it has its share");
-        assert_eq!(told, "there are 2 clients of 10.0.0.1 already");
-        assert_eq!(place_among(&taken, other), Ok(2));
-        taken[2] = Some(other);
-        let told = place_among(&taken, other).expect_err("all are taken");
-        assert_eq!(told, "there are 3 clients already");
-        taken[0] = None;
-        assert_eq!(place_among(&taken, one), Ok(0));
-        assert_eq!(place_among(&[None], one), Ok(0));
-    }
-
-    #[test]
-    fn one_address_is_granted_half_of_the_memory() {
-        assert_eq!((share_left(100, Some(0)), share_left(100, Some(30))), (50, 20));
-        assert_eq!((share_left(100, Some(50)), share_left(100, Some(60))), (0, 0));
-        assert_eq!(share_left(100, None), 100);
-    }
 }

@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! laneway-rdma 2 SERVICE LID GID MTU QPN PSN UD_QPN UD_QKEY REPLIES REQUESTS
+//! laneway-rdma 2 any LID GID MTU QPN PSN UD_QPN UD_QKEY REPLIES REQUESTS SENDS_QPN
 //! OK LANES WINDOW LID GID MTU QPN PSN ADDRESS RKEY GRANT        or        ERROR why
 //! OK LANES WINDOW LID GID MTU QKEY QPN ...                      to `ud`
+//! OK SERVICE ...                                                to `any`
 //! ```
 //!
-//! SERVICE is `uc`, `rc` or `ud`, GID 32 hexadecimal digits, all else decimal. The client tells
-//! where its datagrams are to go, the server where its slots are. REPLIES, REQUESTS and GRANT are
+//! SERVICE is `uc`, `rc` or `ud`, GID 32 hexadecimal digits, all else decimal. Who says `any`
+//! leaves the choice to the server, has queue pairs for `uc` and for `ud` (SENDS_QPN), and is told
+//! `uc` or `ud` in front of what each of these is told. The client tells where its datagrams are to
+//! go, the server where its slots are. REPLIES, REQUESTS and GRANT are
 //! three words each, ADDRESS RKEY BYTES, of memory for long messages, and `0 0 0` of none: the
 //! client's, which the server writes replies into; the client's, which a server READs requests out
 //! of (of `uc`, which has no READ, its length alone, and that is a wish); and the server's, which a
@@ -46,10 +50,12 @@ pub struct Span {
 /// What a client says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// How its requests are carried.
-    pub service: Service,
+    /// How its requests are carried; nothing: as the server chooses.
+    pub service: Option<Service>,
     /// From where.
     pub far: Far,
+    /// The queue pair that sends them where they are datagrams; of connections 0.
+    pub sends_number: u32,
     /// The queue pair that takes replies.
     pub replies_number: u32,
     /// And its key.
@@ -89,6 +95,15 @@ pub struct Mailboxes {
     pub qkey: u32,
     /// These, by lane.
     pub numbers: Vec<u32>,
+}
+
+/// What the server answers who leaves the choice to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chosen {
+    /// To write, over an unreliable connection.
+    Slots(Welcome),
+    /// To send.
+    Datagrams(Mailboxes),
 }
 
 /// What was heard.
@@ -191,18 +206,31 @@ impl fmt::Display for Span {
 
 impl fmt::Display for Hello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let service = self.service.name();
-        let Hello { far, replies_number, replies_qkey, replies, requests, .. } = self;
-        write!(f, "{HELLO}{service} {far} {replies_number} {replies_qkey} ")?;
-        writeln!(f, "{replies} {requests}")
+        let name = Service::name_of(self.service);
+        let Hello { service, far, sends_number, replies_number, replies_qkey, .. } = self;
+        let Hello { replies, requests, .. } = self;
+        write!(f, "{HELLO}{name} {far} {replies_number} {replies_qkey} {replies} {requests}")?;
+        match service {
+            None => writeln!(f, " {sends_number}"),
+            Some(_) => writeln!(f),
+        }
     }
 }
 
 impl fmt::Display for Welcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Welcome { bounds, far, slots_address, slots_rkey, grant } = self;
-        let Bounds { lanes, window } = bounds;
-        writeln!(f, "OK {lanes} {window} {far} {slots_address} {slots_rkey} {grant}")
+        f.write_str("OK ")?;
+        self.say(f)
+    }
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OK {} ", self.service().name())?;
+        match self {
+            Chosen::Slots(welcome) => welcome.say(f),
+            Chosen::Datagrams(mailboxes) => mailboxes.say(f),
+        }
     }
 }
 
@@ -225,24 +253,26 @@ impl Hello {
 
     fn read(line: &str) -> Option<Hello> {
         let (service, rest) = line.split_once(' ')?;
-        let service = service.parse().ok()?;
+        let service = Service::wanted(service).ok()?;
         let mut words = Words::of(rest);
         let far = words.far()?;
         let replies_number = words.number(1, NUMBER_MAX)? as u32;
         let replies_qkey = words.number(0, QKEY_MAX.into())? as u32;
         let (replies, requests) = (words.span()?, words.span()?);
+        let sends_number = match service {
+            None => words.number(1, NUMBER_MAX)? as u32,
+            Some(Service::Datagrams) => far.number,
+            Some(Service::Unreliable | Service::Reliable) => 0,
+        };
         words.end()?;
-        Some(Hello { service, far, replies_number, replies_qkey, replies, requests })
+        Some(Hello { service, far, sends_number, replies_number, replies_qkey, replies, requests })
     }
 }
 
 impl fmt::Display for Mailboxes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mailboxes { bounds, address: Address { lid, gid }, mtu, qkey, numbers } = self;
-        let (Bounds { lanes, window }, gid) = (bounds, u128::from_be_bytes(*gid));
-        write!(f, "OK {lanes} {window} {lid} {gid:032x} {mtu} {qkey}")?;
-        numbers.iter().try_for_each(|number| write!(f, " {number}"))?;
-        writeln!(f)
+        f.write_str("OK ")?;
+        self.say(f)
     }
 }
 
@@ -266,6 +296,15 @@ impl Mailboxes {
         answered(said, MAILBOXES_BYTES_MAX, Mailboxes::read)
     }
 
+    /// What stands behind the word that all is well.
+    fn say(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mailboxes { bounds, address: Address { lid, gid }, mtu, qkey, numbers } = self;
+        let (Bounds { lanes, window }, gid) = (bounds, u128::from_be_bytes(*gid));
+        write!(f, "{lanes} {window} {lid} {gid:032x} {mtu} {qkey}")?;
+        numbers.iter().try_for_each(|number| write!(f, " {number}"))?;
+        writeln!(f)
+    }
+
     fn read(line: &str) -> Option<Mailboxes> {
         let mut words = Words::of(line);
         // The longest message is to fit the window, and no lane is what marks a request.
@@ -286,6 +325,13 @@ impl Welcome {
         answered(said, LINE_BYTES_MAX, Welcome::read)
     }
 
+    /// What stands behind the word that all is well.
+    fn say(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Welcome { bounds, far, slots_address, slots_rkey, grant } = self;
+        let Bounds { lanes, window } = bounds;
+        writeln!(f, "{lanes} {window} {far} {slots_address} {slots_rkey} {grant}")
+    }
+
     fn read(line: &str) -> Option<Welcome> {
         let mut words = Words::of(line);
         let bounds = words.bounds()?;
@@ -295,6 +341,30 @@ impl Welcome {
         let grant = words.span()?;
         words.end()?;
         Some(Welcome { bounds, far, slots_address, slots_rkey, grant })
+    }
+}
+
+impl Chosen {
+    /// From what a server has said so far.
+    pub fn hear(said: &[u8]) -> Heard<Chosen> {
+        answered(said, MAILBOXES_BYTES_MAX, Chosen::read)
+    }
+
+    /// Which it is.
+    pub fn service(&self) -> Service {
+        match self {
+            Chosen::Slots(_) => Service::Unreliable,
+            Chosen::Datagrams(_) => Service::Datagrams,
+        }
+    }
+
+    fn read(line: &str) -> Option<Chosen> {
+        let (service, rest) = line.split_once(' ')?;
+        match service.parse().ok()? {
+            Service::Unreliable => Welcome::read(rest).map(Chosen::Slots),
+            Service::Datagrams => Mailboxes::read(rest).map(Chosen::Datagrams),
+            Service::Reliable => None,
+        }
     }
 }
 
@@ -313,8 +383,9 @@ mod tests {
 
     fn hello() -> Hello {
         Hello {
-            service: Service::Unreliable,
+            service: Some(Service::Unreliable),
             far: FAR,
+            sends_number: 0,
             replies_number: 18,
             replies_qkey: QKEY_MAX,
             replies: SPAN,
@@ -364,7 +435,12 @@ mod tests {
 
     #[test]
     fn greetings_are_read_as_they_were_said_however_they_were_cut() {
-        let others = Service::ALL.map(|service| Hello { service, ..hello() });
+        let others = [
+            hello(),
+            Hello { service: Some(Service::Reliable), ..hello() },
+            Hello { service: Some(Service::Datagrams), sends_number: FAR.number, ..hello() },
+            Hello { service: None, sends_number: 0xff_fffe, ..hello() },
+        ];
         for hello in others {
             let said = hello.to_string();
             assert!(said.len() <= LINE_BYTES_MAX, "{}", said.len());
@@ -376,6 +452,48 @@ mod tests {
         let said = welcome().to_string();
         assert_eq!(Welcome::hear(&said.as_bytes()[..said.len() - 1]), Heard::More);
         assert_eq!(Welcome::hear(said.as_bytes()), Heard::Whole(welcome()));
+    }
+
+    #[test]
+    fn what_clients_from_before_the_choice_say_and_hear_is_what_it_was() {
+        let far = "7 fe800000000000000102030405060708 5 16777215 12";
+        let span = "18446744071562067967 4294967295 2147483648";
+        let line = format!("laneway-rdma 2 uc {far} 18 2147483647 {span} {span}\n");
+        assert_eq!(hello().to_string(), line);
+        assert_eq!(Hello::hear(line.as_bytes()), Heard::Whole(hello()));
+        let line = format!("OK 2 32 {far} 1099511627776 4294967295 {span}\n");
+        assert_eq!(welcome().to_string(), line);
+        let line = "OK 2 8 7 fe800000000000000102030405060708 5 2147483647 16777215 16777214\n";
+        assert_eq!(mailboxes(2).to_string(), line);
+    }
+
+    #[test]
+    fn who_leaves_the_choice_to_the_server_is_told_it_in_front_of_the_rest() {
+        for (chosen, service) in [
+            (Chosen::Slots(welcome()), Service::Unreliable),
+            (Chosen::Datagrams(mailboxes(LANES_MAX - 1)), Service::Datagrams),
+        ] {
+            assert_eq!(chosen.service(), service);
+            let said = chosen.to_string();
+            assert!(said.starts_with(&format!("OK {} ", service.name())), "{said}");
+            for cut in 0..said.len() {
+                assert_eq!(Chosen::hear(&said.as_bytes()[..cut]), Heard::More, "{cut}");
+            }
+            assert_eq!(Chosen::hear(said.as_bytes()), Heard::Whole(chosen));
+            // Nobody else takes it for an answer.
+            assert!(matches!(Mailboxes::hear(said.as_bytes()), Heard::Nonsense(_)), "{said}");
+            assert!(matches!(Welcome::hear(said.as_bytes()), Heard::Nonsense(_)), "{said}");
+        }
+        let others = [welcome().to_string(), mailboxes(2).to_string()];
+        let as_others = others.iter().map(|said| said.replace("OK ", "OK rc "));
+        for wrong in others.iter().cloned().chain(as_others).chain(["OK any\n".into()]) {
+            assert!(matches!(Chosen::hear(wrong.as_bytes()), Heard::Nonsense(_)), "{wrong}");
+        }
+        // Who may be told to send says from which queue pair.
+        let said = Hello { service: None, sends_number: 0, ..hello() }.to_string();
+        assert!(matches!(Hello::hear(said.as_bytes()), Heard::Nonsense(_)), "{said}");
+        let said = hello().to_string().replace(" uc ", " any ");
+        assert!(matches!(Hello::hear(said.as_bytes()), Heard::Nonsense(_)), "{said}");
     }
 
     #[test]

@@ -137,9 +137,12 @@ impl Guest {
         }
     }
 
-    /// Whether nothing would tell its datagrams from those that come from there.
-    pub(super) fn sends_from(&self, source: &Source) -> bool {
-        matches!(&self.way, Way::Datagrams(own, _) if own == source)
+    /// From where its datagrams come, if it sends some.
+    pub(super) fn sender(&self) -> Option<Source> {
+        match &self.way {
+            Way::Slots { .. } => None,
+            Way::Datagrams(source, _) => Some(*source),
+        }
     }
 
     /// Whether somebody still has hold of what is its.
@@ -150,11 +153,15 @@ impl Guest {
     }
 }
 
-/// Those of `clients` that send datagrams, by what tells them apart.
-pub(super) fn correspondents(clients: &[Option<Arc<Guest>>]) -> Correspondents {
-    let there = clients.iter().flatten().filter_map(|guest| match &guest.way {
-        Way::Datagrams(source, correspondent) => Some((*source, correspondent.clone())),
-        Way::Slots { .. } => None,
-    });
-    there.collect()
+/// `before` has left a place that `now` has: those of `known` are the ones that send datagrams.
+pub(super) fn exchange(known: &mut Correspondents, before: Option<&Guest>, now: Option<&Guest>) {
+    if let Some(Way::Datagrams(source, left)) = before.map(|guest| &guest.way)
+        // Somebody else may have come from there since, in another place.
+        && known.get(source).is_some_and(|there| Arc::ptr_eq(there, left))
+    {
+        known.remove(source);
+    }
+    if let Some(Way::Datagrams(source, correspondent)) = now.map(|guest| &guest.way) {
+        known.insert(*source, correspondent.clone());
+    }
 }

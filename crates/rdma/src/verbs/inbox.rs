@@ -17,9 +17,11 @@
 use super::parts::{self, Joiner};
 use super::request_ring::{PART, REQUEST, TOLD_MASK};
 use crate::contract::{MESSAGE_BYTES_MAX, Peer};
+use crate::door::network_of;
 use crate::remote::Bounds;
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +42,16 @@ pub enum Port {
     Local(u16),
     /// One with an address.
     Global([u8; 16]),
+}
+
+impl Port {
+    /// The network that it is in, as a door has it of whoever comes.
+    pub fn network(&self) -> Option<IpAddr> {
+        match self {
+            Port::Local(_) => None,
+            Port::Global(gid) => Some(network_of(Ipv6Addr::from(*gid).to_canonical())),
+        }
+    }
 }
 
 /// Who sent a datagram: the device itself says it, so no user of another queue pair can pretend to
@@ -120,8 +132,8 @@ pub trait Ring: Send {
     fn take(&mut self, came: Came, out: &mut Vec<u8>);
     /// Have the next come to the free places.
     fn give_back(&mut self) -> io::Result<()>;
-    /// Begin anew: what was under way is lost.
-    fn begin_anew(&mut self);
+    /// Begin anew: what was under way is lost. An error: nothing comes, and nothing says so.
+    fn begin_anew(&mut self) -> io::Result<()>;
 }
 
 /// What a datagram is.
@@ -271,23 +283,47 @@ pub struct Inbox<R> {
     came: VecDeque<Came>,
     /// Times that the ring broke.
     broken: u64,
+    /// It has, and does not begin anew.
+    is_deaf: bool,
+    /// Times that it did not.
+    refused: u64,
+    /// Times that it was asked what has come.
+    polls: u64,
 }
 
 impl<R: Ring> Inbox<R> {
     /// With what comes to `ring`.
     pub fn new(ring: R) -> Inbox<R> {
-        Inbox { ring, came: VecDeque::new(), broken: 0 }
+        Inbox { ring, came: VecDeque::new(), broken: 0, is_deaf: false, refused: 0, polls: 0 }
     }
 
     fn break_off(&mut self) {
         self.came.clear();
         self.broken += 1;
-        self.ring.begin_anew();
+        self.begin_anew();
+    }
+
+    fn begin_anew(&mut self) {
+        self.is_deaf = self.ring.begin_anew().is_err();
+        self.refused += u64::from(self.is_deaf);
+    }
+
+    /// Whether nothing comes, since it broke and did not begin anew.
+    pub fn is_deaf(&self) -> bool {
+        self.is_deaf
+    }
+
+    /// Where it did not begin anew try again. Now and then: it costs the device's attention.
+    pub fn hear_again(&mut self) {
+        if self.is_deaf {
+            self.begin_anew();
+        }
     }
 
     /// Whether something is here.
     pub fn has_some(&mut self) -> bool {
-        if self.came.is_empty() {
+        if self.came.is_empty() && !self.is_deaf {
+            self.polls += 1;
             if self.ring.poll(&mut self.came).is_err() {
                 self.break_off();
             }
@@ -332,14 +368,24 @@ impl<R: Ring> Inbox<R> {
 
     /// Have the next come to the places of what was looked at. After every batch.
     pub fn give_back(&mut self) {
-        if self.ring.give_back().is_err() {
+        if !self.is_deaf && self.ring.give_back().is_err() {
             self.break_off();
         }
     }
 
-    /// Times that the ring broke, and began anew, since the last call.
+    /// Times that the ring broke, since the last call.
     pub fn take_broken(&mut self) -> u64 {
         std::mem::take(&mut self.broken)
+    }
+
+    /// Times that it did not begin anew, since the last call.
+    pub fn take_refused(&mut self) -> u64 {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Times that the ring was asked what has come, since the last call.
+    pub fn take_polls(&mut self) -> u64 {
+        std::mem::take(&mut self.polls)
     }
 }
 

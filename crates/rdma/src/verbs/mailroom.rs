@@ -55,9 +55,8 @@ impl Ring for CardRing {
         self.receiver.give_back()
     }
 
-    fn begin_anew(&mut self) {
-        // A device that refuses this too is gone: the next look finds a broken pair again.
-        let _ = self.receiver.open_datagrams(self.qkey);
+    fn begin_anew(&mut self) -> io::Result<()> {
+        self.receiver.open_datagrams(self.qkey).map_err(io::Error::other)
     }
 }
 

@@ -5,7 +5,8 @@
 //! - [`card`]: devices, ports, memory that they may use; [`pair`]: queue pairs; [`post`]: what goes
 //!   through them. With [`ffi`] these are the only ones with `unsafe`.
 //! - [`greeting`]: what both sides tell each other over TCP; [`client_table`]: the server's
-//!   clients, behind a [`Door`](crate::door::Door); [`request_ring`]: a client's slots.
+//!   clients, behind a [`Door`](crate::door::Door); `admission`: whom it lets in;
+//!   [`request_ring`]: a client's slots.
 //! - [`mailroom`]: where requests of clients without slots arrive as datagrams; `inbox`: who sent
 //!   each, and whether it may.
 //! - `carry`: the server's way to one client's long messages; `parts`: messages that are longer
@@ -23,9 +24,11 @@
 //! first; and what is longer than a slot or a datagram goes by memory that one side opens to the
 //! other ([`crate::long`]), or in frames, as over UDP.
 
+mod admission;
 pub mod card;
 mod carry;
 pub mod client_table;
+mod entry;
 mod ffi;
 pub mod greeting;
 mod guest;
@@ -39,11 +42,15 @@ mod post;
 mod request_ring;
 mod requester;
 mod responder;
+mod roll;
 pub mod trial;
 
-pub use crate::remote::{Bounds, DEPTH, DOOR_PORT, Grants, Lending, Place, Service, WINDOW};
+pub use crate::remote::{
+    Bounds, ClientLimits, DEPTH, DOOR_PORT, Grants, Lending, Place, SLOTS, Service, WINDOW,
+};
 pub use card::Trouble;
 pub use client_table::ClientTable;
+pub use entry::enter;
 pub use pair::Far;
-pub use requester::{VerbsRequester, enter};
+pub use requester::VerbsRequester;
 pub use responder::VerbsResponder;

@@ -1,46 +1,35 @@
 //! The client's side: it writes requests into the server's memory, or sends them to a worker, and
 //! takes replies as datagrams.
 
-use super::card::{Card, Domain, Place, Registered, Trouble, Writers};
-use super::greeting::{Heard, Hello, LINE_BYTES_MAX, Mailboxes, QKEY_MAX, Span, Welcome};
-use super::outbound::{self, Outbound};
-use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
+use super::card::Registered;
+use super::greeting::Span;
+use super::outbound::Outbound;
+use super::pair::Service;
 use super::parts::Joiner;
-use super::post::{Came, Post, ROUTE_BYTES, Receiver, Sender};
+use super::post::{Came, Post, Receiver, Sender};
 use super::request_ring::{Bounds, Credit, PART, told_of};
 use crate::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted, Requester, Verbs};
-use crate::layout::{BULK_BYTES_MAX, HEAD_BYTES, LINE_BYTES, SLOT_BYTES};
+use crate::layout::HEAD_BYTES;
 use crate::long::ledger::Ledger;
 use crate::long::sealed_descriptor::{PIECE_BYTES, SealedDescriptor};
-use crate::remote::Lending;
 use laneway_sync::words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Requests under way to the card.
-const DEPTH: usize = 128;
-/// Places for replies: a large value comes in many at once.
-const PLACES: usize = 1024;
-/// Bytes of each.
-const STRIDE: usize = (ROUTE_BYTES + SLOT_BYTES).next_multiple_of(LINE_BYTES);
-/// How long a client waits for the server's line.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const DEPTH: usize = 128;
 
 /// WRITEs of one long request, at most: half of what may be under way. So much, 2 MiB, goes ahead
 /// of a small request of the same client that is posted behind it; of nobody else's.
 const PIECES_MAX: usize = DEPTH / 2;
 
-/// What is left of the memory that may be locked when some is lent: slots of some twenty workers.
-const SPARE_BYTES: usize = 1 << 20;
-
 /// Where long requests lie.
-enum Requests {
+pub(super) enum Requests {
     Nowhere,
     /// In memory of ours, which the server READs.
     Ours(Registered),
@@ -48,9 +37,19 @@ enum Requests {
     Theirs(Span),
 }
 
+/// What both directions go by.
+pub(super) struct Ways {
+    /// How requests are carried.
+    pub service: Service,
+    pub sender: Sender,
+    pub outbound: Outbound,
+    pub receiver: Receiver,
+}
+
 /// The client's handle. The server lets go of it when it is dropped.
 pub struct VerbsRequester {
     bounds: Bounds,
+    service: Service,
     sender: Sender,
     receiver: Receiver,
     // Behind the pair: what the server may write and read by it.
@@ -79,141 +78,6 @@ impl fmt::Debug for VerbsRequester {
     }
 }
 
-fn other(trouble: Trouble) -> io::Error {
-    io::Error::other(trouble)
-}
-
-/// Become a client of the server whose door is `stream`.
-pub fn enter(
-    stream: TcpStream,
-    place: &Place,
-    service: Service,
-    lending: Lending,
-) -> io::Result<VerbsRequester> {
-    let mut requester = match service {
-        Service::Datagrams => greet_mailroom(stream, place)?,
-        Service::Unreliable | Service::Reliable => greet(stream, place, service, lending)?,
-    };
-    // The server sends away who does not write for a while: it may be nobody.
-    requester.ask(0);
-    requester.pump()?;
-    Ok(requester)
-}
-
-/// Say hello, and connect to what the server answers.
-fn greet(
-    mut stream: TcpStream,
-    place: &Place,
-    service: Service,
-    lending: Lending,
-) -> io::Result<VerbsRequester> {
-    let card = Card::open(place).map_err(other)?;
-    let domain = Domain::new(&card).map_err(other)?;
-    let sends = Queue::new(&card, 2 * DEPTH, None).map_err(other)?;
-    let depths = Depths { sends: DEPTH, receives: 1 };
-    let pair = Pair::new(&domain, Some(service), &sends, &sends, &depths).map_err(other)?;
-    let (receiver, qkey) = receiver(&domain)?;
-    let far = Far {
-        address: card.address(),
-        mtu: card.mtu(),
-        number: pair.number(),
-        psn: draw() & ((1 << NUMBER_BITS) - 1),
-    };
-    let spare = Registered::new(&domain, SPARE_BYTES, Writers::Device).ok();
-    let lending = if spare.is_some() { lending } else { Lending::NOTHING };
-    let replies = lent(&domain, lending.replies_bytes, Writers::Remote);
-    let (ours, wished_bytes) = match service {
-        Service::Reliable => (lent(&domain, lending.requests_bytes, Writers::Readers), 0),
-        _ => (None, lending.requests_bytes.min(BULK_BYTES_MAX)),
-    };
-    drop(spare);
-    let wish = Span { bytes: wished_bytes as u32, ..Span::default() };
-    let hello = Hello {
-        service,
-        far,
-        replies_number: receiver.number(),
-        replies_qkey: qkey,
-        replies: replies.as_ref().map_or(Span::default(), span),
-        requests: ours.as_ref().map_or(wish, span),
-    };
-    let welcome = say(&mut stream, &hello, Welcome::hear)?;
-    let Welcome { bounds, far: theirs, slots_address, slots_rkey, grant } = welcome;
-    let grant = Span { bytes: grant.bytes.min(wished_bytes as u32), ..grant }; // so much is locked
-    let requests = match ours {
-        Some(ours) => Requests::Ours(ours),
-        None if grant.bytes > 0 => Requests::Theirs(grant),
-        None => Requests::Nowhere,
-    };
-    let (memory, requests) = staged(&domain, bounds.bytes(), requests)?;
-    match service {
-        Service::Reliable => pair.connect_readers(far.psn, &theirs),
-        _ => pair.connect(service, far.psn, &theirs),
-    }
-    .map_err(other)?;
-    let ways = Ways {
-        sender: Sender::new(pair, Arc::new(memory), DEPTH),
-        outbound: Outbound::Slots { address: slots_address, rkey: slots_rkey },
-        receiver,
-    };
-    Ok(VerbsRequester::new(bounds, ways, (replies, requests), stream))
-}
-
-/// Say hello, and send to what the server answers. Nothing is lent: long messages go in frames.
-fn greet_mailroom(mut stream: TcpStream, place: &Place) -> io::Result<VerbsRequester> {
-    let card = Card::open(place).map_err(other)?;
-    let domain = Domain::new(&card).map_err(other)?;
-    let (sender, number) = outbound::sender(&domain, DEPTH).map_err(other)?;
-    let (receiver, replies_qkey) = receiver(&domain)?;
-    let hello = Hello {
-        service: Service::Datagrams,
-        far: Far { address: card.address(), mtu: card.mtu(), number, psn: 0 },
-        replies_number: receiver.number(),
-        replies_qkey,
-        replies: Span::default(),
-        requests: Span::default(),
-    };
-    let theirs = say(&mut stream, &hello, Mailboxes::hear)?;
-    let outbound = Outbound::to(&domain, &theirs).map_err(other)?;
-    let ways = Ways { sender, outbound, receiver };
-    Ok(VerbsRequester::new(theirs.bounds, ways, (None, Requests::Nowhere), stream))
-}
-
-/// What both directions go by.
-struct Ways {
-    sender: Sender,
-    outbound: Outbound,
-    receiver: Receiver,
-}
-
-/// Memory to lend, if there is to be some and so much may be locked.
-fn lent(domain: &Arc<Domain>, bytes: usize, writers: Writers) -> Option<Registered> {
-    let bytes = bytes.min(BULK_BYTES_MAX);
-    (bytes > 0).then(|| Registered::new(domain, bytes, writers).ok()).flatten()
-}
-
-/// Memory for so many bytes of slots, and behind them for what is written elsewhere of `requests`,
-/// if so much may be locked.
-fn staged(
-    domain: &Arc<Domain>,
-    slots_bytes: usize,
-    requests: Requests,
-) -> io::Result<(Registered, Requests)> {
-    let behind = requests.behind();
-    match Registered::new(domain, slots_bytes + behind, Writers::Device) {
-        Ok(memory) => Ok((memory, requests)),
-        Err(_) if behind > 0 => {
-            let memory = Registered::new(domain, slots_bytes, Writers::Device).map_err(other)?;
-            Ok((memory, Requests::Nowhere))
-        }
-        Err(trouble) => Err(other(trouble)),
-    }
-}
-
-fn span(memory: &Registered) -> Span {
-    let bytes = memory.bytes().min(BULK_BYTES_MAX) as u32;
-    Span { address: memory.address(), rkey: memory.rkey(), bytes }
-}
-
 impl Requests {
     /// How much memory they have.
     fn bytes(&self) -> usize {
@@ -225,59 +89,22 @@ impl Requests {
     }
 
     /// How much of it lies behind our slots.
-    fn behind(&self) -> usize {
+    pub(super) fn behind(&self) -> usize {
         if let Requests::Theirs(span) = self { span.bytes as usize } else { 0 }
     }
 }
 
-/// What takes replies, and its key.
-fn receiver(domain: &Arc<Domain>) -> io::Result<(Receiver, u32)> {
-    let card = domain.card();
-    let channel = Arc::new(Channel::new(card).map_err(other)?);
-    let queue = Queue::new(card, PLACES, Some(channel)).map_err(other)?;
-    let depths = Depths { sends: 1, receives: PLACES };
-    let pair = Pair::new(domain, None, &queue, &queue, &depths).map_err(other)?;
-    let memory = Registered::new(domain, PLACES * STRIDE, Writers::Device).map_err(other)?;
-    let qkey = draw() & QKEY_MAX;
-    pair.open_datagrams(qkey).map_err(other)?;
-    Ok((Receiver::new(pair, Arc::new(memory), STRIDE, PLACES)?, qkey))
-}
-
-/// Say hello. What the server answers.
-fn say<T>(
-    stream: &mut TcpStream,
-    hello: &Hello,
-    hear: impl Fn(&[u8]) -> Heard<T>,
-) -> io::Result<T> {
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.write_all(hello.to_string().as_bytes())?;
-    let (mut said, mut room) = (Vec::new(), [0; LINE_BYTES_MAX]);
-    loop {
-        match hear(&said) {
-            Heard::Whole(answer) => return Ok(answer),
-            Heard::Nonsense(why) => return Err(io::Error::other(why)),
-            Heard::More => {}
-        }
-        match stream.read(&mut room) {
-            Ok(0) => return Err(io::Error::other("the server said nothing more")),
-            Ok(count) => said.extend_from_slice(&room[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 impl VerbsRequester {
-    fn new(
+    pub(super) fn new(
         bounds: Bounds,
         ways: Ways,
         (replies, requests): (Option<Registered>, Requests),
         door: TcpStream,
     ) -> VerbsRequester {
-        let Ways { sender, outbound, receiver } = ways;
+        let Ways { service, sender, outbound, receiver } = ways;
         VerbsRequester {
             bounds,
+            service,
             sender,
             receiver,
             replies,
@@ -298,6 +125,11 @@ impl VerbsRequester {
     /// How the server's memory is laid out.
     pub fn bounds(&self) -> Bounds {
         self.bounds
+    }
+
+    /// How requests are carried: as it was asked for, or as the server chose.
+    pub fn service(&self) -> Service {
+        self.service
     }
 
     /// Whether a reply is there.

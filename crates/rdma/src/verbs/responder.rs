@@ -8,7 +8,7 @@
 use super::card::{Registered, Trouble, Writers};
 use super::client_table::{ClientTable, Counts, Guest};
 use super::greeting::QKEY_MAX;
-use super::guest::correspondents;
+use super::guest::exchange;
 use super::inbox::{Correspondents, Mail};
 use super::pair::{Depths, Pair, Queue, draw};
 use super::parts;
@@ -82,7 +82,9 @@ pub struct VerbsResponder {
     /// Of the table that `clients` is a copy of.
     version: u64,
     clients: Vec<Option<Arc<Guest>>>,
-    /// The places of those that have slots.
+    /// How far it has followed that table's changes.
+    seen: u64,
+    /// The places of those that have slots, ascending.
     there: Vec<usize>,
     /// Those that send datagrams.
     correspondents: Correspondents,
@@ -125,6 +127,7 @@ impl VerbsResponder {
             qkey,
             version: 0,
             clients: Vec::new(),
+            seen: 0,
             there: Vec::new(),
             correspondents: Correspondents::new(),
             inbox_first: vec![false; lanes],
@@ -153,11 +156,10 @@ impl VerbsResponder {
             return;
         }
         self.version = version;
-        self.clients = self.client_table.clients();
-        let clients = self.clients.iter().enumerate();
-        let there = clients.filter(|(_, guest)| matches!(guest, Some(it) if it.has_slots()));
-        self.there = there.map(|(place, _)| place).collect();
-        self.correspondents = correspondents(&self.clients);
+        let VerbsResponder { client_table, clients, seen, there, correspondents, .. } = self;
+        client_table.follow((clients, seen), there, |before, now| {
+            exchange(correspondents, before, now);
+        });
     }
 
     /// The clients that ask for something, in turn, and behind them those that are looked far at,
@@ -271,6 +273,7 @@ impl VerbsResponder {
             let Some(opened) = inbox.next(lane, &self.correspondents, &mut self.room) else {
                 break;
             };
+            add(&counts.datagrams, 1);
             add(&counts.requests_lost, opened.lost.into());
             let peer = opened.who.map(|who| who.peer());
             self.heard.extend(peer.map(|peer| usize::from(peer.client)));
@@ -293,6 +296,8 @@ impl VerbsResponder {
         }
         inbox.give_back();
         add(&counts.broken, inbox.take_broken());
+        add(&counts.deaf, inbox.take_refused());
+        add(&counts.datagram_polls, inbox.take_polls());
         drop(inbox);
         let (heard, clients) = (std::mem::take(&mut self.heard), std::mem::take(&mut self.clients));
         for guest in heard.iter().filter_map(|place| clients.get(*place)?.as_ref()) {
@@ -370,6 +375,13 @@ impl Responder for VerbsResponder {
     fn tidy(&mut self) {
         self.follow();
         self.sender.poll();
+        let mailroom = self.client_table.mailroom();
+        if let Some(mut inbox) = mailroom.and_then(|mailroom| mailroom.inbox(self.worker)) {
+            inbox.hear_again();
+            // Who only looked for datagrams may have found it broken.
+            add(&self.counts().broken, inbox.take_broken());
+            add(&self.counts().deaf, inbox.take_refused());
+        }
     }
 
     fn lenders(&self) -> Box<dyn Lenders> {

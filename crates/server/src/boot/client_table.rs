@@ -60,14 +60,14 @@ fn grants(item_bytes_max: usize) -> Grants {
 
 /// Open the device and listen, if that is asked for.
 pub fn listen(settings: &Settings) -> Result<Option<Closed>, ClientTableError> {
-    let Some(RdmaSettings { place, addresses, clients_max }) = &settings.rdma else {
+    let Some(RdmaSettings { place, addresses, limits }) = &settings.rdma else {
         return Ok(None);
     };
     let bounds = Bounds { lanes: settings.workers, window: WINDOW };
     let card = Card::open(place).map_err(ClientTableError::Device)?;
     let grants = grants(settings.item_bytes_max);
     let client_table =
-        ClientTable::new(card, bounds, *clients_max, grants).map_err(ClientTableError::Device)?;
+        ClientTable::new(card, bounds, *limits, grants).map_err(ClientTableError::Device)?;
     let client_table = Arc::new(client_table);
     let (mut doors, mut told) = (Vec::new(), Vec::new());
     for address in addresses {

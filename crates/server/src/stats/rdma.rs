@@ -12,9 +12,14 @@ pub fn write_rdma(client_table: Option<&ClientTable>, out: &mut Vec<u8>) {
     if let Some(client_table) = client_table {
         lines.text("device", &client_table.place().to_string());
         let Bounds { lanes, window } = client_table.bounds();
+        let limits = client_table.limits();
+        let (clients, writers) = (client_table.count(), client_table.writers());
         for (name, number) in [
-            ("clients", client_table.count()),
-            ("clients_max", client_table.clients().len()),
+            ("clients", clients),
+            ("clients_max", limits.clients),
+            ("slots_clients", writers),
+            ("slots_clients_max", limits.slots),
+            ("datagram_clients", clients.saturating_sub(writers)),
             ("lanes", lanes),
             ("window", window),
             ("client_bytes", client_table.client_bytes()),

@@ -9,7 +9,8 @@
 //! messages that a client lends, by whom [`lending`] says, into memory that is [`spare`]. [`send`]:
 //! large values go in and out slice by slice, by a send buffer of their own, or are [`placed`] in
 //! memory that their client lends. [`guard`] bounds what strangers may cause, [`answers`] what was
-//! carried out once, [`shared`] is what the workers share, [`counts`] what `stats udp` tells.
+//! carried out once, [`shared`] is what the workers share, [`counts`] what `stats udp` tells,
+//! [`deaf`] what the log is told.
 //!
 //! Departs from the paper: large transfers go in slices, also where a worker serves both lanes;
 //! frames that are missing are asked for, both ways; and where the datagrams of a request lie in
@@ -24,6 +25,7 @@ pub mod assemble;
 pub mod batch;
 pub mod buffers;
 pub mod counts;
+mod deaf;
 pub mod deliver;
 pub mod gather;
 pub mod guard;

@@ -134,6 +134,9 @@ impl Udp {
         let worker = core.id;
         let at = At::of(shared, worker);
         datagrams.tidy();
+        if let Some(client_table) = core.shared.verbs.get() {
+            desk.deaf.look(worker.index(), client_table.is_deaf(worker.index()));
+        }
         expire_lent(desk, &core.shared.store, at, now);
         desk.spare.expire(&core.shared.store);
         let UdpWorker { parked, transfers, .. } = desk;

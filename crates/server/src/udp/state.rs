@@ -5,6 +5,7 @@ use super::ahead::Ahead;
 use super::batch::Batch;
 use super::buffers::Held;
 use super::counts::UdpCounts;
+use super::deaf::Deaf;
 use super::lending::Lending;
 use super::reply::Transfer;
 use super::shared::{Key, UdpShared, message_bytes_max};
@@ -181,6 +182,8 @@ pub struct UdpWorker {
     pub storing_bytes: usize,
     /// Memory of the next message that is lent.
     pub(super) spare: Spare,
+    /// Whether it hears clients over RDMA.
+    pub(super) deaf: Deaf,
     /// Counts these, and those of `assembly`.
     pub held: Held,
     /// Messages that clients lend.
@@ -240,6 +243,7 @@ impl UdpWorker {
             parked: VecDeque::new(),
             storing_bytes: 0,
             spare: Spare::default(),
+            deaf: Deaf::default(),
             fetching: VecDeque::new(),
             lending: Lending::default(),
             storing: VecDeque::new(),

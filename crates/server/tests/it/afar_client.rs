@@ -22,6 +22,8 @@ use std::os::unix::net::UnixStream;
 const TURN_NANOS: u64 = MILLISECOND / 10;
 /// A slice, as the server writes and reads it.
 const SLICE_BYTES: usize = 32 << 10;
+/// What a frame holds of a long message.
+const FRAME_BYTES: u64 = 1392;
 
 struct World {
     rig: Rig,
@@ -138,6 +140,47 @@ fn where_there_is_no_room_or_no_memory_at_all_it_goes_in_frames() {
         let mix = check(few, 2_000, 0);
         assert_eq!(mix.world.count("notices") > 0, bytes > 0);
     }
+}
+
+/// Without a connection that moves long messages, as over datagrams both ways.
+fn in_frames(parts: u64) -> World {
+    let mut nothing = plan(true, parts, 0);
+    nothing.afar = nothing.afar.map(|way| Way { bytes: 0, ..way });
+    World::new(&nothing, seed())
+}
+
+#[test]
+fn a_megabyte_goes_both_ways_in_frames_and_each_is_sent_once() {
+    let mut world = in_frames(0);
+    for round in 0..3 {
+        let value = rig::value(1 << 20, round);
+        world.set("large", &value);
+        let before = (world.count_short("verbs_send"), world.core.counts().retries);
+        assert!(world.get("large") == value, "round {round}");
+        let after = (world.count_short("verbs_send"), world.core.counts().retries);
+        let frames = ((1_u64 << 20) + 32).div_ceil(FRAME_BYTES);
+        let sends = after.0 - before.0;
+        assert!((frames..=frames + 8).contains(&sends), "{sends} for {frames} frames");
+        assert_eq!(after.1 - before.1, 0);
+    }
+    assert_eq!((world.count("notices"), world.count("loans_claimed")), (0, 0));
+}
+
+#[test]
+fn a_megabyte_in_frames_of_which_some_are_lost_is_asked_for_and_right() {
+    let mut world = in_frames(100);
+    let value = rig::value(1 << 20, 1);
+    let stored = (0..5).any(|_| world.ask(Request::set("large", value.as_slice())).is_ok());
+    assert!(stored, "seed {}", seed());
+    let found = (0..5).find_map(|_| world.ask(Request::get("large")).ok());
+    let found = match found {
+        Some(Answer::Value(found)) => found,
+        other => panic!("{other:?}, seed {}", seed()),
+    };
+    assert!(found.data == value, "seed {}", seed());
+    let counts = world.core.counts();
+    assert_eq!((counts.garbled, counts.unintelligible), (0, 0));
+    assert!(counts.resends_asked > 0, "none was lost; seed {}", seed());
 }
 
 #[test]

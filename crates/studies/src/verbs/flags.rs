@@ -5,7 +5,7 @@ use crate::rivals::design::Design;
 use crate::rivals::message::VALUE_BYTES_MAX;
 use laneway_load::arguments::{number, text};
 use laneway_load::workload::keys::{KEY_BYTES, KEY_BYTES_MAX};
-use laneway_rdma::verbs::Place;
+use laneway_rdma::verbs::{Place, Service};
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -50,6 +50,15 @@ a device, instead
                         --value-bytes and --json only
   --operations N        work requests of each kind, in batches of 32                    [10000]
 
+clients of a server over RDMA, instead
+  --door HOST:PORT      of a server (serve --rdma), which nobody else should be using: one client
+                        GETs --operations items, one at a time, alone, and beside others that ask
+                        for nothing; --rounds times [3]. Needs --rdma DEVICE; it writes --keys items
+  --clients N           with the others, 2 to 4096                                          [500]
+  --rdma-service NAME   how they are served: any, uc, rc or ud                               [ud]
+  --at-most X           fail where the median of p50, the server's SENDs or its completions is more
+                        beside the others than X of those alone
+
 Bytes are payload: keys, values, index entries, eight bytes of header for each message, and with
 what is written its control word of eight bytes. Headers of the wire and requests of READs are not
 among them. Times are of shared memory: a READ takes no time of a card there, nor a round trip any
@@ -58,9 +67,10 @@ of a wire. Counts carry over to a network, times do not.
 example
   laneway bench verbs --value-bytes 16,64,256,1024
   laneway bench verbs --rdma mlx5_0 --value-bytes 32,256,1024
+  laneway bench verbs --rdma mlx5_0 --door server:18515 --clients 500 --at-most 1.1
   laneway bench verbs --closed --get-share 1 --duration 1 --rounds 5 --window 1,16 --cpus 1,0
 
-exit status: 0 all well; 1 a wrong value, or something failed; 2 wrong flags
+exit status: 0 all well; 1 a wrong value, more than --at-most, or something failed; 2 wrong flags
 ";
 
 /// Most items: what memory there is must hold them four times over.
@@ -68,6 +78,8 @@ const KEYS_MAX: u32 = 1_000_000;
 const SECONDS_MAX: f64 = 86_400.0;
 const ROUNDS_MAX: usize = 1_000;
 const OPERATIONS_MAX: u64 = 1_000_000_000;
+/// Most clients that a server takes.
+const CLIENTS_MAX: usize = 4096;
 
 /// What to count.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +102,8 @@ pub struct Options {
     pub closed: Option<Closed>,
     /// A device is tried, and nothing else done.
     pub trials: Option<Trials>,
+    /// Clients of a server are measured, and nothing else done.
+    pub many: Option<Many>,
     /// Where the report goes as data.
     pub json: Option<PathBuf>,
 }
@@ -101,6 +115,25 @@ pub struct Trials {
     pub place: Place,
     /// Of each kind.
     pub operations: u64,
+}
+
+/// One client of a server beside others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Many {
+    /// By which device.
+    pub place: Place,
+    /// The server's door.
+    pub door: String,
+    /// How they are served; nothing: as the server chooses.
+    pub service: Option<Service>,
+    /// All of them.
+    pub clients: usize,
+    /// GETs, alone and beside the others.
+    pub operations: u64,
+    /// How often.
+    pub rounds: usize,
+    /// What a GET may take beside the others of what it takes alone.
+    pub at_most: Option<f64>,
 }
 
 /// A closed loop.
@@ -125,6 +158,10 @@ struct Typed {
     options: Options,
     place: Option<Place>,
     operations: Option<u64>,
+    door: Option<String>,
+    clients: Option<usize>,
+    service: Option<Option<Service>>,
+    at_most: Option<f64>,
     is_closed: bool,
     get_share: Option<f64>,
     duration_s: Option<f64>,
@@ -145,6 +182,7 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Option<Options>, String> {
         seed: 1,
         closed: None,
         trials: None,
+        many: None,
         json: None,
     };
     let mut typed = Typed {
@@ -152,6 +190,10 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Option<Options>, String> {
         options,
         place: None,
         operations: None,
+        door: None,
+        clients: None,
+        service: None,
+        at_most: None,
         is_closed: false,
         get_share: None,
         duration_s: None,
@@ -198,6 +240,14 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
             typed.place = Some(parsed);
         }
         "operations" => typed.operations = Some(number(name, parser)?),
+        "door" => typed.door = Some(text(name, parser)?),
+        "clients" => typed.clients = Some(number(name, parser)?),
+        "rdma-service" => {
+            let service = text(name, parser)?;
+            let parsed = Service::wanted(&service);
+            typed.service = Some(parsed.map_err(|why| format!("--{name} {service}: {why}"))?);
+        }
+        "at-most" => typed.at_most = Some(number(name, parser)?),
         "closed" => typed.is_closed = true,
         "get-share" => typed.get_share = Some(number(name, parser)?),
         "duration" => typed.duration_s = Some(number(name, parser)?),
@@ -222,6 +272,61 @@ fn list<T: FromStr>(name: &str, parser: &mut Parser) -> Result<Vec<T>, String> {
 /// What goes with `--rdma`.
 const WITH_RDMA: [&str; 4] = ["rdma", "operations", "value-bytes", "json"];
 
+/// What goes with `--door`.
+const WITH_DOOR: [&str; 12] = [
+    "rdma",
+    "door",
+    "clients",
+    "rdma-service",
+    "operations",
+    "rounds",
+    "at-most",
+    "value-bytes",
+    "keys",
+    "key-bytes",
+    "seed",
+    "json",
+];
+/// Of these, what means nothing without it.
+const WITH_DOOR_ONLY: [&str; 3] = ["clients", "rdma-service", "at-most"];
+
+fn many(typed: &Typed) -> Result<Option<Many>, String> {
+    let given = |names: &[&str], is_in: bool| {
+        typed.names.iter().find(|name| names.contains(&name.as_str()) == is_in)
+    };
+    let Some(door) = typed.door.clone() else {
+        return match given(&WITH_DOOR_ONLY, true) {
+            None => Ok(None),
+            Some(name) => Err(format!("--{name}: means something with --door only")),
+        };
+    };
+    if let Some(name) = given(&WITH_DOOR, false) {
+        return Err(format!("--{name}: means nothing with --door; leave one of them out"));
+    }
+    let place = typed.place.clone().ok_or("--door: needs --rdma DEVICE, by which to go there")?;
+    let operations = operations(typed)?;
+    let (clients, rounds) = (typed.clients.unwrap_or(500), typed.rounds.unwrap_or(3));
+    if !(2..=CLIENTS_MAX).contains(&clients) {
+        return Err(format!("--clients {clients}: must be in 2..={CLIENTS_MAX}"));
+    }
+    if !(1..=ROUNDS_MAX).contains(&rounds) {
+        return Err(format!("--rounds {rounds}: must be in 1..={ROUNDS_MAX}"));
+    }
+    if let Some(most) = typed.at_most.filter(|most| !(1.0..=1e6).contains(most)) {
+        return Err(format!("--at-most {most}: must be in 1..=1e6"));
+    }
+    let (service, at_most) = (typed.service.unwrap_or(Some(Service::Datagrams)), typed.at_most);
+    Ok(Some(Many { place, door, service, clients, operations, rounds, at_most }))
+}
+
+fn operations(typed: &Typed) -> Result<u64, String> {
+    let operations = typed.operations.unwrap_or(10_000);
+    if !(1..=OPERATIONS_MAX).contains(&operations) {
+        return Err(format!("--operations {operations}: must be in 1..={OPERATIONS_MAX}"));
+    }
+    Ok(operations)
+}
+
 fn trials(typed: &Typed) -> Result<Option<Trials>, String> {
     let Some(place) = typed.place.clone() else {
         return match typed.operations {
@@ -234,15 +339,12 @@ fn trials(typed: &Typed) -> Result<Option<Trials>, String> {
     if let Some(name) = typed.names.iter().find(|name| !WITH_RDMA.contains(&name.as_str())) {
         return Err(format!("--{name}: means nothing with --rdma; leave one of them out"));
     }
-    let operations = typed.operations.unwrap_or(10_000);
-    if !(1..=OPERATIONS_MAX).contains(&operations) {
-        return Err(format!("--operations {operations}: must be in 1..={OPERATIONS_MAX}"));
-    }
-    Ok(Some(Trials { place, operations }))
+    Ok(Some(Trials { place, operations: operations(typed)? }))
 }
 
 fn check(typed: Typed) -> Result<Options, String> {
-    let trials = trials(&typed)?;
+    let many = many(&typed)?;
+    let trials = if many.is_some() { None } else { trials(&typed)? };
     let Typed { options, is_closed, get_share, duration_s, warmup_s, rounds, cpus, .. } = typed;
     let Options { keys, key_bytes, .. } = options;
     for bytes in &options.value_bytes {
@@ -262,7 +364,8 @@ fn check(typed: Typed) -> Result<Options, String> {
         return Err(format!("--key-bytes {key_bytes}: must be in {KEY_BYTES}..={KEY_BYTES_MAX}"));
     }
     let is_timed = [get_share, duration_s, warmup_s].iter().any(Option::is_some);
-    if !is_closed && (is_timed || rounds.is_some() || cpus.is_some()) {
+    let is_repeated = rounds.is_some() && many.is_none();
+    if !is_closed && (is_timed || is_repeated || cpus.is_some()) {
         let names = "--get-share, --duration, --warmup, --rounds, --cpus";
         return Err(format!("{names}: mean something with --closed only"));
     }
@@ -287,7 +390,7 @@ fn check(typed: Typed) -> Result<Options, String> {
         rounds,
         cpus,
     });
-    Ok(Options { closed, trials, ..options })
+    Ok(Options { closed, trials, many, ..options })
 }
 
 #[cfg(test)]
@@ -314,6 +417,25 @@ mod tests {
         assert_eq!((trials.place.to_string().as_str(), trials.operations), ("rxe0:2", 64));
         let default = parsed("").expect("it is understood").expect("no question");
         assert_eq!((default.designs.len(), default.closed), (5, None));
+        assert_eq!((default.trials, default.many), (None, None));
+    }
+
+    #[test]
+    fn clients_of_a_server_are_asked_for_by_its_door() {
+        let many = |line: &str| {
+            let options = parsed(line).expect("it is understood").expect("no question");
+            assert_eq!((options.trials, options.closed), (None, None));
+            options.many.expect("clients are measured")
+        };
+        let usual = many("--rdma rxe0 --door host:18515");
+        assert_eq!((usual.door.as_str(), usual.place.to_string()), ("host:18515", "rxe0:1".into()));
+        assert_eq!((usual.service, usual.clients), (Some(Service::Datagrams), 500));
+        assert_eq!((usual.operations, usual.rounds, usual.at_most), (10_000, 3, None));
+        let line = "--rdma rxe0 --door h:1 --clients 64 --rdma-service any --operations 5 \
+                    --rounds 1 --at-most 1.1 --value-bytes 32,1024 --keys 7 --json -";
+        let asked = many(line);
+        assert_eq!((asked.service, asked.clients, asked.operations), (None, 64, 5));
+        assert_eq!((asked.rounds, asked.at_most), (1, Some(1.1)));
     }
 
     #[test]
@@ -339,6 +461,15 @@ mod tests {
             ("--rdma rxe0 --closed", "--closed: means nothing with --rdma"),
             ("--rdma rxe0 --operations 0", "--operations 0: must be"),
             ("--operations 5", "means something with --rdma only"),
+            ("--door h:1", "--door: needs --rdma DEVICE"),
+            ("--door h:1 --rdma rxe0 --closed", "--closed: means nothing with --door"),
+            ("--door h:1 --rdma rxe0 --clients 1", "--clients 1: must be in 2..=4096"),
+            ("--door h:1 --rdma rxe0 --rounds 0", "--rounds 0: must be"),
+            ("--door h:1 --rdma rxe0 --operations 0", "--operations 0: must be"),
+            ("--door h:1 --rdma rxe0 --at-most 0.9", "--at-most 0.9: must be"),
+            ("--door h:1 --rdma rxe0 --rdma-service xrc", "must be any, uc, rc or ud"),
+            ("--rdma rxe0 --clients 5", "--clients: means something with --door only"),
+            ("--at-most 2", "--at-most: means something with --door only"),
             ("--rate 5", "--rate: no such flag"),
             ("herd", "unexpected argument \"herd\""),
         ] {

@@ -5,18 +5,20 @@ use super::report::{Counted, Tallies};
 use super::rig::Items;
 use crate::rivals::design::Way;
 use crate::rivals::tally::Tally;
-use laneway_rdma::contract::{MESSAGE_BYTES_MAX, Posted, Requester as _};
+use laneway_rdma::contract::{MESSAGE_BYTES_MAX, Posted, Requester};
 use laneway_rdma::door::{self, Version};
 use laneway_rdma::shmring::RingRequester;
+use laneway_rdma::verbs::VerbsRequester;
 use laneway_wire::udp::Header;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long an answer may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Longest sleep for one.
-const SLEEP: Duration = Duration::from_millis(100);
+pub(super) const SLEEP: Duration = Duration::from_millis(100);
 
 /// What the server is called.
 const NAME: &str = "laneway";
@@ -26,7 +28,8 @@ pub(super) fn count(path: &Path, items: &Items<'_>, window: usize) -> Result<[Co
     let told = |error: String| format!("--shm {}: {error}", path.display());
     // Statistics are put together here, too.
     let ring = door::enter_as(Version::Framed, path).map_err(|error| told(error.to_string()))?;
-    let mut counter = Counter { ring, window, tally: Tally::default(), answered_bytes: 0 };
+    let most = ring.terms().replies / 2;
+    let mut counter = Counter::new(ring, "shm", window.min(most).max(1));
     let put = counter.each(items, false).map_err(told)?;
     let get = counter.each(items, true).map_err(told)?;
     let row = |operation: &str, tallies: &Tallies| Counted {
@@ -39,16 +42,63 @@ pub(super) fn count(path: &Path, items: &Items<'_>, window: usize) -> Result<[Co
     Ok([row("GET", &get), row("PUT", &put)])
 }
 
-/// The server's counts, and how many frames of stats it sent before them, and with them.
-#[derive(Default)]
-struct Snapshot {
-    stats: BTreeMap<String, u64>,
-    seen: u64,
-    unseen: u64,
+/// What both kinds of memory have beside the contract.
+pub(super) trait Link: Requester {
+    /// Whether a reply is there.
+    fn has_reply(&mut self) -> bool;
+    /// Whether the server has ended.
+    fn is_server_gone(&self) -> bool;
+    /// Sleep until there is a reply, and at most so long.
+    fn sleep(&mut self, most: Duration) -> io::Result<()>;
 }
 
-struct Counter {
-    ring: RingRequester,
+impl Link for RingRequester {
+    fn has_reply(&mut self) -> bool {
+        RingRequester::has_reply(self)
+    }
+    fn is_server_gone(&self) -> bool {
+        RingRequester::is_server_gone(self)
+    }
+    fn sleep(&mut self, most: Duration) -> io::Result<()> {
+        RingRequester::sleep(self, most)
+    }
+}
+
+impl Link for VerbsRequester {
+    fn has_reply(&mut self) -> bool {
+        VerbsRequester::has_reply(self)
+    }
+    fn is_server_gone(&self) -> bool {
+        VerbsRequester::is_server_gone(self)
+    }
+    fn sleep(&mut self, most: Duration) -> io::Result<()> {
+        VerbsRequester::sleep(self, most)
+    }
+}
+
+/// The server's counts, and how many frames of stats it sent before them, and with them.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    pub stats: BTreeMap<String, u64>,
+    pub seen: u64,
+    pub unseen: u64,
+}
+
+impl Snapshot {
+    /// How much a count has grown since `before`.
+    pub fn since(&self, before: &Snapshot, name: &str) -> Result<u64, String> {
+        let count = |snapshot: &Snapshot| snapshot.stats.get(name).copied();
+        let both = count(before).zip(count(self));
+        let since = both.and_then(|(before, after)| after.checked_sub(before));
+        since.ok_or_else(|| format!("its statistics do not tell {name}"))
+    }
+}
+
+/// A client of a server, and what it counts.
+pub(super) struct Counter<L> {
+    pub ring: L,
+    /// The statistics that tell what the server does for it.
+    section: &'static str,
     window: usize,
     tally: Tally,
     answered_bytes: u64,
@@ -62,7 +112,38 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-impl Counter {
+impl<L: Link> Counter<L> {
+    /// Nothing asked yet; what the server does is in `stats SECTION`.
+    pub fn new(ring: L, section: &'static str, window: usize) -> Counter<L> {
+        Counter { ring, section, window, tally: Tally::default(), answered_bytes: 0 }
+    }
+
+    /// Ask for one item, or store it, and wait for the answer; how long that took.
+    pub fn round_trip(
+        &mut self,
+        items: &Items<'_>,
+        (key, id): (u32, u16),
+        is_get: bool,
+    ) -> Result<Duration, String> {
+        let lane = key as usize % self.ring.queues();
+        let request = request(items, key, is_get);
+        let begun = Instant::now();
+        let mut is_posted = self.post(lane, id, &request)?;
+        loop {
+            let frames = self.receive()?;
+            if let Some(Frame { total, bytes, .. }) = frames.into_iter().find(|one| one.id == id) {
+                if total != 1 || !is_answered(items, key, is_get, &bytes) {
+                    return Err(format!("key {key}: {}", String::from_utf8_lossy(&bytes)));
+                }
+                return Ok(begun.elapsed());
+            }
+            if begun.elapsed() > ANSWER_WITHIN {
+                return Err(format!("key {key}: no answer"));
+            }
+            is_posted = is_posted || self.post(lane, id, &request)?;
+        }
+    }
+
     /// Post a request to a lane; false if there is no room.
     fn post(&mut self, lane: usize, id: u16, payload: &[u8]) -> Result<bool, String> {
         let message = [&Header::whole(id).to_bytes()[..], payload].concat();
@@ -102,7 +183,7 @@ impl Counter {
 
     /// What the server has counted, of everything it has answered: a worker counts a reply after it
     /// is sent, so each is asked in turn, and the last to answer has seen what all have counted.
-    fn snapshot(&mut self) -> Result<Snapshot, String> {
+    pub fn snapshot(&mut self) -> Result<Snapshot, String> {
         let mut snapshot = Snapshot::default();
         for lane in 0..self.ring.queues() {
             snapshot.seen += snapshot.unseen;
@@ -111,11 +192,12 @@ impl Counter {
         Ok(snapshot)
     }
 
-    /// `stats shm`, and how many frames it came in.
+    /// The statistics, and how many frames they came in.
     fn stats(&mut self, lane: usize) -> Result<(BTreeMap<String, u64>, u64), String> {
         const ID: u16 = u16::MAX;
         let deadline = Instant::now() + ANSWER_WITHIN;
-        while !self.post(lane, ID, b"stats shm\r\n")? {
+        let command = format!("stats {}\r\n", self.section);
+        while !self.post(lane, ID, command.as_bytes())? {
             self.receive()?;
             if Instant::now() > deadline {
                 return Err("no room for a request".into());
@@ -130,7 +212,9 @@ impl Counter {
             }
             match frames.first_key_value() {
                 Some((_, (total, _))) if usize::from(*total) == frames.len() => break,
-                _ if Instant::now() > deadline => return Err("no answer to stats shm".into()),
+                _ if Instant::now() > deadline => {
+                    return Err(format!("no answer to stats {}", self.section));
+                }
                 _ => {}
             }
         }
@@ -147,12 +231,11 @@ impl Counter {
     fn each(&mut self, items: &Items<'_>, is_get: bool) -> Result<Tallies, String> {
         let before = self.snapshot()?;
         let (tally, verbs, bytes) = (self.tally, self.ring.verbs(), self.answered_bytes);
-        let window = self.window.min(self.ring.terms().replies / 2).max(1);
         let mut under_way: BTreeMap<u16, u32> = BTreeMap::new();
         let (mut begun, mut ended, mut trips) = (0, 0, 0);
         let mut deadline = Instant::now() + ANSWER_WITHIN;
         while ended < items.keys {
-            while begun < items.keys && under_way.len() < window {
+            while begun < items.keys && under_way.len() < self.window {
                 let id = (begun % u32::from(u16::MAX)) as u16;
                 let lane = begun as usize % self.ring.queues();
                 let request = request(items, begun, is_get);
@@ -179,14 +262,9 @@ impl Counter {
         client.verbs.receives = self.ring.verbs().receives - verbs.receives;
         let mut server = Tally { bytes_sent: self.answered_bytes - bytes, ..Tally::default() };
         let after = self.snapshot()?;
-        let since = |name: &str| {
-            let count = |snapshot: &Snapshot| snapshot.stats.get(name).copied();
-            let both = count(&before).zip(count(&after));
-            let since = both.and_then(|(before, after)| after.checked_sub(before));
-            since.ok_or_else(|| format!("its stats shm do not tell {name}"))
-        };
-        server.verbs.sends = since("verbs_send")?.saturating_sub(before.unseen + after.seen);
-        server.verbs.reads = since("verbs_read")?;
+        let sends = after.since(&before, "verbs_send")?;
+        server.verbs.sends = sends.saturating_sub(before.unseen + after.seen);
+        server.verbs.reads = after.since(&before, "verbs_read")?;
         Ok(Tallies { client, server, requests: items.keys.into(), trips, torn: 0 })
     }
 }

@@ -2,7 +2,8 @@
 //! for HERD's way and the designs that it is compared with (HERD §5.1); and, in a closed loop, in
 //! time. The designs are those of `crate::rivals`, both ends of them in this process; a
 //! Laneway that serves (`serve --shm`) can be counted beside them. On a device for RDMA, it runs
-//! HERD's microbenchmark of verbs (§3.2).
+//! HERD's microbenchmark of verbs (§3.2), or measures what clients of a Laneway that ask for
+//! nothing cost one that asks.
 //!
 //! What the numbers say and what not: they are of shared memory, where a READ takes no time of a
 //! card and a round trip none of a wire. Counts carry over to a network, times do not.
@@ -11,13 +12,14 @@ mod closed;
 mod counted;
 mod flags;
 mod laneway;
+mod many;
 mod report;
 mod rig;
 mod table;
 mod trials;
 
 pub use flags::{HELP, Options, parse};
-pub use report::{Counted, Posts, Report, SCHEMA, Timed, Tried};
+pub use report::{Beside, Cost, Counted, Posts, Report, SCHEMA, Timed, Tried};
 
 use laneway_load::arguments::carry_out;
 use laneway_load::output;
@@ -48,6 +50,11 @@ pub fn run(options: &Options) -> Result<Report, String> {
     for &value_bytes in &options.value_bytes {
         let Options { keys, key_bytes, seed, .. } = *options;
         let items = Items { keys, key_bytes, value_bytes, seed, values: &values };
+        if let Some(asked) = &options.many {
+            report.at_most = asked.at_most;
+            report.beside.extend(many::run(asked, &items)?);
+            continue;
+        }
         for &window in &options.windows {
             if let Some(path) = &options.shm {
                 report.counted.extend(laneway::count(path, &items, window)?);

@@ -146,6 +146,44 @@ pub struct Tried {
     pub refused: Option<String>,
 }
 
+/// What a GET of one client costs, on average but for its time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// From its begin to its end.
+    pub latency_us_p50: f64,
+    /// The same.
+    pub latency_us_p99: f64,
+    /// WRITEs, SENDs and RECVs of the client.
+    pub client_posts: f64,
+    /// SENDs of the server.
+    pub server_sends: f64,
+    /// Lists of them that it posted.
+    pub server_doorbells: f64,
+    /// Completions of RECVs that it looked at.
+    pub server_completions: f64,
+    /// Times that it asked a completion queue for some.
+    pub server_polls: f64,
+}
+
+/// One client that asks for one item at a time, alone and beside others that ask for nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    /// How it was served.
+    pub service: String,
+    /// Length of every value.
+    pub value_bytes: usize,
+    /// How many there were with the others.
+    pub clients: usize,
+    /// Which time it was measured, from 0 on.
+    pub round: usize,
+    /// GETs in each of both.
+    pub gets: u64,
+    /// Before the others came.
+    pub alone: Cost,
+    /// While they were there.
+    pub beside: Cost,
+}
+
 /// The report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -158,12 +196,46 @@ pub struct Report {
     /// Kinds of work requests on a device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<Tried>,
+    /// One client beside others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
+    /// What [`Self::ratios`] may be at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
 }
 
 impl Report {
-    /// Whether every value was right, and every message came.
+    /// Whether every value was right, every message came, and others cost no more than they may.
     pub fn is_good(&self) -> bool {
         let came = |tried: &Tried| tried.wrong == 0 && tried.lost == 0;
-        self.timed.iter().all(|timed| timed.corrupt == 0) && self.tried.iter().all(came)
+        let is_within = |most: f64| self.ratios().as_flattened().iter().all(|one| *one <= most);
+        self.timed.iter().all(|timed| timed.corrupt == 0)
+            && self.tried.iter().all(came)
+            && self.at_most.is_none_or(is_within)
     }
+
+    /// For each length of values what a GET takes beside others of what it takes alone, the median
+    /// of the rounds: of its p50, of the server's SENDs, and of its completions.
+    pub fn ratios(&self) -> Vec<[f64; 3]> {
+        let lengths = self.beside.chunk_by(|one, next| one.value_bytes == next.value_bytes);
+        lengths.map(ratios).collect()
+    }
+}
+
+fn ratios(rounds: &[Beside]) -> [f64; 3] {
+    let of = |cost: fn(&Cost) -> f64| {
+        let each = |row: &Beside| match (cost(&row.beside), cost(&row.alone)) {
+            // Who has slots sends nothing: no completion alone, and none beside others.
+            (0.0, 0.0) => 1.0,
+            (beside, alone) => beside / alone,
+        };
+        let mut all: Vec<f64> = rounds.iter().map(each).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    [
+        of(|cost| cost.latency_us_p50),
+        of(|cost| cost.server_sends),
+        of(|cost| cost.server_completions),
+    ]
 }

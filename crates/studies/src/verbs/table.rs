@@ -1,6 +1,6 @@
 //! The report, for people.
 
-use super::report::{Counted, Posts, Report, Timed, Tried};
+use super::report::{Beside, Cost, Counted, Posts, Report, Timed, Tried};
 use laneway_load::report::table::spread;
 use std::fmt::Write as _;
 
@@ -61,7 +61,52 @@ pub(super) fn render(report: &Report) -> String {
         };
         out.extend(report.tried.iter().filter_map(refused));
     }
+    if !report.beside.is_empty() {
+        many(&mut out, report);
+    }
     out
+}
+
+fn many(out: &mut String, report: &Report) {
+    let head = [
+        "service",
+        "value bytes",
+        "clients",
+        "p50 us alone",
+        "p50 us beside",
+        "p99 us alone, beside",
+        "server's SENDs",
+        "completions",
+        "polls",
+        "p50, SENDs, completions of those alone",
+    ];
+    let lengths = report.beside.chunk_by(|one, next| one.value_bytes == next.value_bytes);
+    let rows = lengths.zip(report.ratios()).map(|(rounds, ratios)| beside(rounds, ratios));
+    align(out, head, rows.collect());
+    out.push_str(
+        "\nOne client that GETs one item at a time, alone and beside the others, which ask for\n\
+         nothing. SENDs, completions and polls are of a GET, alone and beside the others. Median\n\
+         [least..largest] of the rounds.\n",
+    );
+}
+
+fn beside(rounds: &[Beside], ratios: [f64; 3]) -> [String; 10] {
+    let alone = |cost: fn(&Cost) -> f64| spread(rounds.iter().map(|row| cost(&row.alone)));
+    let beside = |cost: fn(&Cost) -> f64| spread(rounds.iter().map(|row| cost(&row.beside)));
+    let both = |cost: fn(&Cost) -> f64| format!("{}, {}", alone(cost), beside(cost));
+    let Beside { service, value_bytes, clients, .. } = &rounds[0];
+    [
+        service.clone(),
+        value_bytes.to_string(),
+        clients.to_string(),
+        alone(|cost| cost.latency_us_p50),
+        beside(|cost| cost.latency_us_p50),
+        both(|cost| cost.latency_us_p99),
+        both(|cost| cost.server_sends),
+        both(|cost| cost.server_completions),
+        both(|cost| cost.server_polls),
+        ratios.map(short).join(", "),
+    ]
 }
 
 fn tried(row: &Tried) -> [String; 8] {
@@ -212,6 +257,38 @@ mod tests {
         assert!(report.is_good());
         report.tried[0].lost = 1;
         assert!(!report.is_good());
+    }
+
+    #[test]
+    fn what_others_cost_is_told_and_held_to_a_bound() {
+        let cost = |us: f64, sends: f64| Cost {
+            latency_us_p50: us,
+            server_sends: sends,
+            ..Cost::default()
+        };
+        let row = |value_bytes: usize, us: f64, sends: f64| Beside {
+            service: "ud".into(),
+            value_bytes,
+            clients: 500,
+            alone: cost(100.0, 1.0),
+            beside: cost(us, sends),
+            ..Beside::default()
+        };
+        // One round of three was disturbed.
+        let beside = vec![row(32, 105.0, 1.0), row(32, 900.0, 1.0), row(32, 104.0, 1.0)];
+        let mut report = Report { beside, ..Report::default() };
+        assert_eq!(report.ratios(), [[1.05, 1.0, 1.0]]);
+        let text = render(&report);
+        assert!(text.contains("| ud ") && text.contains("| 1.05, 1, 1 "), "{text}");
+        assert!(report.is_good(), "nothing is asked of it");
+        report.at_most = Some(1.1);
+        assert!(report.is_good());
+        report.at_most = Some(1.04);
+        assert!(!report.is_good());
+        report.at_most = Some(1.1);
+        report.beside.push(row(1024, 100.0, 1.2));
+        assert_eq!(report.ratios()[1], [1.0, 1.2, 1.0]);
+        assert!(!report.is_good(), "SENDs are held to it, too, at every length");
     }
 
     #[test]

@@ -7,9 +7,9 @@
 
 use laneway_sync::edition::Edition;
 use laneway_xdp::packet::Link;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Where a peer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +33,22 @@ fn host(peer: &SocketAddr) -> Host {
 
 /// Peers known at a time.
 const PEERS_MAX: usize = 1 << 16;
+/// Moves that are remembered: a worker that has missed more of them forgets all peers.
+const MOVES_MAX: usize = 1 << 10;
 
 /// What all workers know.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    links: RwLock<HashMap<Host, Route>>,
-    /// Rises when a known peer moves.
+    links: RwLock<Known>,
+    /// Rises by one with each move, while `links` is held.
     moves: Edition,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    routes: HashMap<Host, Route>,
+    /// Who has moved, the last one last.
+    moved: VecDeque<Host>,
 }
 
 /// What one worker knows.
@@ -67,11 +76,22 @@ impl Links {
         }
     }
 
-    /// Before a burst of [`Links::find`]: forget everything if a peer has moved.
+    /// Before a burst of [`Links::find`]: forget the peers that have moved.
     pub fn follow(&mut self, all: &Neighbours) {
-        let moves = all.moves.number(); // who sees the move finds the new link
-        if moves != self.moves {
-            *self = Links { moves, ..Links::default() };
+        if all.moves.number() == self.moves {
+            return;
+        }
+        let links = all.read(); // nobody moves meanwhile
+        let moves = all.moves.number();
+        let missed = usize::try_from(moves - self.moves).unwrap_or(usize::MAX);
+        self.moves = moves;
+        if missed > links.moved.len() {
+            (self.known, self.last) = (HashMap::new(), None);
+            return;
+        }
+        for moved in links.moved.iter().rev().take(missed) {
+            self.known.remove(moved);
+            self.last = self.last.filter(|(last, _)| last != moved);
         }
     }
 
@@ -87,9 +107,7 @@ impl Links {
         let route = match self.known.get(&peer) {
             Some(route) => *route,
             None => {
-                let links = all.links.read().unwrap_or_else(PoisonError::into_inner);
-                let route = *links.get(&peer)?;
-                drop(links);
+                let route = *all.read().routes.get(&peer)?;
                 self.keep(peer, route);
                 route
             }
@@ -110,13 +128,23 @@ impl Neighbours {
     /// Held for one look into a map, once for each peer that is new or has moved.
     fn learn(&self, peer: Host, route: Route) {
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
-        if links.len() >= PEERS_MAX {
-            links.clear();
-        }
-        let before = links.insert(peer, route);
-        if before.is_some_and(|before| before != route) {
+        if links.routes.len() >= PEERS_MAX {
+            // Who moves from now on cannot be told from who is new: all forget everybody.
+            *links = Known::default();
             self.moves.publish();
         }
+        let before = links.routes.insert(peer, route);
+        if before.is_some_and(|before| before != route) {
+            if links.moved.len() >= MOVES_MAX {
+                links.moved.pop_front();
+            }
+            links.moved.push_back(peer);
+            self.moves.publish();
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.links.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,6 +208,39 @@ mod tests {
             assert_eq!(links.find(&all, &peer(number)), Some(route(1)));
         }
         assert_eq!(links.known.len(), 10);
-        assert_eq!(all.links.read().expect("nobody panicked").len(), 10);
+        assert_eq!(all.read().routes.len(), 10);
+        let known = links.known.len();
+        links.follow(&all);
+        assert_eq!((known, links.known.len()), (10, 0), "who moves now is as good as new");
+    }
+
+    #[test]
+    fn who_moves_is_forgotten_alone_unless_very_many_do() {
+        let all = Neighbours::default();
+        let (mut one, mut two) = (Links::default(), Links::default());
+        let others = 2..2 + 2 * MOVES_MAX as u32;
+        one.learn(&all, &peer(1), route(1));
+        two.follow(&all);
+        for number in others.clone() {
+            one.learn(&all, &peer(number), route(1));
+            two.find(&all, &peer(number)).expect("another has heard it");
+        }
+        // By two interfaces in turn.
+        for interface in 1..20 {
+            let elsewhere = Route { interface, ..route(1) };
+            one.learn(&all, &peer(1), elsewhere);
+            one.follow(&all);
+            two.follow(&all);
+            assert_eq!(two.known.len(), others.len());
+            assert_eq!(two.find(&all, &peer(1)), Some(elsewhere));
+        }
+        for number in others.clone() {
+            one.learn(&all, &peer(number), route(2));
+        }
+        two.follow(&all);
+        assert!(two.known.is_empty());
+        for number in others {
+            assert_eq!(two.find(&all, &peer(number)), Some(route(2)));
+        }
     }
 }

@@ -20,6 +20,8 @@ struct Places {
     nonsense: Vec<usize>,
     lost: u32,
     is_broken: bool,
+    /// It does not begin anew.
+    refuses: bool,
 }
 
 #[derive(Clone, Default)]
@@ -32,7 +34,7 @@ impl Twin {
             all.memory = vec![Vec::new(); places];
             all.sources = vec![source(0, 0); places];
         });
-        twin.begin_anew();
+        twin.begin_anew().expect("it refuses nothing");
         twin
     }
 
@@ -87,14 +89,19 @@ impl Ring for Twin {
         Ok(())
     }
 
-    fn begin_anew(&mut self) {
+    fn begin_anew(&mut self) -> io::Result<()> {
         self.with(|all| {
             all.came.clear();
             all.nonsense.clear();
             all.free.clear();
-            all.posted = (0..all.memory.len()).collect();
+            all.posted.clear();
+            if all.refuses {
+                return Err(io::Error::other("refused"));
+            }
+            all.posted.extend(0..all.memory.len());
             all.is_broken = false;
-        });
+            Ok(())
+        })
     }
 }
 
@@ -469,6 +476,29 @@ fn who_floods_is_cut_off_and_all_of_the_others_requests_are_answered() {
 }
 
 #[test]
+fn a_request_takes_as_many_polls_beside_499_idle_clients_as_alone() {
+    let polls = |clients: u32| {
+        let (mut server, mut clients) = Server::new(1024, clients);
+        // Everybody has come, and asked as it came.
+        clients.iter().for_each(Client::ask);
+        assert!(server.take().is_empty());
+        server.inbox.take_polls();
+        for _ in 0..100 {
+            assert!(clients[0].post(b"get a"));
+            assert_eq!(server.take(), [(1, b"get a".to_vec())]);
+            server.tell(&mut clients[0]);
+        }
+        server.inbox.take_polls()
+    };
+    // One finds it, and one finds nothing more.
+    assert_eq!((polls(1), polls(500)), (200, 200));
+    // One poll finds what all of them send.
+    let (mut server, mut clients) = Server::new(1024, 500);
+    assert!(clients.iter_mut().all(|client| client.post(b"get a")));
+    assert_eq!((server.take().len(), server.inbox.take_polls()), (500, 2));
+}
+
+#[test]
 fn places_of_what_is_no_message_come_back_though_nothing_else_comes() {
     let (mut server, mut clients) = Server::new(4, 1);
     for _ in 0..3 {
@@ -493,4 +523,26 @@ fn a_ring_that_breaks_begins_anew() {
         assert_eq!(server.take(), [(1, b"get b".to_vec())]);
     }
     assert_eq!(server.lost, 1);
+}
+
+#[test]
+fn a_ring_that_does_not_begin_anew_is_tried_again_until_it_does() {
+    let (mut server, mut clients) = Server::new(4, 1);
+    let client = &mut clients[0];
+    client.twin.with(|all| (all.is_broken, all.refuses) = (true, true));
+    for _ in 0..10 {
+        assert!(server.take().is_empty() && !server.inbox.has_some());
+    }
+    let counts = |inbox: &mut Inbox<Twin>| (inbox.take_broken(), inbox.take_refused());
+    assert_eq!(counts(&mut server.inbox), (1, 1), "no look tries again");
+    assert!(server.inbox.is_deaf());
+    server.inbox.hear_again();
+    assert_eq!(counts(&mut server.inbox), (0, 1));
+    client.twin.with(|all| all.refuses = false);
+    server.inbox.hear_again();
+    assert!(!server.inbox.is_deaf());
+    assert!(client.post(b"get a"));
+    assert_eq!(server.take(), [(1, b"get a".to_vec())]);
+    server.inbox.hear_again();
+    assert_eq!(counts(&mut server.inbox), (0, 0));
 }
