@@ -14,7 +14,7 @@ use crate::{
     mark::Mark,
     meter,
     moment::Moment,
-    record::{self, Header},
+    record::{self, BARE_RECORD_BYTES_MAX, Form, Header},
     store::{Record, Store},
     types::{Mode, Refused},
 };
@@ -99,13 +99,15 @@ impl Store {
         expires: Moment,
         value_bytes: usize,
     ) -> Result<(Header, Body), Refused> {
-        let bytes = record::header_bytes(flags != 0) + key.len() + value_bytes;
+        // The limit is the client's, and the room for an end is not: no item is too large for the
+        // sake of milliseconds, and none is small enough because it has no end.
+        let asked = if flags == 0 { Form::Plain } else { Form::Wide };
+        let bytes = asked.bytes() + key.len() + value_bytes;
         if bytes as u64 > self.item_bytes_max || key.len() > crate::types::KEY_BYTES_MAX {
             return Err(Refused::TooLarge);
         }
-        // The room for milliseconds is not the client's: no item is too large for its sake.
-        let has_ext = flags != 0 || expires.millis() != 0;
-        let small = record::header_bytes(has_ext) + key.len() + value_bytes;
+        let form = self.form_for(flags, expires, key.len() + value_bytes);
+        let small = form.bytes() + key.len() + value_bytes;
         if meter::is_refused() {
             return Err(Refused::OutOfMemory);
         }
@@ -119,7 +121,7 @@ impl Store {
             stale: false,
             token_sent: false,
             large,
-            wide: has_ext || large,
+            form: if large { Form::Wide } else { form },
             flush: 0,
         };
         let body = if large {
@@ -148,6 +150,21 @@ impl Store {
             Body::Small(offset)
         };
         Ok((header, body))
+    }
+
+    /// The form of the record of a small item with so many bytes of key and value. A store that may
+    /// not evict keeps room for an end in every one: it may have no memory to write the item anew,
+    /// nor let it go. So does one whose hook keeps items elsewhere, where they would stay.
+    pub(crate) fn form_for(&self, flags: u32, expires: Moment, bytes: usize) -> Form {
+        if flags != 0 || expires.millis() != 0 {
+            return Form::Wide;
+        }
+        let is_short = Form::Bare.bytes() + bytes <= BARE_RECORD_BYTES_MAX;
+        let may_be_bare = self.mode == Mode::Cache && self.hook.is_none();
+        match is_short && may_be_bare && expires == Moment::NEVER {
+            true => Form::Bare,
+            false => Form::Plain,
+        }
     }
 }
 
@@ -245,8 +262,14 @@ impl<S: Deref<Target = Store>> Draft<S> {
     /// Another end than the one it was begun with. Where that had no milliseconds, there may be no
     /// room for any: then it is the next full second (so what ends at a time that is told later is
     /// begun with [`Moment::LATER`]).
+    ///
+    /// # Panics
+    /// If it was begun without an end, is to have one, and has no room for any.
     pub fn set_expires(&mut self, expires: Moment) {
-        self.header.expires = if self.header.wide { expires } else { expires.rounded_up() };
+        let form = self.header.form;
+        let expires = if form.has_room_for(expires) { expires } else { expires.rounded_up() };
+        assert!(form.has_room_for(expires), "an end where none was to be");
+        self.header.expires = expires;
     }
 
     /// Where the next value byte goes, and how many fit there. Takes the pieces up to it.

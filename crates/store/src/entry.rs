@@ -138,18 +138,23 @@ impl<'s> Entry<'s> {
         }
     }
 
-    /// Whether the item's record has room for this end. Who finds that it has not writes the item
-    /// anew ([`Entry::rewrite`]).
+    /// Whether the item's record, if there is an item, has room for this end. Who finds that it has
+    /// not writes the item anew ([`Entry::rewrite`]).
     pub fn has_room_for(&self, expires: Moment) -> bool {
-        expires.millis() == 0 || self.found.is_some_and(|(_, record)| record.header.wide)
+        self.found.is_none_or(|(_, record)| record.header.form.has_room_for(expires))
     }
 
     /// New time to live. It ends with the next full second where the record has no room for
-    /// milliseconds.
+    /// milliseconds. Where it has room for no end at all, the item is evicted: it must not outlive
+    /// its end, and only a store that evicts has such records.
     pub fn set_expires(&mut self, expires: Moment) {
-        self.change(|header| {
-            header.expires = if header.wide { expires } else { expires.rounded_up() };
-        });
+        let Some((_, record)) = &self.found else { return };
+        let form = record.header.form;
+        let expires = if form.has_room_for(expires) { expires } else { expires.rounded_up() };
+        match form.has_room_for(expires) {
+            true => self.change(|header| header.expires = expires),
+            false => self.unlink_why(Unlinked::Evicted),
+        }
     }
 
     /// Mark stale, or fresh again.

@@ -1,8 +1,9 @@
 //! Sizes: chunks, slab classes, blocks. This is pure arithmetic.
 //!
-//! Slots grow by an eighth of an octave (8 bytes at least), so that rounding wastes at most an
-//! eighth and 6 % on average. Slots of more than an eighth of a chunk are stretched to share it
-//! evenly. The largest class holds the blocks that large items are made of. Unit: bytes.
+//! Slots grow by 8 bytes up to 256, and by an eighth of an octave from there, so that rounding
+//! wastes 7 bytes of a short record at most, and of a longer one an eighth, and 6 % on average.
+//! Slots of more than an eighth of a chunk are stretched to share it evenly. The largest class holds
+//! the blocks that large items are made of. Unit: bytes.
 
 /// Smallest slot: a header, a key, a value of a few bytes.
 pub const SLOT_BYTES_MIN: usize = 24;
@@ -25,6 +26,12 @@ pub fn chunk_bytes(memory_bytes: u64) -> usize {
     (wanted as usize).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
 }
 
+/// Below this size slots grow by so many bytes: most items of a cache are as short. That is eight
+/// sizes more than by eighths of an octave. They strand half a chunk each, 0.4 % of a memory of a
+/// thousand chunks, and save 4 bytes of an item of 128 to 256, some 2 %.
+const FINE_BYTES_END: usize = 256;
+const FINE_STEP_BYTES: usize = 8;
+
 /// The slot sizes for chunks of this size, ascending; the last is the block's.
 pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
     let mut sizes = Vec::new();
@@ -35,7 +42,10 @@ pub fn slot_sizes(chunk_bytes: usize) -> Vec<usize> {
         if sizes.last().is_none_or(|&last| last < stretched) {
             sizes.push(stretched);
         }
-        size += ((1usize << size.ilog2()) / 8).max(8);
+        size += match size < FINE_BYTES_END {
+            true => FINE_STEP_BYTES,
+            false => (1 << size.ilog2()) / 8,
+        };
     }
     if sizes.last() != Some(&BLOCK_BYTES) {
         sizes.push(BLOCK_BYTES);
@@ -118,6 +128,17 @@ mod tests {
             for &size in &sizes {
                 let waste = (chunk % size) as f64 / chunk as f64;
                 assert!(waste < 0.02, "{chunk} / {size} wastes {waste}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_record_wastes_less_than_a_word() {
+        for chunk in [CHUNK_BYTES_MIN, CHUNK_BYTES_MAX] {
+            let sizes = slot_sizes(chunk);
+            for bytes in SLOT_BYTES_MIN..=FINE_BYTES_END {
+                let slot = sizes.iter().find(|&&size| bytes <= size).expect("a slot for it");
+                assert!(slot - bytes < 8, "{bytes} bytes in {slot}");
             }
         }
     }

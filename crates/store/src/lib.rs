@@ -63,7 +63,7 @@ pub mod layout {
     pub use crate::hash::{Hasher, PARTITIONS};
     pub use crate::index::{bucket_of, place};
     pub use crate::location::{size_class, tag_of_slot};
-    pub use crate::record::{FLUSH_GENERATIONS, Header, VALUE_BYTES_INLINE};
+    pub use crate::record::{FLUSH_GENERATIONS, Form, Header, VALUE_BYTES_INLINE};
 }
 
 pub use charge::{Charge, Gathered};
@@ -79,7 +79,7 @@ pub use many::{FoundItem, GROUP, Group, Sought};
 pub use mark::IDLE_SECONDS_MAX;
 pub use moment::Moment;
 pub use read::{Got, Pinned};
-pub use record::{HEADER_BYTES, HEADER_EXT_BYTES};
+pub use record::{HEADER_BARE_BYTES, HEADER_BYTES, HEADER_EXT_BYTES};
 pub use store::Store;
 pub use sweep::Swept;
 pub use types::{

@@ -113,11 +113,17 @@ impl Store {
         let _ = self.evictions.set(to);
     }
 
-    /// The number of the size class that an item with so many bytes of key and value is told in.
+    /// The number of the size class that an item with so many bytes of key and value, without
+    /// client flags and an end, is told in.
     pub fn class_number(&self, item_bytes: u64) -> u32 {
-        let bytes = usize::try_from(item_bytes).unwrap_or(usize::MAX).saturating_add(HEADER_BYTES);
-        let class = match bytes <= SMALL_RECORD_BYTES_MAX {
-            true => self.memory.class_for(bytes),
+        let bytes = usize::try_from(item_bytes).unwrap_or(usize::MAX / 2);
+        self.class_number_of(self.form_for(0, Moment::NEVER, bytes).bytes() + bytes)
+    }
+
+    /// The number of the size class that a record is told in.
+    pub(crate) fn class_number_of(&self, record_bytes: usize) -> u32 {
+        let class = match record_bytes <= SMALL_RECORD_BYTES_MAX {
+            true => self.memory.class_for(record_bytes),
             false => self.memory.block_class(), // its first piece, at least
         };
         self.memory.class_number(class)
@@ -296,8 +302,9 @@ impl Store {
         if header.key_bytes != key.len() {
             return None;
         }
-        let words = self.memory.items.words_at(offset + header.header_bytes(), key.len())?;
-        words::equal(words, 0, key).then_some(Record { location, offset, header })
+        let key_at = header.header_bytes();
+        let words = self.memory.items.words_at(offset, key_at + key.len())?;
+        words::equal(words, key_at, key).then_some(Record { location, offset, header })
     }
 
     /// The key of the record at `offset`, appended to `out`. Not validated.
@@ -305,8 +312,11 @@ impl Store {
         if header.key_bytes > KEY_BYTES_MAX {
             return None;
         }
-        let words = self.memory.items.words_at(offset + header.header_bytes(), header.key_bytes)?;
-        words::read_into(words, 0, header.key_bytes, out);
+        let key_at = header.header_bytes();
+        let words = self.memory.items.words_at(offset, key_at + header.key_bytes)?;
+        let from = out.len();
+        out.resize(from + header.key_bytes, 0);
+        words::read_to(words, key_at, &mut out[from..]);
         Some(())
     }
 
@@ -317,12 +327,12 @@ impl Store {
         if header.key_bytes > KEY_BYTES_MAX {
             return None;
         }
-        let words = self.memory.items.words_at(offset + header.header_bytes(), header.key_bytes)?;
-        let mut key = [0u8; 256];
-        for (word, bytes) in words.iter().zip(key.as_chunks_mut::<8>().0) {
-            *bytes = word.load(Relaxed).to_ne_bytes();
-        }
-        Some(self.hash(&key[..header.key_bytes]))
+        let key_at = header.header_bytes();
+        let words = self.memory.items.words_at(offset, key_at + header.key_bytes)?;
+        let mut room = [0; KEY_BYTES_MAX];
+        let key = &mut room[..header.key_bytes];
+        words::read_to(words, key_at, key);
+        Some(self.hash(key))
     }
 
     /// Expired, or flushed.

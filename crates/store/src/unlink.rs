@@ -75,7 +75,7 @@ impl Store {
         let mut key = Vec::new();
         self.key_at(record.offset, &record.header, &mut key).expect("a linked item has a key");
         let meta = self.meta_of(&record.header, mark, now);
-        let class = self.class_number(meta.item_bytes());
+        let class = self.class_number_of(record.header.record_bytes());
         told.evicted(&key, &meta, class);
     }
 

@@ -134,7 +134,10 @@ fn write_once(store: &Arc<Store>, random: &mut Rng, hunt: &Hunt, turn: u64, seen
         0 | 1 => store.enter(hash, &name, NOW).unlink(),
         2 => {
             let mut entry = store.enter(hash, &name, NOW);
-            entry.set_expires(NOW.plus_seconds(100));
+            let end = NOW.plus_seconds(100);
+            if entry.has_room_for(end) {
+                entry.set_expires(end); // another would be evicted
+            }
             entry.set_stale(true);
             entry.renew_seq(None);
         }

@@ -1,8 +1,8 @@
 //! Facts about the interface, one by one.
 
 use laneway_store::{
-    BLOCK_BYTES, Config, Draft, Got, Hand, Hook, ItemMeta, KeyHash, Location, Medium, Mode, Moment,
-    Refused, SMALL_RECORD_BYTES_MAX, Store, Unlinked,
+    BLOCK_BYTES, Config, Draft, Evictions, Got, Hand, Hook, ItemMeta, KeyHash, Location, Medium,
+    Mode, Moment, Refused, SMALL_RECORD_BYTES_MAX, Store, Unlinked,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -157,13 +157,13 @@ fn an_end_is_kept_to_the_millisecond() {
 }
 
 #[test]
-fn milliseconds_cost_a_word_and_only_where_there_are_some() {
+fn an_end_costs_half_a_word_and_milliseconds_cost_one_where_there_are_some() {
     let store = cache();
     let bytes = |expires| {
         set(&store, "key", b"value", expires).expect("room");
         store.stats().bytes
     };
-    assert_eq!(bytes(Moment::NEVER), 16 + 8);
+    assert_eq!(bytes(Moment::NEVER), 12 + 8);
     assert_eq!(bytes(NOW.plus_seconds(9)), 16 + 8);
     assert_eq!(bytes(Moment::new(2_000_000, 1)), 24 + 8);
     assert_eq!(bytes(NOW.plus_seconds(9)), 16 + 8);
@@ -185,7 +185,7 @@ fn copy<'s>(store: &'s Arc<Store>, key: &str, end: Moment) -> Draft<&'s Store> {
 #[test]
 fn an_item_without_room_for_milliseconds_is_written_anew_and_stays_the_same() {
     let store = cache();
-    let given = set(&store, "a", b"value", Moment::NEVER).expect("room");
+    let given = set(&store, "a", b"value", NOW.plus_seconds(999)).expect("room");
     get(&store, "a", NOW).expect("a hit");
     let [first, second] = [Moment::new(1_000_009, 1), Moment::new(1_000_008, 999)];
     let hash = store.hash(b"a");
@@ -217,6 +217,66 @@ fn an_item_without_room_for_milliseconds_is_written_anew_and_stays_the_same() {
 }
 
 #[test]
+fn a_short_item_without_an_end_is_written_anew_for_one_and_stays_the_same() {
+    let store = cache();
+    let given = set(&store, "a", b"value", Moment::NEVER).expect("room");
+    get(&store, "a", NOW).expect("a hit");
+    let (end, hash) = (NOW.plus_seconds(9), store.hash(b"a"));
+    let mut entry = store.enter(hash, b"a", NOW);
+    assert!(entry.has_room_for(Moment::NEVER) && !entry.has_room_for(end));
+    entry.set_token_sent(true);
+    entry.set_expires(Moment::NEVER);
+    drop(entry);
+    let later = NOW.plus_seconds(3);
+    let before = store.peek(hash, b"a", later).expect("there");
+    assert_eq!((before.seq, before.token_sent, store.stats().bytes), (given, true, 12 + 1 + 5));
+
+    let draft = copy(&store, "a", end);
+    let mut entry = store.enter(hash, b"a", later);
+    entry.rewrite(draft);
+    for end in [Moment::NEVER, end.plus_seconds(1), end] {
+        assert!(entry.has_room_for(end));
+        entry.set_expires(end);
+        assert_eq!(entry.meta().expect("there").expires, end, "in place");
+    }
+    drop(entry);
+    let (after, value) = get(&store, "a", later).expect("there");
+    assert_eq!(value, b"value");
+    assert_eq!(after, ItemMeta { expires: end, ..before }, "nothing else has changed");
+    let stats = store.stats();
+    assert_eq!((stats.items, stats.items_total, store.slots_used()), (1, 1, 1));
+    assert_eq!(stats.bytes, 16 + 1 + 5);
+    assert!(get(&store, "a", end).is_none(), "and it ends");
+}
+
+#[test]
+fn an_item_without_room_for_an_end_does_not_outlive_it() {
+    let store = cache();
+    set(&store, "a", b"value", Moment::NEVER).expect("room");
+    let mut entry = store.enter(store.hash(b"a"), b"a", NOW);
+    entry.set_expires(NOW.plus_seconds(9));
+    assert_eq!(entry.meta(), None);
+    drop(entry);
+    assert!(get(&store, "a", NOW).is_none());
+    let stats = store.stats();
+    assert_eq!((stats.items, stats.evictions, store.slots_used(), stats.bytes), (0, 1, 0, 0));
+}
+
+#[test]
+fn what_may_not_be_evicted_and_what_is_long_has_room_for_an_end() {
+    let never_evicts = Store::new(config(Mode::Store, 16 << 20)).expect("memory");
+    for (store, value_bytes) in [(cache(), 1024), (never_evicts, 5)] {
+        set(&store, "a", &vec![7; value_bytes], Moment::NEVER).expect("room");
+        assert_eq!(store.stats().bytes, 16 + 1 + value_bytes as u64);
+        let end = NOW.plus_seconds(9);
+        let mut entry = store.enter(store.hash(b"a"), b"a", NOW);
+        assert!(entry.has_room_for(end));
+        entry.set_expires(end);
+        assert_eq!(entry.meta().expect("there").expires, end, "in place");
+    }
+}
+
+#[test]
 fn what_is_written_anew_has_seen_no_more_flushes() {
     let store = cache();
     set(&store, "a", b"value", Moment::NEVER).expect("room");
@@ -232,9 +292,7 @@ fn what_is_written_anew_has_seen_no_more_flushes() {
 fn a_draft_takes_an_end_with_milliseconds_if_it_was_begun_with_room() {
     let store = cache();
     let end = Moment::new(1_000_009, 1);
-    for (begun, kept) in
-        [(Moment::LATER, end), (Moment::NEVER, end.rounded_up()), (NOW, end.rounded_up())]
-    {
+    for (begun, kept) in [(Moment::LATER, end), (NOW, end.rounded_up())] {
         let mut draft = store.draft(b"a", 0, begun, 1, NOW).expect("room");
         draft.set_expires(end);
         draft.write(b"v").expect("room");
@@ -447,6 +505,38 @@ fn the_hook_hears_of_every_change_in_order() {
         format!("-b:{third}:Deleted"),
     ];
     assert_eq!(heard, expected);
+}
+
+/// The classes that evicted items were told in.
+#[derive(Default)]
+struct Classes(Mutex<Vec<u32>>);
+
+impl Evictions for Classes {
+    fn wants(&self) -> Option<Moment> {
+        Some(NOW)
+    }
+
+    fn evicted(&self, _: &[u8], _: &ItemMeta, class: u32) {
+        self.0.lock().unwrap().push(class);
+    }
+}
+
+/// Their keys and values have 113 bytes, so that without an end they would lie in the class before.
+#[test]
+fn what_is_evicted_is_told_in_the_class_that_it_was_in() {
+    let store = Store::new(config(Mode::Cache, 2 << 20)).expect("memory");
+    let told = Arc::new(Classes::default());
+    store.tell_evictions(told.clone());
+    for number in 0..30_000 {
+        let key = format!("k{number:06}");
+        set(&store, &key, &[7; 106], NOW.plus_seconds(9)).expect("a cache makes room");
+    }
+    let classes = store.class_stats();
+    let [of_all] = &classes[..] else { panic!("they are of one size: {classes:?}") };
+    let told = told.0.lock().unwrap();
+    assert_eq!(told.len() as u64, store.stats().evictions);
+    assert!(!told.is_empty() && told.iter().all(|&class| class == of_all.class));
+    assert!(store.class_number(113) < of_all.class);
 }
 
 /// Replay what the hook heard of a cache under pressure: it must end with what the store holds.

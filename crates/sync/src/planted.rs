@@ -100,6 +100,7 @@ bugs! {
     RespAloneForgotten => "who comes by TLS where nothing but RESP is spoken is taken for anybody",
     HandshakeLeaked => "who fails in his handshake stays counted at his address",
     StrangerLetIn => "clients are not asked for the certificates that they must show",
+    EndUnkept => "an item whose record has no room for the end that it is given goes on without it",
 }
 
 #[cfg(feature = "planted")]

@@ -72,9 +72,7 @@ pub fn equal(words: &[AtomicU64], offset: usize, bytes: &[u8]) -> bool {
     }
     let (words, skip) = span(words, offset, bytes.len());
     if skip != 0 {
-        return bytes.iter().enumerate().all(|(i, &byte)| {
-            (load(&words[(skip + i) / WORD]) >> (8 * ((skip + i) % WORD))) as u8 == byte
-        });
+        return equal_shifted(words, skip, bytes);
     }
     let (whole, rest) = bytes.as_chunks::<WORD>();
     for (word, chunk) in words.iter().zip(whole) {
@@ -87,6 +85,27 @@ pub fn equal(words: &[AtomicU64], offset: usize, bytes: &[u8]) -> bool {
     }
     let mask = (1u64 << (8 * rest.len())) - 1;
     load(&words[whole.len()]) & mask == end_of(bytes)
+}
+
+/// The same where `skip` bytes of the first word stand before them: each eight lie in two words.
+#[inline]
+fn equal_shifted(words: &[AtomicU64], skip: usize, bytes: &[u8]) -> bool {
+    let (low, high) = (8 * skip as u32, 8 * (WORD - skip) as u32);
+    let (whole, rest) = bytes.as_chunks::<WORD>();
+    let mut word = load(&words[0]);
+    for (next, chunk) in words[1..].iter().zip(whole) {
+        let next = load(next);
+        if word >> low | next << high != u64::from_le_bytes(*chunk) {
+            return false;
+        }
+        word = next;
+    }
+    if rest.is_empty() {
+        return true;
+    }
+    let next = words.get(whole.len() + 1).map_or(0, load);
+    let mask = (1u64 << (8 * rest.len())) - 1;
+    (word >> low | next << high) & mask == end_of(bytes)
 }
 
 /// The bytes behind the last whole word, as the low bytes of a word; there are some.
@@ -163,10 +182,10 @@ mod tests {
                 read_into(&words, 0, 64, &mut all);
                 assert!(all[..offset].iter().all(|&b| b == 255));
                 assert!(all[offset + len..].iter().all(|&b| b == 255));
-                if len > 0 {
+                for at in 0..len {
                     let mut wrong = bytes.clone();
-                    wrong[len - 1] ^= 1;
-                    assert!(!equal(&words, offset, &wrong), "offset {offset} len {len}");
+                    wrong[at] ^= 1;
+                    assert!(!equal(&words, offset, &wrong), "offset {offset} len {len} at {at}");
                 }
             }
         }

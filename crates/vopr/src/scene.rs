@@ -80,7 +80,10 @@ impl Scene<'_> {
 
     pub(crate) fn new_item(&mut self) -> New {
         let (value, ttl) = (self.new_value(), self.ttl());
-        New { value, flags: self.random.below(1 << 16) as u32, ttl }
+        // Half have none, as nearly all items out there: without an end, too, their records have
+        // room for none.
+        let flags = self.random.below(1 << 16) as u32;
+        New { value, flags: if flags.is_multiple_of(2) { 0 } else { flags }, ttl }
     }
 
     pub(crate) fn asked(&mut self, id: Option<u64>) -> Asked {

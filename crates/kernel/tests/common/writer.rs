@@ -3,7 +3,7 @@
 
 use laneway_kernel::layout::{Interface, Settings};
 use laneway_kernel::{Error, Lane, Memory, Program, Room};
-use laneway_store::layout::{Hasher, Header, PARTITIONS, SLOTS, bucket_of, link_word, place};
+use laneway_store::layout::{Form, Hasher, Header, PARTITIONS, SLOTS, bucket_of, link_word, place};
 use laneway_store::layout::{OVERFLOW_SLOTS, is_link, size_class};
 use laneway_store::{Location, Medium, Moment};
 use laneway_sync::words;
@@ -108,7 +108,12 @@ impl Writer {
             stale: with.stale,
             token_sent: false,
             large: false,
-            wide: with.flags != 0 || with.expires.millis() != 0,
+            form: match with.expires {
+                _ if with.flags != 0 => Form::Wide,
+                Moment::NEVER => Form::Bare,
+                end if end.millis() != 0 => Form::Wide,
+                _ => Form::Plain,
+            },
             flush: with.flush,
         };
         let words = &self.memory.items[at / 8..];

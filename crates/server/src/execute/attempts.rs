@@ -14,6 +14,7 @@ const TRIES_MAX: u32 = 4096;
 pub(super) const TOO_MANY: &[u8] = b"SERVER_ERROR too many changes of one key at once\r\n";
 
 /// The tries of one change: `while attempts.again() { .. }`.
+#[derive(Default)]
 pub(super) struct Attempts(u32);
 
 impl Attempts {

@@ -1,6 +1,7 @@
 //! `get`, `gets`, `gat`, `gats`.
 
-use super::attempts::{Attempts, TOO_MANY, unchanged};
+use super::anew::end_seen;
+use super::attempts::{Attempts, TOO_MANY};
 use super::{Context, Outcome, expires_at, transfer};
 use laneway_store::{Got, ItemMeta, KeyHash, Moment};
 use laneway_wire::reply::{CRLF, END, put_value_head};
@@ -143,12 +144,9 @@ pub(super) fn get_and_touch<T: Telling>(
             out.truncate(start);
             return Outcome::Elsewhere;
         }
-        let mut entry = context.enter(hash, key);
-        if !unchanged(&meta, entry.meta().as_ref()) {
+        if !end_seen(context, (key, hash), &meta, expires, |_| ()) {
             continue;
         }
-        entry.set_expires(expires);
-        drop(entry);
         context.counters.cmd_touch.bump_owner();
         context.counters.touch_hits.bump_owner();
         context.log_get(key, Some(meta.value_bytes.into()));

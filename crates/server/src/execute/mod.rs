@@ -10,6 +10,7 @@
 //! or clock: time comes in with the [`Context`]. Sizes are bytes.
 
 mod admin;
+mod anew;
 mod arith;
 mod attempts;
 pub mod binary;

@@ -1,5 +1,6 @@
 //! `delete`, `touch`, `flush_all`.
 
+use super::anew::Anew;
 use super::{Context, Outcome, expires_at, reply};
 use crate::event_log::DeletedBy;
 use laneway_store::{ItemMeta, Moment};
@@ -45,13 +46,17 @@ pub(super) fn expire_at(
     key: &[u8],
     expires: Moment,
 ) -> Result<Option<ItemMeta>, Outcome> {
-    let mut entry = context.enter(context.store.hash(key), key);
-    let found = entry.meta();
-    if found.is_some() {
-        entry.set_expires(expires);
-        entry.mark_fetched();
-    }
-    drop(entry);
+    let (hash, mut anew) = (context.store.hash(key), Anew::default());
+    let found = loop {
+        let mut entry = context.enter(hash, key);
+        let found = entry.meta();
+        if anew.give(&mut entry, expires) {
+            entry.mark_fetched();
+            break found;
+        }
+        drop(entry);
+        anew.copy(context, key, hash, expires);
+    };
     if found.is_none() && context.has_forgotten() {
         return Err(Outcome::Kept);
     }

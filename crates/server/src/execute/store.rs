@@ -83,6 +83,15 @@ struct How {
 }
 
 impl How {
+    /// The end to begin the item with: one with room for every full second where the end is known
+    /// only with the item that it replaces.
+    const fn begun(&self) -> Moment {
+        match self.place {
+            Place::Whole(Condition::Cas { or_older: true, .. }) => Moment::LATER.rounded_up(),
+            _ => self.expires,
+        }
+    }
+
     /// How this is logged.
     fn stored_by(&self) -> StoredBy {
         match self.place {
@@ -222,7 +231,7 @@ fn store_bytes(
             }
         }
     } else {
-        let draft = context.draft(key, how.flags, how.expires, bytes.len());
+        let draft = context.draft(key, how.flags, how.begun(), bytes.len());
         match draft.and_then(|mut draft| draft.write(bytes).map(|()| draft)) {
             Ok(draft) => {
                 complete(context, key, hash, &how, draft, bytes.len()).map_err(|_| Forgotten)?
@@ -267,7 +276,7 @@ fn begin_bytes(
     let landing = match how.place {
         Place::Joined { .. } => Landing::buffer(context.store.charge(), value_bytes),
         Place::Whole(_) => {
-            let draft = context.store.draft(key, how.flags, how.expires, value_bytes, context.now);
+            let draft = context.store.draft(key, how.flags, how.begun(), value_bytes, context.now);
             match draft {
                 Ok(draft) => Landing::Draft(draft, value_bytes),
                 Err(refused) => {

@@ -4,7 +4,7 @@
 use laneway_server::counts::counters::{StatsRegistry, Totals};
 use laneway_server::durable::pending_writes::DurableReader;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
-use laneway_store::{Config, Mode, Moment, Store};
+use laneway_store::{Config, Mode, Moment, Store, meter};
 use laneway_wire::{GetVerb, Limits, Request, parse};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -229,6 +229,48 @@ fn without_memory_stores_are_refused_as_memcached_refuses_them() {
     for request in ["set key2 0 0 1000", "ms key2 1000"] {
         assert_eq!(server.say(&format!("{request}\r\n{value}\r\n")), REFUSED, "{request}");
         assert!(server.say("get key2\r\n").starts_with("VALUE"), "{request}");
+    }
+}
+
+/// What was stored without an end is written anew for one. Where that is refused, an item that is
+/// to end is better gone than there for ever.
+#[test]
+fn an_item_that_finds_no_memory_for_its_end_does_not_outlive_it() {
+    for (request, answer) in [
+        ("touch k 100\r\n", "TOUCHED\r\n"),
+        ("gat 100 k\r\n", "VALUE k 0 3\r\nxxx\r\nEND\r\n"),
+        ("mg k T100 v\r\n", "VA 3\r\nxxx\r\n"),
+        ("md k I T100\r\n", "HD\r\n"),
+    ] {
+        let server = Server::new(Config::default());
+        for is_refused in [false, true] {
+            assert_eq!(server.set("k", 3), "STORED\r\n");
+            meter::refuse(u32::from(is_refused), 1);
+            let answered = server.say(request);
+            meter::refuse(0, 1);
+            assert_eq!(answered, answer, "refused: {is_refused}");
+            let is_there = server.say("mg k\r\n").starts_with("HD");
+            assert_eq!(is_there, !is_refused, "{request}");
+            assert_eq!(server.store.stats().evictions, u64::from(is_refused), "{request}");
+        }
+    }
+}
+
+/// Ends of memcached's commands are full seconds, so none of them costs the word for milliseconds,
+/// also where the item is begun before its end is known.
+#[test]
+fn no_end_of_memcacheds_commands_takes_the_room_of_milliseconds() {
+    for (request, bytes) in [
+        ("set k 0 0 3\r\nxxx\r\n", 12 + 1 + 3),
+        ("set k 0 100 3\r\nxxx\r\n", 16 + 1 + 3),
+        ("ms k 3 C5 I T100\r\nxxx\r\n", 16 + 1 + 3),
+        ("ms k 3 C4 I T100\r\nxxx\r\n", 16 + 1 + 3), // older: it keeps the end there is
+        ("mg new N30 T60\r\n", 16 + 3 + 16 + 1 + 3),
+    ] {
+        let server = Server::new(Config::default());
+        assert_eq!(server.say("ms k 3 E5 T50\r\nxxx\r\n"), "HD\r\n");
+        assert!(server.say(request).starts_with(['S', 'H']), "{request}");
+        assert_eq!(server.store.stats().bytes, bytes, "{request}");
     }
 }
 

@@ -126,17 +126,18 @@ impl Foreign {
         }
         assert!(offset % (64 << 10) <= (64 << 10) - 2048, "what is read from here may end outside");
         let head = words(&self.items, offset, 3).expect("inside");
-        let packed = (head[1] >> 32) as usize;
-        let (header_bytes, value_bytes, millis) = match packed >> 8 & 1 {
-            0 => (16, packed >> 18, 0),
-            _ => (24, (head[2] >> 32) as usize, packed >> 18 & 1023),
+        let (packed, end) = (head[1] as u32 as usize, (head[1] >> 32) as u32);
+        let (header_bytes, value_bytes, expires, millis) = match packed >> 8 & 9 {
+            0 => (16, packed >> 18, end, 0),
+            8 => (12, packed >> 18, 0, 0), // its key begins where others have an end
+            _ => (24, (head[2] >> 32) as usize, end, packed >> 18 & 1023),
         };
         let mut bytes = vec![0; key.len() + value_bytes];
         self.items.read_exact_at(&mut bytes, (offset + header_bytes) as u64).expect("inside");
         if packed & 255 != key.len() || &bytes[..key.len()] != key {
             return None;
         }
-        let (expires, flush) = (head[1] as u32, (packed >> 12) as u32 % FLUSH_GENERATIONS);
+        let flush = (packed >> 12) as u32 % FLUSH_GENERATIONS;
         if millis != 0 {
             return Some(Seen::Elsewhere); // an end between its seconds is not looked at from here
         }

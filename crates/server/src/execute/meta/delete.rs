@@ -1,8 +1,9 @@
 //! `md`: delete, or mark stale (`I`), or empty (`x`).
 
+use super::super::anew::Anew;
 use super::super::{Context, Outcome, expires_at, reply};
 use crate::event_log::DeletedBy;
-use laneway_store::{Draft, Entry, ItemMeta, Refused, Store};
+use laneway_store::{Draft, Entry, ItemMeta, Moment, Refused, Store};
 use laneway_wire::reply::{CRLF, NO_MEMORY};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
 
@@ -19,19 +20,28 @@ pub(in super::super) fn meta_delete(
         out.extend_from_slice(NO_MEMORY);
         return Outcome::Done;
     };
-    let mut entry = context.enter(hash, key);
-    let status = match entry.meta() {
-        None if context.has_forgotten() => return Outcome::Kept,
-        None => Status::NotFound,
-        Some(item) if meta.flags.cas_compare.is_some_and(|cas| cas != context.cas(&item)) => {
-            Status::Exists
-        }
-        Some(item) => {
-            change(context, meta, &item, empty, &mut entry);
-            Status::Done(item)
+    let mut anew = Anew::default();
+    let status = loop {
+        let mut entry = context.enter(hash, key);
+        match entry.meta() {
+            None if context.has_forgotten() => return Outcome::Kept,
+            None => break Status::NotFound,
+            Some(item) if meta.flags.cas_compare.is_some_and(|cas| cas != context.cas(&item)) => {
+                break Status::Exists;
+            }
+            Some(item) => {
+                if let Some(end) = end_of_stale(context, meta)
+                    && !anew.give(&mut entry, end)
+                {
+                    drop(entry);
+                    anew.copy(context, key, hash, end);
+                    continue;
+                }
+                change(meta, &item, empty, &mut entry);
+                break Status::Done(item);
+            }
         }
     };
-    drop(entry);
     context.counters.cmd_meta.bump_owner();
     match &status {
         Status::Done(_) if meta.flags.invalidate => {}
@@ -76,13 +86,15 @@ fn empty_item<'a>(
     Ok(Some(draft))
 }
 
-fn change(
-    context: &Context<'_>,
-    meta: &Meta<'_>,
-    item: &ItemMeta,
-    empty: Option<Draft<&Store>>,
-    entry: &mut Entry<'_>,
-) {
+/// Which end the item is to have that is only marked stale.
+fn end_of_stale(context: &Context<'_>, meta: &Meta<'_>) -> Option<Moment> {
+    let flags = &meta.flags;
+    let exptime = flags.exptime.filter(|_| flags.invalidate && !flags.drop_value)?;
+    Some(expires_at(exptime, context.now))
+}
+
+/// Change what [`end_of_stale`] does not: the item has its end.
+fn change(meta: &Meta<'_>, item: &ItemMeta, empty: Option<Draft<&Store>>, entry: &mut Entry<'_>) {
     let flags = &meta.flags;
     match (empty, flags.invalidate) {
         (Some(empty), true) => {
@@ -93,9 +105,6 @@ fn change(
             entry.publish(empty, Some(flags.cas_explicit.unwrap_or(item.seq)));
         }
         (None, true) => {
-            if let Some(exptime) = flags.exptime {
-                entry.set_expires(expires_at(exptime, context.now));
-            }
             entry.set_stale(true);
             entry.set_token_sent(false); // so that the next to ask can win
             entry.renew_seq(flags.cas_explicit);

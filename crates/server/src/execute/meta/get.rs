@@ -1,12 +1,13 @@
 //! `mg`: a value, its metadata, a new expiry, vivification of a missing item, and the tokens by
 //! which clients agree who fetches a fresh value.
 
+use super::super::anew::end_seen;
 use super::super::attempts::{Attempts, TOO_MANY, unchanged};
 use super::super::exptime::seconds_left;
 use super::super::{Context, Outcome, expires_at, reply, transfer};
 use crate::durable::pending_writes::Sight;
 use crate::event_log::{Stored, StoredBy};
-use laneway_store::{Got, ItemMeta, KeyHash, Moment};
+use laneway_store::{Entry, Got, ItemMeta, KeyHash, Moment};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::reply::{CRLF, Sink, put_flag, put_flag_bare, put_meta_value_head};
 use laneway_wire::{KEY_BYTES_MAX, Meta};
@@ -261,16 +262,19 @@ fn settle(context: &Context<'_>, key: &[u8], hash: KeyHash, item: &ItemMeta, see
     if !seen.changes() {
         return true;
     }
+    let win = |entry: &mut Entry<'_>| {
+        if seen.won {
+            entry.set_token_sent(true);
+        }
+    };
+    if let Some(expires) = seen.expires {
+        return end_seen(context, (key, hash), item, expires, win);
+    }
     let mut entry = context.enter(hash, key);
     if !unchanged(item, entry.meta().as_ref()) {
         return false;
     }
-    if let Some(expires) = seen.expires {
-        entry.set_expires(expires);
-    }
-    if seen.won {
-        entry.set_token_sent(true);
-    }
+    win(&mut entry);
     true
 }
 
@@ -293,9 +297,12 @@ fn vivify(
 ) -> Vivified {
     let Some(vivify) = meta.flags.vivify else { return Vivified::Not };
     let expires = expires_at(vivify, context.now);
-    let Ok(mut draft) = context.draft(key, 0, expires, 0) else {
+    // A `T` behind the `N` gives it another end, for which there is to be room.
+    let begun = if meta.flags.exptime.is_some() { Moment::LATER.rounded_up() } else { expires };
+    let Ok(mut draft) = context.draft(key, 0, begun, 0) else {
         return Vivified::Not;
     };
+    draft.set_expires(expires);
     draft.set_marks(false, true);
     let mut entry = context.enter(hash, key);
     if entry.meta().is_some() {

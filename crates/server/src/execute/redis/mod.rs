@@ -6,7 +6,6 @@
 //!
 //! It knows no connection, as everything here. Times are moments.
 
-mod anew;
 mod arith;
 mod expiry;
 mod float;
@@ -27,7 +26,7 @@ pub use set::{Answer, Condition, Set, Short, refuse_set, set, set_whole};
 pub use several::{rename, set_all_absent};
 pub use watched::{Seen, Watched, is_same};
 
-use super::{Context, attempts};
+use super::{Context, anew, attempts};
 use laneway_store::Refused;
 use laneway_wire::resp::reply::Version;
 

@@ -57,6 +57,7 @@ pub(super) fn complete<S: Deref<Target = Store>>(
         (Condition::Cas { .. }, None) => return Ok(Fate::Missing),
         (Condition::Cas { id, or_older }, Some(item)) => {
             let found = context.cas(&item);
+            draft.set_expires(how.expires);
             if id != 0 && or_older && id < found {
                 // Older than the one there: stored all the same, but stale. It keeps the expiry of
                 // what it replaces, and whoever has the token keeps it.
