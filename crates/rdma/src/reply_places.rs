@@ -8,6 +8,7 @@
 
 use crate::layout;
 use crate::long::ledger::{self, Ledger};
+use laneway_sync::planted::{Bug, is_planted};
 
 const _: () = assert!(layout::PLACES_MAX <= ledger::PLACES_MAX);
 
@@ -73,7 +74,8 @@ impl ReplyPlaces {
         // Its time begins when its client is told.
         let given = self.ledger.take(place as u16, bytes, now_nanos, u64::MAX)?;
         self.held[place] = Some(Held { number: given.number, id, state: State::Writing });
-        Some(ReplyPlace { place, number: given.number, offset: given.offset })
+        let offset = if is_planted(Bug::PlaceReused) { 0 } else { given.offset };
+        Some(ReplyPlace { place, number: given.number, offset })
     }
 
     /// Whether its writer is to go on.

@@ -3,8 +3,8 @@
 //! and nothing of this is left in the program.
 //!
 //! Each stands for a kind of mistake that was made, or nearly made, where two parts meet. The line
-//! where it is asked about says what goes wrong. It lies in this crate because store, tier, tls
-//! and server know it.
+//! where it is asked about says what goes wrong. It lies in this crate because store, tier, rdma,
+//! transport, tls and server know it.
 
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
@@ -99,6 +99,10 @@ bugs! {
     SealedTwice => "the byte that was encrypted and not told as written is encrypted again",
     RespAloneForgotten => "who comes by TLS where nothing but RESP is spoken is taken for anybody",
     HandshakeLeaked => "who fails in his handshake stays counted at his address",
+    PlaceReused => "a long reply in shared memory is written over one that was not taken yet",
+    BellUnraised => "a worker sleeps over clients in shared memory and has none of them ring",
+    RungUnheard => "a client in shared memory that was left be rings and is not looked at",
+    RegionKept => "a worker that polls nothing keeps the regions of clients that are gone",
     StrangerLetIn => "clients are not asked for the certificates that they must show",
     EndUnkept => "an item whose record has no room for the end that it is given goes on without it",
 }

@@ -18,6 +18,7 @@ mod data_words;
 pub mod datagram;
 mod draws;
 pub mod memory;
+mod memory_bells;
 pub mod memory_datagram;
 pub mod rdma;
 mod receive_burst;

@@ -7,7 +7,9 @@
 
 use crate::datagram::Path;
 use crate::draws::Draws;
+use crate::memory_bells::Bells;
 use crate::memory_datagram::DatagramNet;
+use crate::shm_watch::Watch;
 use crate::{Interest, Ready, Stream, Token, Transport, Wait, Wake};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
@@ -185,6 +187,7 @@ impl Net {
             queues_watched: BTreeMap::new(),
             rooms_watched: BTreeSet::new(),
             first_in_memory: usize::MAX,
+            bells: None,
             woken: Arc::new(MemoryWake(AtomicBool::new(false))),
             asleep: None,
             next: 0,
@@ -358,6 +361,8 @@ pub struct MemoryTransport {
     rooms_watched: BTreeSet<(usize, Path)>,
     /// Queues from this number on are in memory.
     first_in_memory: usize,
+    /// Clients in shared memory that ring.
+    bells: Option<Bells>,
     woken: Arc<MemoryWake>,
     /// The last poll returned nothing and was allowed to wait.
     asleep: Option<Duration>,
@@ -385,6 +390,17 @@ impl MemoryTransport {
         self
     }
 
+    /// The same with the queues of `watch`, which are in memory, too: it is told of those that hold
+    /// something, and may sleep over the others until a client rings.
+    pub fn with_bells(mut self, watch: Watch) -> io::Result<MemoryTransport> {
+        self.bells = Some(Bells::new(watch)?);
+        Ok(self)
+    }
+
+    fn bells_of(&mut self, queue: usize) -> Option<&mut Bells> {
+        self.bells.as_mut().filter(|bells| bells.has(queue))
+    }
+
     /// How long the last poll would have slept, had it been a kernel's: it found nothing and was
     /// allowed to wait. `None` where it would be awake by now, since something has come.
     pub fn asleep(&self) -> Option<Duration> {
@@ -406,7 +422,9 @@ impl MemoryTransport {
             let mut rooms = rooms.filter(|(queue, path)| net.has_room(*queue, *path));
             Some(arrived || rooms.next().is_some())
         };
+        let is_rung = || self.bells.as_ref().is_some_and(Bells::is_rung);
         let awake = awake || self.first_in_memory < usize::MAX || datagrams() == Some(true);
+        let awake = awake || is_rung();
         (!awake).then_some(asleep)
     }
 
@@ -441,6 +459,9 @@ impl Transport for MemoryTransport {
         if self.woken.0.swap(false, SeqCst) {
             ready.push(Ready::Woken);
         }
+        if let Some(bells) = &mut self.bells {
+            bells.hear(ready)?;
+        }
         let state = self.net.lock();
         if let Some(listener) = state.waited_at(&self.listeners)
             && self.watching
@@ -472,6 +493,11 @@ impl Transport for MemoryTransport {
         self.next = cut_at;
         self.poll_datagrams(ready, room_end);
         ready.truncate(room_end);
+        let has_some = ready.len() > before;
+        if let Some(bells) = &mut self.bells {
+            // Beyond the burst, as the kernel's transport has it: room is told once.
+            bells.look(ready, wait, has_some);
+        }
         self.asleep = match wait {
             Wait::AtMost(longest) if ready.len() == before => Some(longest),
             _ => None,
@@ -480,7 +506,9 @@ impl Transport for MemoryTransport {
     }
 
     fn watch_datagrams(&mut self, queue: usize, watch: bool) -> io::Result<()> {
-        if watch {
+        if let Some(bells) = self.bells_of(queue) {
+            bells.watch(queue, watch);
+        } else if watch {
             self.net.may_watch()?;
             self.queues_watched.entry(queue).or_insert(0);
         } else {
@@ -490,7 +518,9 @@ impl Transport for MemoryTransport {
     }
 
     fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> io::Result<()> {
-        if watch {
+        if let Some(bells) = self.bells_of(queue) {
+            bells.watch_room(queue, watch);
+        } else if watch {
             self.rooms_watched.insert((queue, path));
         } else {
             self.rooms_watched.remove(&(queue, path));

@@ -14,6 +14,7 @@ use crate::datagram::Path;
 use crate::rdma::spare;
 use crate::{Ready, Wait};
 use laneway_rdma::region::{Region, Registry};
+use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::slot;
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
@@ -174,7 +175,9 @@ impl Watch {
     pub(crate) fn told(&mut self, number: u64) {
         let places = self.registry.places() as u64;
         let (lane, place) = ((number / places) as usize, (number % places) as usize);
-        if let Some(pulses) = self.pulses.get_mut(lane) {
+        if let Some(pulses) = self.pulses.get_mut(lane)
+            && !is_planted(Bug::RungUnheard)
+        {
             pulses[place].idle = 0;
             self.registry.active(self.worker, lane).add(place);
         }
@@ -278,7 +281,8 @@ impl Watch {
     pub(crate) fn arm(&mut self, ready: &mut Vec<Ready>, wait: Wait) -> Wait {
         let before = ready.len();
         let mut raised = 0;
-        for (lane, _, region) in self.each_active() {
+        let active = self.each_active().filter(|_| !is_planted(Bug::BellUnraised));
+        for (lane, _, region) in active {
             region.raise(lane, self.worker);
             raised += 1;
         }

@@ -81,6 +81,16 @@ pub struct Counts {
     pub strangers: u64,
     /// Replacements of certificate and key.
     pub reloads: u64,
+    /// Requests in shared memory, of them those that were lent, and replies that were placed there.
+    pub shm_requests: u64,
+    /// See above.
+    pub shm_lent: u64,
+    /// See above.
+    pub shm_placed: u64,
+    /// Times that a client in memory rang, and such clients that vanished.
+    pub shm_rings: u64,
+    /// See above.
+    pub shm_gone: u64,
     /// Steps of workers, of the durable executor and of devices.
     pub steps: u64,
     /// The most that one step of a worker did, of each kind.
@@ -89,7 +99,7 @@ pub struct Counts {
 
 impl Counts {
     /// Names and numbers.
-    pub fn each(&self) -> [(&'static str, u64); 37] {
+    pub fn each(&self) -> [(&'static str, u64); 42] {
         [
             ("commands", self.commands),
             ("power cuts", self.power_cuts),
@@ -127,6 +137,11 @@ impl Counts {
             ("handshakes failed", self.handshakes_failed),
             ("of them for a certificate", self.strangers),
             ("certificates replaced", self.reloads),
+            ("requests in memory", self.shm_requests),
+            ("of them lent", self.shm_lent),
+            ("replies placed there", self.shm_placed),
+            ("doorbells rung", self.shm_rings),
+            ("clients in memory gone", self.shm_gone),
             ("steps", self.steps),
         ]
     }
@@ -137,6 +152,18 @@ impl Counts {
         self.resumed += told.resumed;
         self.handshakes_failed += told.failed();
         self.strangers += told.failed[Cause::ClientCertificate as usize];
+    }
+
+    /// What a server tells of its clients in memory when it ends, by name.
+    pub fn in_memory(&mut self, sums: &[(&str, u64)]) {
+        for (name, sum) in sums {
+            match *name {
+                "requests" => self.shm_requests += sum,
+                "loans_claimed" => self.shm_lent += sum,
+                "notices" => self.shm_placed += sum,
+                _ => {}
+            }
+        }
     }
 
     /// Keeps the most of each kind.
@@ -186,6 +213,11 @@ impl Counts {
         self.handshakes_failed += other.handshakes_failed;
         self.strangers += other.strangers;
         self.reloads += other.reloads;
+        self.shm_requests += other.shm_requests;
+        self.shm_lent += other.shm_lent;
+        self.shm_placed += other.shm_placed;
+        self.shm_rings += other.shm_rings;
+        self.shm_gone += other.shm_gone;
         self.steps += other.steps;
         self.work_max(&other.work);
     }

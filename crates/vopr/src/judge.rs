@@ -4,6 +4,7 @@
 use crate::hostile;
 use crate::life::Life;
 use crate::rig::Rig;
+use crate::shm::ShmClients;
 use crate::swarm::{Kept, Swarm};
 use laneway_policy::rate::BURST_NANOS;
 use laneway_server::clock::Clock;
@@ -59,14 +60,15 @@ pub fn rest(life: &Life, swarm: &Swarm) -> Result<(), String> {
     limits_hold(life, swarm)?;
     // Who has left and is over its limit is found to have left when it has a turn again.
     let may_wait = swarm.is_limited() && life.rig.shared.connections.open.load(Relaxed) > 0;
-    if may_wait || !life.hostile.is_empty() {
+    let is_torn = life.shm.as_ref().is_some_and(ShmClients::has_hostile);
+    if may_wait || is_torn || !life.hostile.is_empty() {
         return Ok(()); // they hold what they began
     }
     domains.iter().try_for_each(|shared| {
         let stats = shared.store.stats();
         between("bytes of unfinished values", stats.unpublished_bytes)?;
-        if life.datagrams.is_empty() {
-            // Replies by UDP are kept for a while, in case frames are asked for again.
+        if life.datagrams.is_empty() && life.shm.is_none() {
+            // Replies by datagrams are kept for a while, in case frames are asked for again.
             between("bytes of replaced values that are being sent", stats.pinned_dead_bytes)?;
         }
         for worker in &shared.workers {

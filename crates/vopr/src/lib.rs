@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+pub mod asking;
 pub mod backup;
 mod backup_steps;
 pub mod binary;
@@ -39,6 +40,9 @@ pub mod run;
 mod scene;
 pub mod scrub;
 mod scrub_steps;
+pub mod shm;
+pub mod shm_hostile;
+mod shm_steps;
 mod steps;
 pub mod streams;
 pub mod swarm;

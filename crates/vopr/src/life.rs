@@ -8,6 +8,7 @@ use crate::hostile::Hostile;
 use crate::operator::Operator;
 use crate::rig::Rig;
 use crate::scrub::Scrubs;
+use crate::shm::ShmClients;
 use crate::watcher::Watcher;
 use laneway_tier::Tier;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct Life {
     pub watcher: Option<Watcher>,
     /// Clients over UDP.
     pub datagrams: Vec<DatagramClient>,
+    /// Clients in shared memory, where there are any.
+    pub shm: Option<ShmClients>,
     /// Clients that misbehave.
     pub hostile: Vec<Hostile>,
     /// Until when each worker sleeps, unless something comes for it.

@@ -146,7 +146,8 @@ fn main() -> ExitCode {
             "FAIL: no backup came to its end, none was restored, no scrub met a flipped bit, or \
              nobody had a checkpoint or a compaction made, no disks became larger, nobody watched, \
              no session of TLS was taken up again, no certificate refused or none replaced, in \
-             {seeds} seeds"
+             shared memory nothing was lent, placed or rung for, or nobody vanished, in {seeds} \
+             seeds"
         );
     }
     if failed == 0 && !is_lacking { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -154,14 +155,15 @@ fn main() -> ExitCode {
 
 /// Whether so many seeds, drawn as they are, must have made backups and restored some, have had
 /// scrubs meet flipped bits, checkpoints and compactions asked for, disks become larger, watchers
-/// told events, and TLS handshakes of every kind, and have not: a judge that is never asked finds
-/// nothing.
+/// told events, TLS handshakes of every kind, and all that clients in shared memory do, and have
+/// not: a judge that is never asked finds nothing.
 fn lacks_judges(options: &Options, counts: &Counts, seeds: u64) -> bool {
     let asked = [counts.backups, counts.restores, counts.scrubs, counts.flips];
     let operated = [counts.checkpoints, counts.compactions, counts.compactions_asked];
     let later = [counts.enlarged, counts.events_told];
     let tls = [counts.handshakes, counts.resumed, counts.strangers, counts.reloads];
-    let is_lacking = [&asked[..], &operated, &later, &tls].concat().contains(&0);
+    let shm = [counts.shm_lent, counts.shm_placed, counts.shm_rings, counts.shm_gone];
+    let is_lacking = [&asked[..], &operated, &later, &tls, &shm].concat().contains(&0);
     options.sets.is_empty() && SEEDS_OF_ALL <= seeds && is_lacking
 }
 
@@ -221,7 +223,8 @@ mod tests {
         let without = Counts::default();
         let tls =
             Counts { handshakes: 1, resumed: 1, strangers: 1, reloads: 1, ..Counts::default() };
-        let operated = Counts { checkpoints: 1, compactions: 1, ..tls };
+        let shm = Counts { shm_lent: 1, shm_placed: 1, shm_rings: 1, shm_gone: 1, ..tls };
+        let operated = Counts { checkpoints: 1, compactions: 1, ..shm };
         let later = Counts { compactions_asked: 1, enlarged: 1, events_told: 1, ..operated };
         let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..later };
         let with = Counts { restores: 1, ..unrestored };
@@ -232,6 +235,7 @@ mod tests {
         assert!(lacks_judges(&options, &Counts { compactions: 0, ..with }, SEEDS_OF_ALL));
         assert!(lacks_judges(&options, &Counts { compactions_asked: 0, ..with }, SEEDS_OF_ALL));
         assert!(lacks_judges(&options, &Counts { strangers: 0, ..with }, SEEDS_OF_ALL));
+        assert!(lacks_judges(&options, &Counts { shm_rings: 0, ..with }, SEEDS_OF_ALL));
         assert!(!lacks_judges(&options, &with, SEEDS_OF_ALL));
         assert!(!lacks_judges(&options, &without, SEEDS_OF_ALL - 1));
         let sets = vec![("backups".into(), 0)];

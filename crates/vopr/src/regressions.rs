@@ -34,6 +34,7 @@ impl Regression {
             (swarm.tls, swarm.compresses) = (0, false);
             (swarm.client_rate, swarm.client_bytes) = (0, 0);
             (swarm.listener_rates, swarm.resp_alone) = ((0, 0), false);
+            swarm.shm_clients = 0;
             for (name, value) in self.sets {
                 swarm.set(name, *value).expect("a number that a run has");
             }
@@ -365,6 +366,30 @@ pub const ALL: &[Regression] = &[
         sets: LIMITED,
         bug: "HeldForgotten",
     },
+    Regression {
+        name: "of two long replies in shared memory the second is read for the first",
+        seed: 1,
+        sets: IN_MEMORY,
+        bug: "PlaceReused",
+    },
+    Regression {
+        name: "a worker sleeps while a request lies in shared memory",
+        seed: 1,
+        sets: IN_MEMORY,
+        bug: "BellUnraised",
+    },
+    Regression {
+        name: "a client in shared memory that was quiet for long is never answered again",
+        seed: 1,
+        sets: IN_MEMORY,
+        bug: "RungUnheard",
+    },
+    Regression {
+        name: "the memory of a client that is gone stays mapped",
+        seed: 1,
+        sets: IN_MEMORY,
+        bug: "RegionKept",
+    },
 ];
 
 /// Two clients who ask for more than a listener lets through.
@@ -379,6 +404,20 @@ const LIMITED_BY_LISTENER: &[(&str, u64)] = &[
     ("datagram-clients", 0),
     ("jumps", 0),
     ("reset", 0),
+];
+
+/// Clients in shared memory, and one other, ask for long values.
+const IN_MEMORY: &[(&str, u64)] = &[
+    ("shm-clients", 3),
+    ("clients", 1),
+    ("kept", 0),
+    ("crashes", 0),
+    ("hostile", 0),
+    ("datagram-clients", 0),
+    ("large", 128),
+    ("filler", 0),
+    ("refuse-memory", 0),
+    ("jumps", 0),
 ];
 
 /// One client that asks for more than it may, for some seconds.

@@ -6,6 +6,8 @@ use crate::datagrams::DatagramClient;
 use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
 use crate::operator::Operator;
+use crate::shm::ShmClients;
+use crate::shm_steps;
 use crate::streams::StreamClient;
 use crate::watcher::Watcher;
 use crate::world::{COMMIT_INTERVAL, Outcome, World};
@@ -58,7 +60,8 @@ impl World {
     /// memory that the durable executor is short of, nor for what it may ask.
     pub(crate) fn is_forgotten(&self, life: &Life) -> bool {
         let brings_nothing = life.rig.keeps_nothing() && !self.swarm.is_limited();
-        brings_nothing && !self.streams.iter().all(StreamClient::is_idle)
+        let is_awaited = !self.streams.iter().all(StreamClient::is_idle);
+        brings_nothing && (is_awaited || shm_steps::is_untaken(life))
     }
 
     /// A step of everything that is the server's. Returns whether any had something to do.
@@ -87,14 +90,18 @@ impl World {
         for client in &mut life.datagrams {
             client.exchange(&mut scene, now_nanos)?;
         }
+        self.exchange_shm(life)?;
         Ok(busy)
     }
 
-    /// A moment, or until a client over UDP asks again.
+    /// A moment, or until a client over UDP or in memory asks again.
     pub(crate) fn pass_time(&mut self, life: &Life, busy: bool) {
         let now = self.clock.nanos();
         let wakes = life.datagrams.iter().filter(|client| !client.is_idle());
-        let next = wakes.filter_map(DatagramClient::wake_nanos).min();
+        let wakes = wakes.filter_map(DatagramClient::wake_nanos);
+        // What was not taken is not waited for so long that a worker wakes by itself.
+        let in_memory = life.shm.as_ref().filter(|_| !shm_steps::is_untaken(life));
+        let next = wakes.chain(in_memory.and_then(ShmClients::wake_nanos)).min();
         self.clock.advance(match next {
             Some(next) if !busy && next > now => (next - now).min(100_000_000),
             _ if busy => 10_000,
@@ -105,6 +112,7 @@ impl World {
     pub(crate) fn is_answered(&self, life: &Life) -> bool {
         self.streams.iter().all(StreamClient::is_idle)
             && life.datagrams.iter().all(DatagramClient::is_idle)
+            && shm_steps::is_idle(life)
             && life.rig.keeps_nothing()
     }
 
@@ -113,6 +121,10 @@ impl World {
         let datagrams = life.datagrams.iter().filter(|client| !client.is_idle());
         let mut all: Vec<String> = streams.map(StreamClient::waits_for).collect();
         all.extend(datagrams.map(DatagramClient::waits_for));
+        all.extend(life.shm.iter().flat_map(ShmClients::waits_for));
+        if shm_steps::is_untaken(life) {
+            all.push("a request lies in memory".into());
+        }
         if !life.rig.keeps_nothing() {
             all.push("the durable executor is not idle".into());
         }
@@ -135,6 +147,7 @@ impl World {
         life.backups.iter_mut().for_each(Backups::leave);
         life.operator.iter_mut().for_each(Operator::leave);
         life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
+        self.part_with_shm(life);
         // Longer than replies by UDP are kept, and than the times after which a server tidies up.
         let rounds = [LEAVE_ROUNDS, LEAVE_ROUNDS_LIMITED][usize::from(self.swarm.is_limited())];
         for _ in 0..rounds {
@@ -142,6 +155,8 @@ impl World {
             self.clock.advance(LEAVE_NANOS);
         }
         life.datagrams.clear();
+        life.shm = None;
+        shm_steps::are_gone(life)?;
         let open = life.rig.shared.connections.open.load(Relaxed);
         let cards = laneway_server::shared::lock(&life.rig.shared.connections.cards).len();
         if open + cards > 0 {

@@ -39,6 +39,7 @@ impl World {
         self.step_scrub(life)?;
         self.step_operator(life)?;
         self.step_watcher(life)?;
+        self.step_shm(life)?;
         self.step_pool(life);
         match self.random.below(100) {
             0..50 => {
@@ -112,7 +113,10 @@ impl World {
         };
         let progress = progress.map_err(|error| format!("worker {number}: {error}"))?;
         self.books.counts.work_max(&work);
-        let clients = self.swarm.clients + self.swarm.datagram_clients + self.swarm.hostile;
+        let swarm = &self.swarm;
+        // And one that misbehaves.
+        let in_memory = swarm.shm_clients + usize::from(swarm.shm_clients > 0);
+        let clients = swarm.clients + swarm.datagram_clients + in_memory + swarm.hostile;
         let connections = clients + usize::from(life.watcher.is_some());
         let in_slices = self.swarm.design == Design::Lanes;
         judge::over_budget(&work, connections as u64, in_slices, self.swarm.helps)

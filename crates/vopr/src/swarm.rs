@@ -79,6 +79,8 @@ pub struct Swarm {
     pub clients: usize,
     /// Clients over UDP.
     pub datagram_clients: usize,
+    /// Clients in shared memory.
+    pub shm_clients: usize,
     /// Faults of datagrams.
     pub datagram_faults: u32,
     /// Clients that misbehave.
@@ -231,6 +233,7 @@ impl Swarm {
             disk_faults: random.one_in(4),
             clients: 1 + random.below(6) as usize,
             datagram_clients: if datagrams { 1 + random.below(3) as usize } else { 0 },
+            shm_clients: 0,
             datagram_faults: if faulty { random.below(400) as u32 } else { 0 },
             hostile: if random.one_in(2) { 1 + random.below(4) as usize } else { 0 },
             admin: random.one_in(2),
@@ -326,6 +329,11 @@ impl Swarm {
         }
         self.resp_alone = self.resp && random.one_in(2);
         self.compresses = self.kept != Kept::No && random.one_in(3);
+        // Nobody can say there who he is, and there is one domain.
+        let may_share = self.kept != Kept::Interval && self.domains() == 1 && !self.users;
+        if random.one_in(3) && may_share {
+            self.shm_clients = 1 + random.below(3) as usize;
+        }
         self
     }
 
@@ -356,9 +364,9 @@ impl Swarm {
         self.tls > 0 && !(number as u64 + self.seed % 3).is_multiple_of(3)
     }
 
-    /// Whether only users may ask: nobody can say over UDP who he is.
+    /// Whether only users may ask: nobody can say over UDP or in shared memory who he is.
     pub fn has_users(&self) -> bool {
-        self.users && self.datagram_clients == 0
+        self.users && self.datagram_clients + self.shm_clients == 0
     }
 
     /// Whether its clients wait now and then for what they may ask.
@@ -387,7 +395,8 @@ impl Swarm {
     pub fn domains(&self) -> u16 {
         let simple = matches!(self.design, Design::Lanes | Design::Hkh);
         let least = if simple && self.form == Form::TimeShare { 1 } else { 2 };
-        match self.kept == Kept::No && self.access == Access::Crcw && !self.hot {
+        let is_plain = self.access == Access::Crcw && !self.hot && self.shm_clients == 0;
+        match self.kept == Kept::No && is_plain {
             true => self.domains.clamp(1, (self.workers / least).max(1) as u16),
             false => 1,
         }
@@ -415,6 +424,7 @@ impl Swarm {
         add(&|swarm| swarm.crashes = swarm.crashes.saturating_sub(1));
         add(&|swarm| swarm.hostile = 0);
         add(&|swarm| swarm.datagram_clients = 0);
+        add(&|swarm| swarm.shm_clients = 0);
         add(&|swarm| swarm.clients = (swarm.clients / 2).max(1));
         add(&|swarm| (swarm.short, swarm.refuse) = (0, 0));
         add(&|swarm| swarm.reset = 0);

@@ -20,10 +20,12 @@ use crate::rig::durable::{Kept as RigKept, Machine, settings};
 use crate::rig::{Plan, READ_ONLY, RESP_ALONE, Rig};
 use crate::scene::Scene;
 use crate::scrub::Scrubs;
+use crate::shm::{self, ShmClients};
 use crate::streams::StreamClient;
 use crate::swarm::{Kept, Swarm};
 use crate::users::USERS;
 use crate::watcher::Watcher;
+use laneway_rdma::faults::Faults as SlotFaults;
 use laneway_server::access::client_limits::Rates;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Phase;
@@ -182,6 +184,10 @@ impl World {
                 receive_bytes: 4 << 20,
                 ..DatagramFaults::each(swarm.seed, swarm.datagram_faults)
             }),
+            // Memory loses nothing.
+            shm: (swarm.shm_clients > 0).then(|| SlotFaults::each(swarm.seed, 0)),
+            terms: Some(shm::terms(swarm.workers)),
+            rings: true,
             kept: tier.map(|tier| RigKept {
                 interval: (swarm.kept == Kept::Interval).then_some(COMMIT_INTERVAL),
                 ..RigKept::of(tier)
@@ -314,6 +320,8 @@ impl World {
             |(number, net)| DatagramClient::new(number, net, swarm, swarm.seed ^ number as u64);
         let nets = rig.datagrams.iter().cycle().take(swarm.datagram_clients);
         let datagrams = nets.enumerate().map(udp).collect();
+        let count = swarm.shm_clients;
+        let shm = (count > 0).then(|| ShmClients::new(count, &rig, seed));
         self.books.say(|| "a server starts".into());
         let durable_moment = self.books.moment();
         let asleep_until_nanos = vec![0; swarm.workers];
@@ -328,6 +336,7 @@ impl World {
             operator,
             watcher,
             datagrams,
+            shm,
             hostile,
             asleep_until_nanos,
             began_nanos: now_nanos,
@@ -438,6 +447,8 @@ impl World {
             streams.iter_mut().for_each(|client| client.disconnect(scene.books));
             life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
         }
+        self.count_shm(&life);
+        self.part_with_shm(&mut life);
         let restored = if last { None } else { self.restored(&mut life)? };
         let loss = match (self.swarm.kept, &restored) {
             (_, Some((_, moment))) => Loss::Since(*moment),
@@ -519,6 +530,7 @@ impl World {
     /// checkpoint has vouched for all of it.
     fn stop(&mut self, life: &mut Life) -> Outcome<bool> {
         life.hostile.clear();
+        World::end_hostile_shm(life);
         life.backups.iter_mut().for_each(Backups::leave);
         life.operator.iter_mut().for_each(Operator::leave);
         // Nobody comes any more when the workers begin to leave.

@@ -8,6 +8,7 @@ pub mod durable;
 mod flags;
 pub mod peer;
 pub mod resp;
+mod shm;
 pub mod tls;
 
 pub use bytes::{hit, lines, tail, value};
@@ -16,11 +17,9 @@ use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
 use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, LargeLane, Role};
 use laneway_policy::{Nanos, Placement, SizeHistogram, SmoothHistogram, WorkerId, build, owner};
-use laneway_rdma::contract::Peer;
+use laneway_rdma::faults;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
-use laneway_rdma::shmring::{RingRequester, RingResponder};
-use laneway_rdma::{door, faults};
 use laneway_server::access::client_limits::{ClientLimits, Rates};
 use laneway_server::access::listener_rules::ListenerRules;
 use laneway_server::clock::{Clock, ManualClock};
@@ -39,19 +38,12 @@ use laneway_tls::{Acceptor, EitherStream, EitherTransport};
 use laneway_transport::datagram::Datagrams;
 use laneway_transport::memory::{Client, Faults, MemoryStream, MemoryTransport, Net};
 use laneway_transport::memory_datagram::{DatagramFaults, DatagramNet};
-use laneway_transport::rdma::{RdmaDatagrams, Whence};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What the workers read from and write to: what those of the product do, over memory.
 pub type RigStream = EitherStream<MemoryStream>;
 pub type RigTransport = EitherTransport<MemoryTransport>;
-
-/// What a client in memory may lend: two of the largest items of the mix.
-const BULK_BYTES: usize = 4 << 20;
-/// Clients in memory.
-const CLIENTS_MAX: usize = 4;
 
 /// Who comes by this listener may change nothing.
 pub const READ_ONLY: usize = 1;
@@ -106,6 +98,10 @@ pub struct Plan {
     pub datagrams: Option<DatagramFaults>,
     /// Clients in memory are served, by memory with these faults.
     pub shm: Option<faults::Faults>,
+    /// How their regions are laid out, where not as usual.
+    pub terms: Option<Terms>,
+    /// They ring for workers that sleep; otherwise no worker sleeps.
+    pub rings: bool,
     /// They are on other hosts, and their long messages travel so.
     pub afar: Option<afar::Way>,
     /// Strangers may ask.
@@ -161,6 +157,8 @@ impl Plan {
             shutdown: false,
             datagrams: None,
             shm: None,
+            terms: None,
+            rings: false,
             afar: None,
             public: false,
             kept: None,
@@ -284,10 +282,7 @@ impl Rig {
         let mut rig = Rig {
             net: Net::new(plan.faults),
             datagrams: plan.datagrams.map(|faults| DatagramNet::new(faults, plan.workers)),
-            registry: plan.shm.map(|_| {
-                let terms = Terms::of(plan.workers, BULK_BYTES);
-                Arc::new(Registry::new(terms, CLIENTS_MAX))
-            }),
+            registry: plan.shm.map(|_| shm::registry(plan)),
             rendezvous_buffers: plan.afar.map(afar::RendezvousBuffers::new),
             shared: all[0].clone(),
             domains: all,
@@ -351,8 +346,9 @@ impl Rig {
         if let Some(datagrams) = &datagrams {
             transport = transport.with_datagrams(datagrams);
         }
-        if self.registry.is_some() {
-            transport = transport.with_rdma(if datagrams.is_some() { workers } else { 0 });
+        if let Some(registry) = &self.registry {
+            let first = if datagrams.is_some() { workers } else { 0 };
+            transport = shm::watching(transport, registry, (number, first), plan.rings);
         }
         let (id, transport) = (WorkerId(number as u16), EitherTransport::new(transport));
         let mut worker = Worker::new(id, shared.clone(), transport, self.clock.clone(), control)
@@ -362,7 +358,8 @@ impl Rig {
             queues = Some(Box::new(net.datagrams()));
         }
         if let (Some(registry), Some(faults)) = (&self.registry, plan.shm) {
-            queues = Some(in_memory(registry, number, (faults, &self.rendezvous_buffers), queues));
+            let faults = (faults, &self.rendezvous_buffers);
+            queues = Some(shm::queues(registry, number, faults, queues));
         }
         if let Some(queues) = queues {
             worker.serve_datagrams(queues).expect("memory transports do not fail");
@@ -390,26 +387,6 @@ impl Rig {
     /// Items that memory evicted.
     pub fn evictions(&self) -> u64 {
         self.domains.iter().map(|shared| shared.store.stats().evictions).sum()
-    }
-
-    /// A client in memory. The server is there as long as the stream is.
-    pub fn enter(&self) -> (RingRequester, Peer, UnixStream) {
-        self.enter_as(door::Version::Placed)
-    }
-
-    /// The same of that version.
-    pub fn enter_as(&self, version: door::Version) -> (RingRequester, Peer, UnixStream) {
-        let registry = self.registry.as_ref().expect("it serves clients in memory");
-        let given = door::join_as(version, registry).expect("there is memory");
-        let (given, peer, server) = given.expect("there is a place");
-        (RingRequester::new(given), peer, server)
-    }
-
-    /// A client on another host, or so it seems.
-    pub fn enter_afar(&self) -> (afar::Client, UnixStream) {
-        let rendezvous_buffers = self.rendezvous_buffers.as_ref().expect("it serves clients afar");
-        let (ring, peer, server) = self.enter();
-        (rendezvous_buffers.enter(peer, ring), server)
     }
 
     /// One step of every worker.
@@ -573,27 +550,4 @@ fn store(plan: &Plan) -> Arc<Store> {
         Some(_) => Store::with_hook(config, Box::new(Capture)),
     };
     store.expect("memory for a small store")
-}
-
-/// A worker's handle on the queues in memory, with faults, behind `others`.
-fn in_memory(
-    registry: &Arc<Registry>,
-    worker: usize,
-    (faults, rendezvous_buffers): (faults::Faults, &Option<Arc<afar::RendezvousBuffers>>),
-    others: Option<Box<dyn Datagrams>>,
-) -> Box<dyn Datagrams> {
-    let faults = faults::Faults { seed: faults.seed ^ worker as u64, ..faults };
-    let responder = RingResponder::new(registry.clone(), worker);
-    let responder = faults::Lossy::new(responder, faults);
-    let places = registry.terms().replies;
-    if let Some(rendezvous_buffers) = rendezvous_buffers.clone() {
-        assert!(others.is_none(), "clients afar, and nobody else");
-        let responder = afar::Afar { inner: responder, rendezvous_buffers };
-        return Box::new(RdmaDatagrams::new(Whence::Afar, responder, places));
-    }
-    let queues = RdmaDatagrams::new(Whence::Here, responder, places);
-    match others {
-        Some(others) => Box::new(queues.behind(others)),
-        None => Box::new(queues),
-    }
 }

@@ -21,6 +21,7 @@ impl Swarm {
             ("crashes", self.crashes.into()),
             ("hostile", self.hostile as u64),
             ("datagram-clients", self.datagram_clients as u64),
+            ("shm-clients", self.shm_clients as u64),
             ("clients", self.clients as u64),
             ("short", self.short.into()),
             ("refuse", self.refuse.into()),
@@ -77,6 +78,7 @@ impl Swarm {
             "crashes" => self.crashes = value as u32,
             "hostile" => self.hostile = value as usize,
             "datagram-clients" => self.datagram_clients = value as usize,
+            "shm-clients" => self.shm_clients = value.min(3) as usize,
             "clients" => self.clients = value as usize,
             "short" => self.short = value as u8,
             "refuse" => self.refuse = value as u8,
@@ -136,7 +138,7 @@ impl fmt::Display for Swarm {
         write!(
             f,
             "{:?} ({:?}, {:?}) with {} workers in {} domains, {} MB, kept: {:?}; {} connections of \
-             {} in a pipeline, {} UDP clients, {} hostile; {} keys, {} commands, {} crashes",
+             {} in a pipeline, {} UDP clients, {} in shared memory, {} hostile; {} keys, {} commands, {} crashes",
             self.design,
             self.form,
             self.access,
@@ -147,6 +149,7 @@ impl fmt::Display for Swarm {
             self.clients,
             self.pipeline,
             self.datagram_clients,
+            self.shm_clients,
             self.hostile,
             self.keys,
             self.commands,
