@@ -193,7 +193,7 @@ fn no_reply_is_torn_while_a_store_overwrites_values_and_grows() {
                     let key = if round % 4 > 0 { KEY } else { neighbour.as_bytes() };
                     let value = [b'a' + (round % 26) as u8; VALUE_BYTES];
                     let mut draft =
-                        store.draft(key, 0, Moment::NEVER, VALUE_BYTES, NOW).expect("a cache");
+                        store.draft(key, 0, Moment::NEVER, VALUE_BYTES).expect("a cache");
                     draft.write(&value).expect("it has its slot");
                     store.enter(store.hash(key), key, NOW).publish(draft, None);
                     overwrites.fetch_add(1, Relaxed);

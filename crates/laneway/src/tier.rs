@@ -72,7 +72,8 @@ is damaged. DIR is made if it is missing; items that it has already are replaced
 What interrupts a load leaves a folder that no server opens, until it is loaded.
 Sizes may differ from the old ones: this is how a store is moved to larger media.
 A store that is there, such as one that had no room for all of a load, grows to a
-larger --pm-size or --ssd-size first, but for a log with --pm-index fair.
+larger --pm-size or --ssd-size first, but for a log with --pm-index fair; what it
+makes of both is told on stderr.
 A store that is made here takes --pm-index, too.
 ";
 
@@ -400,7 +401,10 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     // A load that found no room goes on in a store that is larger.
     store.pm_grows = asked.media.pm_bytes.is_some();
     store.ssd_grows = asked.media.ssd_bytes.is_some();
-    let (directory, _) = Directory::open_to_load(&store, &mut |_, _| {})?;
+    let (directory, report) = Directory::open_to_load(&store, &mut |_, _| {})?;
+    for told in settings::grown(&report).into_iter().chain(settings::sizes_kept(&store, &report)) {
+        eprintln!("laneway load: {told}");
+    }
     let no_room = |error| no_room(told(error), || directory.stats().index);
     // First, where it is known: whatever interrupts this, no CAS id comes again.
     directory.pass_over(given_out).map_err(no_room)?;

@@ -111,8 +111,6 @@ impl Steal {
 pub struct CorePlan {
     /// 0 before the first epoch has ended, then one more each time.
     pub epoch: u64,
-    /// When it was made.
-    pub planned_at: Nanos,
     /// By which rule.
     pub design: Design,
     /// Whether workers have roles.

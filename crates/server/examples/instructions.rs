@@ -16,10 +16,8 @@ use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Got, KeyHash, Moment, Store};
 use laneway_tls::EitherTransport;
 use laneway_transport::memory::Client;
-use laneway_transport::memory_datagram::DatagramFaults;
 use laneway_transport::socket::SocketTransport;
 use laneway_transport::udp::{Ports, Sockets, UdpDatagrams};
-use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use rig::{Plan, Rig, value};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -221,13 +219,7 @@ fn multiget(keys: usize) {
 /// So many readings of all that `/metrics` tells, of a server whose clients come by streams and
 /// datagrams and whose items are kept durably.
 fn scrape(scrapes: usize) {
-    let machine = Machine::new(32 * SEGMENT_BYTES as usize, 16 << 20);
-    let tier = machine.open(settings()).expect("the media are sound");
-    let mut rig = Rig::new(&Plan {
-        kept: Some(Kept::of(&tier)),
-        datagrams: Some(DatagramFaults::NONE),
-        ..Plan::of(2, Form::TimeShare)
-    });
+    let mut rig = Rig::watched();
     let client = rig.net.connect();
     for number in 0..KEYS {
         rig.set(&client, &key(number), &value(VALUE_BYTES, number as u64));

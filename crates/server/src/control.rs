@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::shared::{Shared, WorkerShared};
 use crate::stream::backlog::notable_nanos;
 use laneway_policy::histogram::CLASS_COUNT;
-use laneway_policy::{CorePolicy, EpochLoad, ItemBytes, Nanos, SizeClass, SizeHistogram};
+use laneway_policy::{CorePolicy, EpochLoad, ItemBytes, SizeClass, SizeHistogram};
 use laneway_store::Moment;
 use laneway_sync::planted::{Bug, is_planted};
 use std::sync::atomic::Ordering::Relaxed;
@@ -76,7 +76,7 @@ impl Control {
         }
         if now >= self.epoch_ends_nanos {
             self.epoch_ends_nanos = now.saturating_add(self.epoch_nanos);
-            self.plan(shared, now);
+            self.plan(shared);
         }
     }
 
@@ -104,7 +104,7 @@ impl Control {
         sizes
     }
 
-    fn plan<S>(&mut self, shared: &Shared<S>, now: u64) {
+    fn plan<S>(&mut self, shared: &Shared<S>) {
         let mut large = 0;
         let mut sizes = vec![0; CLASS_COUNT];
         for worker in &shared.workers {
@@ -121,7 +121,7 @@ impl Control {
             sizes_kernel: self.kernel_sizes(shared),
         };
         (self.sizes_before, self.large_before) = (sizes, large);
-        let plan = self.policy.plan(Nanos(now), &load);
+        let plan = self.policy.plan(&load);
         let changed = plan.roles_changed_since(&shared.plan.get()) as u64;
         shared.epochs.fetch_add(1, Relaxed);
         shared.plan.publish(plan);

@@ -19,7 +19,7 @@ use crate::resp::state::Dialect;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
 use crate::stream::connection::{Connection, ConnectionStats};
-use crate::stream::step::Step;
+use crate::stream::step::{Step, Stop};
 use laneway_policy::pace::{Pace, Way};
 use laneway_policy::route::lane;
 use laneway_policy::{CorePlan, ItemBytes, Lane, LargeLane, Role, Route, WorkerId};
@@ -34,6 +34,14 @@ use std::sync::Arc;
 /// The longest line of a multiget; it is held in memory until its newline has come.
 const LINE_BYTES_MAX: usize = 1 << 20;
 const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// Requests of a turn that their client, who is limited, was not charged for yet.
+pub(crate) struct Uncharged {
+    /// So many have begun,
+    pub(crate) begun: u64,
+    /// and so many had been counted here before.
+    pub(crate) counted: u64,
+}
 
 /// What the papers call a core: all of a worker but what it has under way.
 pub struct Core<T: Transport> {
@@ -441,21 +449,46 @@ impl<T: Transport> Core<T> {
         self.lanes().requests_small.get() + self.lanes().requests_large.get()
     }
 
-    /// A turn has begun so many requests and is done with them. Those that are counted nowhere
-    /// (lines that are wrong, commands about no key) are taken out of what the client has left, or
-    /// a flood of them had no limit.
+    /// A step of a turn has begun so many requests; `is_taken`: and has taken some of the input.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge_step(
+        &self,
+        connection: &mut Connection<T::Stream>,
+        uncharged: &mut Uncharged,
+        begun: usize,
+        (step, is_taken): (&Step, bool),
+    ) {
+        let is_at_request = connection.is_at_request();
+        uncharged.begun += begun as u64;
+        match step {
+            Step::Took(_) if is_at_request => self.charge_uncounted(connection, uncharged),
+            Step::Took(_) => {}
+            // What was so much work that others come first is done, if it was taken.
+            Step::Stop(_, Stop::Quota) if is_at_request && is_taken => {}
+            // Half a line has not begun, and what waits for others is counted when it is done.
+            Step::Stop(..) => uncharged.begun -= u64::from(begun > 0),
+        }
+    }
+
+    /// What a turn has begun is done. Requests that are counted nowhere (lines that are wrong,
+    /// commands about no key) are taken out of what the client has left, or a flood of them had no
+    /// limit. That is found for each request by itself: one of many keys is counted as many.
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_uncounted(
         &self,
         connection: &mut Connection<T::Stream>,
-        begun: usize,
-        counted_before: u64,
+        uncharged: &mut Uncharged,
     ) {
         // Those that the durable executor was given are among the counted, and are charged when
         // their replies have come.
-        let counted = self.requests_counted() - counted_before;
-        self.charge_for(connection, (begun as u64).saturating_sub(counted), 0);
+        let counted = self.requests_counted();
+        let uncounted = uncharged.begun.saturating_sub(counted - uncharged.counted);
+        *uncharged = Uncharged { begun: 0, counted };
+        if 0 < uncounted {
+            self.charge_for(connection, uncounted, 0);
+        }
         if let Dialect::Resp(session) = &mut connection.dialect {
             session.is_charged();
         }

@@ -4,8 +4,7 @@
 
 use laneway_policy::histogram::CLASS_COUNT;
 use laneway_policy::{
-    CorePlan, CostModel, Design, EpochLoad, ItemBytes, Nanos, Settings, SizeClass, SizeHistogram,
-    build,
+    CorePlan, CostModel, Design, EpochLoad, ItemBytes, Settings, SizeClass, SizeHistogram, build,
 };
 use laneway_sim::machine::{Machine, Traffic, run};
 use laneway_sim::stats::SECOND;
@@ -18,7 +17,7 @@ fn server_plan(settings: &Settings, mix: &Mix, epochs: u64) -> CorePlan {
     let mut random = laneway_load::random::Random::new(99);
     let mut policy = build(settings.clone()).expect("fits");
     let mut plan = policy.initial();
-    for epoch in 1..=epochs {
+    for _ in 0..epochs {
         let mut by_worker = vec![[0_u64; CLASS_COUNT]; usize::from(settings.workers)];
         let mut large_requests = 0;
         for request in 0..400_000_usize {
@@ -28,7 +27,7 @@ fn server_plan(settings: &Settings, mix: &Mix, epochs: u64) -> CorePlan {
         }
         let sizes = SizeHistogram::from_fn(|class| by_worker.iter().map(|w| w[class]).sum());
         let load = EpochLoad { sizes, large_requests, ..EpochLoad::default() };
-        plan = policy.plan(Nanos(epoch), &load);
+        plan = policy.plan(&load);
     }
     plan
 }

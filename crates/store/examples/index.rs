@@ -76,7 +76,7 @@ fn filled_store(items: u64) -> Arc<Store> {
     let value = [b'v'; VALUE_BYTES];
     for number in 0..items {
         let key = key(number);
-        let mut draft = store.draft(&key, 0, Moment::NEVER, VALUE_BYTES, NOW).expect("room");
+        let mut draft = store.draft(&key, 0, Moment::NEVER, VALUE_BYTES).expect("room");
         draft.write(&value).expect("room");
         black_box(store.enter(store.hash(&key), &key, NOW).publish(draft, None));
     }

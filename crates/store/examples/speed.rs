@@ -25,7 +25,7 @@ fn main() {
     let set = |i: u64| {
         let key = key(i);
         let hash = store.hash(&key);
-        let mut draft = store.draft(&key, 0, Moment::NEVER, value.len(), NOW).expect("room");
+        let mut draft = store.draft(&key, 0, Moment::NEVER, value.len()).expect("room");
         draft.write(&value).expect("room");
         black_box(store.enter(hash, &key, NOW).publish(draft, None));
     };

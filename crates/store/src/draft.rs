@@ -70,9 +70,7 @@ impl Store {
         flags: u32,
         expires: Moment,
         value_bytes: usize,
-        now: Moment,
     ) -> Result<Draft, Refused> {
-        let _ = now;
         let (header, body) = self.begin(None, key, flags, expires, value_bytes)?;
         Ok(Draft { store: self.clone(), header, written: 0, body })
     }

@@ -104,7 +104,7 @@ mod tests {
         for number in 0..ITEMS {
             let key = format!("key{number:05}");
             let mut draft =
-                store.draft(key.as_bytes(), 0, Moment::NEVER, 3, NOW).expect("there is room");
+                store.draft(key.as_bytes(), 0, Moment::NEVER, 3).expect("there is room");
             draft.write(b"abc").expect("there is room");
             store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
         }
@@ -141,7 +141,7 @@ mod tests {
         for size in sizes {
             let key = format!("of{size}");
             let mut draft =
-                store.draft(key.as_bytes(), 0, Moment::NEVER, size, NOW).expect("there is room");
+                store.draft(key.as_bytes(), 0, Moment::NEVER, size).expect("there is room");
             draft.write(&value[..size]).expect("there is room");
             store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
         }

@@ -15,7 +15,7 @@ mod tests {
         for number in 0..100 {
             let key = format!("key{number}");
             let mut draft =
-                store.draft(key.as_bytes(), 0, Moment::NEVER, 3, NOW).expect("there is room");
+                store.draft(key.as_bytes(), 0, Moment::NEVER, 3).expect("there is room");
             draft.write(b"abc").expect("there is room");
             store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
         }

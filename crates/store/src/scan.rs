@@ -120,8 +120,7 @@ mod tests {
     }
 
     fn put(store: &Arc<Store>, key: &str) {
-        let mut draft =
-            store.draft(key.as_bytes(), 0, Moment::NEVER, 1, NOW).expect("there is room");
+        let mut draft = store.draft(key.as_bytes(), 0, Moment::NEVER, 1).expect("there is room");
         draft.write(b"v").expect("there is room");
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
     }
@@ -189,8 +188,7 @@ mod tests {
     fn what_is_over_is_not_told_and_any_cursor_is_taken() {
         let store = store();
         put(&store, "k");
-        let mut draft =
-            store.draft(b"over", 0, Moment::from_seconds(5), 1, NOW).expect("there is room");
+        let mut draft = store.draft(b"over", 0, Moment::from_seconds(5), 1).expect("there is room");
         draft.write(b"v").expect("there is room");
         store.enter(store.hash(b"over"), b"over", NOW).publish(draft, None);
         let all = |now| {

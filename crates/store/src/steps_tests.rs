@@ -24,7 +24,7 @@ fn cache(megabytes: u64) -> Arc<Store> {
 }
 
 fn set(store: &Arc<Store>, key: &str, value_bytes: usize, expires: Moment) {
-    let mut draft = store.draft(key.as_bytes(), 0, expires, value_bytes, NOW).expect("room");
+    let mut draft = store.draft(key.as_bytes(), 0, expires, value_bytes).expect("room");
     draft.write(&vec![b'v'; value_bytes]).expect("room");
     store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
 }
@@ -120,7 +120,7 @@ fn a_small_draft_does_no_more_than_a_few_steps_whatever_has_to_make_room() {
     };
     for (number, bytes) in sizes.enumerate() {
         let key = format!("other{number}");
-        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, Moment::NEVER, bytes, NOW));
+        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, Moment::NEVER, bytes));
         let mut draft = draft.expect("a cache makes room");
         assert!(work.slots <= most.slots, "{bytes} bytes: {work:?}");
         assert!(work.items <= most.items, "{bytes} bytes: {work:?}");
@@ -141,8 +141,7 @@ fn a_large_draft_waits_for_memory_in_steps_where_small_items_have_all_of_it() {
         set(&store, &format!("small{number}"), 10, Moment::NEVER);
     }
     let bytes = 2 << 20;
-    let mut draft =
-        store.draft(b"large", 0, Moment::NEVER, bytes, NOW).expect("it takes nothing yet");
+    let mut draft = store.draft(b"large", 0, Moment::NEVER, bytes).expect("it takes nothing yet");
     let mut waits = 0;
     while draft.missing() > 0 {
         let (ready, work) = work_of(|| draft.prepare().expect("a cache makes room"));
@@ -196,8 +195,7 @@ fn whoever_ends_a_large_item_gives_back_few_of_its_pieces_and_the_sweep_the_othe
         drop(found);
     };
     let vanish = || {
-        let mut draft =
-            store.draft(b"other", 0, Moment::NEVER, (8 << 20) - 100, NOW).expect("room");
+        let mut draft = store.draft(b"other", 0, Moment::NEVER, (8 << 20) - 100).expect("room");
         draft.write(&vec![b'v'; 8 << 20][..draft.missing()]).expect("room");
         meter::take();
         drop(draft);
@@ -230,7 +228,7 @@ fn a_sweep_or_an_eviction_of_large_items_gives_back_few_of_their_pieces_a_step()
     assert!(used(&store) / 3 > BOUND, "one of them alone has more pieces");
     for number in 0..4_000 {
         let key = format!("small{number}");
-        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, Moment::NEVER, 15_000, NOW));
+        let (draft, work) = work_of(|| store.draft(key.as_bytes(), 0, Moment::NEVER, 15_000));
         assert!(work.items <= BOUND, "{number}: {work:?}");
         let mut draft = draft.expect("a cache makes room");
         draft.write(&[b'v'; 15_000]).expect("a slot of its own");
@@ -246,7 +244,7 @@ fn a_store_that_may_not_evict_finds_the_memory_of_what_was_deleted() {
         let mut stored = 0;
         loop {
             let key = format!("key{stored}");
-            let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 9_000, NOW) else {
+            let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 9_000) else {
                 break;
             };
             draft.write(&[b'v'; 9_000]).expect("a slot of its own");
@@ -270,8 +268,7 @@ fn nothing_is_refused_while_pieces_of_what_was_deleted_remain() {
     let store = Store::new(config).expect("a small store");
     // Uploads side by side: their pieces alternate, and no chunk is empty before the last is given.
     let names: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
-    let begin =
-        |name: &&[u8]| store.draft(name, 0, Moment::NEVER, 30 << 20, NOW).expect("a descriptor");
+    let begin = |name: &&[u8]| store.draft(name, 0, Moment::NEVER, 30 << 20).expect("a descriptor");
     let mut drafts = names.each_ref().map(begin);
     let piece = vec![b'v'; 32 << 10];
     while drafts[0].missing() > 0 {
@@ -284,7 +281,7 @@ fn nothing_is_refused_while_pieces_of_what_was_deleted_remain() {
     let fill = |from: usize| {
         (from..).take_while(|number| {
             let key = format!("key{number}");
-            let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 9_000, NOW) else {
+            let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 9_000) else {
                 return false;
             };
             draft.write(&[b'v'; 9_000]).expect("a slot of its own");
@@ -306,7 +303,7 @@ fn who_may_not_evict_looks_for_an_empty_chunk_without_passing_the_others() {
     let mut keys = Vec::new();
     for number in 0.. {
         let key = format!("key{number}");
-        let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 4_000, NOW) else {
+        let Ok(mut draft) = store.draft(key.as_bytes(), 0, Moment::NEVER, 4_000) else {
             break;
         };
         draft.write(&[b'v'; 4_000]).expect("a slot of its own");
@@ -317,7 +314,7 @@ fn who_may_not_evict_looks_for_an_empty_chunk_without_passing_the_others() {
     for key in keys.iter().step_by(100) {
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
     }
-    let (draft, work) = work_of(|| store.draft(b"another", 0, Moment::NEVER, 100, NOW));
+    let (draft, work) = work_of(|| store.draft(b"another", 0, Moment::NEVER, 100));
     assert!(draft.is_err(), "no chunk is free for another size");
     let classes = store.memory.block_class() as u64 + 1;
     assert!(work.slots <= classes, "{work:?}");
@@ -325,5 +322,5 @@ fn who_may_not_evict_looks_for_an_empty_chunk_without_passing_the_others() {
     for key in &keys[..keys.len() / 2] {
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
     }
-    assert!(store.draft(b"another", 0, Moment::NEVER, 100, NOW).is_ok());
+    assert!(store.draft(b"another", 0, Moment::NEVER, 100).is_ok());
 }

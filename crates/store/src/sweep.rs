@@ -180,7 +180,7 @@ mod tests {
         let set = |key: &str| {
             let hash = store.hash(key.as_bytes());
             let mut draft =
-                store.draft(key.as_bytes(), 0, Moment::NEVER, 8, NOW).expect("there is room");
+                store.draft(key.as_bytes(), 0, Moment::NEVER, 8).expect("there is room");
             draft.write(b"whatever").expect("there is room");
             store.enter(hash, key.as_bytes(), NOW).publish(draft, None);
         };

@@ -49,8 +49,7 @@ fn store(memory_bytes: u64) -> Arc<Store> {
 }
 
 fn set(store: &Arc<Store>, key: &[u8], value: &[u8], now: Moment) {
-    let mut draft =
-        store.draft(key, 0, Moment::NEVER, value.len(), now).expect("a cache makes room");
+    let mut draft = store.draft(key, 0, Moment::NEVER, value.len()).expect("a cache makes room");
     draft.write(value).expect("a cache makes room");
     store.enter(store.hash(key), key, now).publish(draft, None);
 }
@@ -245,9 +244,8 @@ fn a_small_memory_stays_mostly_full_of_values_of_a_few_blocks() {
     let value = vec![b'x'; VALUE];
     let key = |number: usize| format!("key{number:06}").into_bytes();
     for number in 0..30 * FIT {
-        let mut draft = store
-            .draft(&key(number), 0, Moment::NEVER, VALUE, Moment::from_seconds(1))
-            .expect("something is evicted");
+        let mut draft =
+            store.draft(&key(number), 0, Moment::NEVER, VALUE).expect("something is evicted");
         draft.write(&value).expect("something is evicted");
         store
             .enter(store.hash(&key(number)), &key(number), Moment::from_seconds(1))

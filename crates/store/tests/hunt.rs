@@ -152,7 +152,7 @@ fn write_once(store: &Arc<Store>, random: &mut Rng, hunt: &Hunt, turn: u64, seen
             let (low, high) = hunt.sizes[range];
             let value = value_of(key, random.u64(..), random.u64(low..high) as usize);
             let mut give_up = choice == 5;
-            let draft = store.draft(&name, (choice % 3) as u32, Moment::NEVER, value.len(), NOW);
+            let draft = store.draft(&name, (choice % 3) as u32, Moment::NEVER, value.len());
             let written = draft.and_then(|mut draft| {
                 let half = value.len() / 2;
                 draft.write(&value[..half])?;
@@ -377,7 +377,7 @@ fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
         let put = |key: u64, nonce: u64| {
             let name = key_of(key);
             let value = value_of(key, nonce, 40);
-            let mut draft = store.draft(&name, 0, Moment::NEVER, value.len(), NOW).expect("room");
+            let mut draft = store.draft(&name, 0, Moment::NEVER, value.len()).expect("room");
             draft.write(&value).expect("room");
             store.enter(store.hash(&name), &name, NOW).publish(draft, None);
         };

@@ -28,7 +28,7 @@ fn store() -> Arc<Store> {
 }
 
 fn set(store: &Arc<Store>, key: &[u8], flags: u32, expires: Moment, value: &[u8]) {
-    let mut draft = store.draft(key, flags, expires, value.len(), NOW).expect("room");
+    let mut draft = store.draft(key, flags, expires, value.len()).expect("room");
     draft.write(value).expect("room");
     store.enter(store.hash(key), key, NOW).publish(draft, None);
 }

@@ -28,7 +28,7 @@ fn beyond(end: Moment) -> (f64, f64) {
     let value = [b'v'; VALUE_BYTES];
     let put = |i: u64| {
         let key = format!("key{i:013}");
-        let mut draft = store.draft(key.as_bytes(), 0, end, VALUE_BYTES, NOW).expect("room");
+        let mut draft = store.draft(key.as_bytes(), 0, end, VALUE_BYTES).expect("room");
         draft.write(&value).expect("room");
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
         key.len() as u64

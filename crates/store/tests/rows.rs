@@ -18,7 +18,7 @@ fn cache() -> Arc<Store> {
 }
 
 fn set(store: &Arc<Store>, key: &str, value: &[u8], expires: Moment) -> Result<u64, Refused> {
-    let mut draft = store.draft(key.as_bytes(), 0, expires, value.len(), NOW)?;
+    let mut draft = store.draft(key.as_bytes(), 0, expires, value.len())?;
     draft.write(value)?;
     let hash = store.hash(key.as_bytes());
     Ok(store.enter(hash, key.as_bytes(), NOW).publish(draft, None))
@@ -56,7 +56,7 @@ fn cas_ids_of_a_key_ascend_and_no_two_stores_have_the_same() {
     // One in place, and one that somebody chose: the second alone is an item more.
     let hash = store.hash(b"a");
     store.enter(hash, b"a", NOW).renew_seq(None);
-    let mut draft = store.draft(b"a", 0, Moment::NEVER, 1, NOW).expect("room");
+    let mut draft = store.draft(b"a", 0, Moment::NEVER, 1).expect("room");
     draft.write(b"z").expect("room");
     assert_eq!(store.enter(hash, b"a", NOW).publish(draft, Some(5)), 5);
     assert_eq!(store.stats().items_total, 302);
@@ -293,7 +293,7 @@ fn a_draft_takes_an_end_with_milliseconds_if_it_was_begun_with_room() {
     let store = cache();
     let end = Moment::new(1_000_009, 1);
     for (begun, kept) in [(Moment::LATER, end), (NOW, end.rounded_up())] {
-        let mut draft = store.draft(b"a", 0, begun, 1, NOW).expect("room");
+        let mut draft = store.draft(b"a", 0, begun, 1).expect("room");
         draft.set_expires(end);
         draft.write(b"v").expect("room");
         store.enter(store.hash(b"a"), b"a", NOW).publish(draft, None);
@@ -392,7 +392,7 @@ fn announcing_a_large_value_reserves_nothing() {
     let store = Store::new(Config { item_bytes_max: 1 << 30, ..config(Mode::Cache, 8 << 20) });
     let store = store.expect("memory");
     let drafts: Vec<_> = (0..100)
-        .map(|_| store.draft(b"k", 0, Moment::NEVER, 900 << 20, NOW).expect("nothing taken"))
+        .map(|_| store.draft(b"k", 0, Moment::NEVER, 900 << 20).expect("nothing taken"))
         .collect();
     assert_eq!((store.stats().pool_bytes, store.slots_used()), (0, 0));
     drop(drafts);
@@ -408,7 +408,7 @@ fn unpublished_bytes_are_capped_and_come_back() {
     .expect("memory");
     let mut drafts = Vec::new();
     let refused = (0..20).find_map(|_| {
-        let mut draft = store.draft(b"k", 0, Moment::NEVER, 1_000_000, NOW).expect("nothing taken");
+        let mut draft = store.draft(b"k", 0, Moment::NEVER, 1_000_000).expect("nothing taken");
         let written = draft.write(&vec![1; 900_000]).err();
         drafts.push(draft);
         written

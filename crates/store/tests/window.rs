@@ -27,7 +27,7 @@ fn windowed(mode: Mode, memory_bytes: usize, window_bytes: usize) -> (Arc<Store>
 }
 
 fn set(store: &Arc<Store>, key: &[u8], value: &[u8], expires: Moment) {
-    let mut draft = store.draft(key, 0, expires, value.len(), NOW).expect("room");
+    let mut draft = store.draft(key, 0, expires, value.len()).expect("room");
     draft.write(value).expect("room");
     store.enter(store.hash(key), key, NOW).publish(draft, None);
 }
@@ -238,7 +238,7 @@ fn a_full_store_that_never_evicts_loses_nothing_by_moving_items() {
     let mut stored = 0;
     for number in 0..100_000 {
         let key = name(number);
-        let Ok(mut draft) = store.draft(&key, 0, Moment::NEVER, value(number).len(), NOW) else {
+        let Ok(mut draft) = store.draft(&key, 0, Moment::NEVER, value(number).len()) else {
             break;
         };
         draft.write(&value(number)).expect("it has its slot");

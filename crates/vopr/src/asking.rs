@@ -1,6 +1,7 @@
 //! Who asks by the client library's own core, over datagrams or memory: it draws its requests, and
 //! has its answers judged. It reads, stores, deletes and touches, since those a server carries out
-//! once however often they arrive. How bytes travel it does not know.
+//! once however often they arrive. Where nothing arrives twice it also adds and increases, which is
+//! sent but once. How bytes travel it does not know.
 
 use crate::ask::{Request, key_name, refusal};
 use crate::books::Entry;
@@ -18,13 +19,15 @@ pub struct Asking {
     pub name: String,
     /// What sends and receives for it.
     pub core: Core,
+    /// Nothing arrives twice.
+    is_exact: bool,
     under_way: BTreeMap<Ticket, (Asked, Vec<Entry>)>,
 }
 
 impl Asking {
-    /// Of this name, by this core.
-    pub fn new(name: String, core: Core) -> Asking {
-        Asking { name, core, under_way: BTreeMap::new() }
+    /// Of this name, by this core. `is_exact`: nothing arrives twice.
+    pub fn new(name: String, core: Core, is_exact: bool) -> Asking {
+        Asking { name, core, is_exact, under_way: BTreeMap::new() }
     }
 
     /// Whether it waits for nothing.
@@ -55,13 +58,15 @@ impl Asking {
             return;
         }
         let Some(key) = scene.key() else { return };
-        let asked = match scene.random.below(8) {
+        let kind = scene.random.below(8);
+        let asked = match kind {
             0..4 => Asked::Get,
             4 | 5 => {
-                let value = scene.new_value();
-                Asked::Set(New { value, flags: 7, ttl: Ttl::Never })
+                let new = New { value: scene.new_value(), flags: 7, ttl: Ttl::Never };
+                if self.is_exact && kind == 5 { Asked::Add(new) } else { Asked::Set(new) }
             }
             6 => Asked::Delete,
+            _ if self.is_exact && key.is_multiple_of(2) => Asked::Increase(3),
             _ => Asked::Touch(Ttl::Never),
         };
         let name = key_name(key);
@@ -69,8 +74,13 @@ impl Asking {
             Asked::Set(new) => {
                 laneway_client::Request::set(name, scene.books.values.bytes(new.value)).flags(7)
             }
+            Asked::Add(new) => {
+                laneway_client::Request::add(name, scene.books.values.bytes(new.value)).flags(7)
+            }
+            Asked::Increase(by) => laneway_client::Request::increment(name, by),
             Asked::Delete => laneway_client::Request::delete(name),
             Asked::Touch(_) => laneway_client::Request::touch(name, Expiry::Never),
+            _ if kind < 2 => laneway_client::Request::get(name),
             _ => laneway_client::Request::gets(name),
         };
         // Full: ids rest after they were used.
@@ -120,6 +130,11 @@ impl Asking {
             Ok(Answer::Missing) if asked == Asked::Get => Told::Value(None),
             Ok(Answer::Missing) => Told::NotFound,
             Ok(Answer::Done) => Told::Done,
+            Ok(Answer::NotStored) => Told::NotStored,
+            Ok(Answer::Number(number)) => Told::Number(number),
+            Err(Error::Refused(Refusal::Client(why))) if why.contains("non-numeric") => {
+                Told::NotNumber
+            }
             Err(Error::Refused(Refusal::Server(why))) => refusal(&why),
             Err(Error::TimedOut { .. } | Error::OutcomeUnknown { .. }) => return Ok(None),
             other => return Err(format!("{} asked {asked:?} and was told {other:?}", self.name)),

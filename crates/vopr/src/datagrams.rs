@@ -27,7 +27,9 @@ impl DatagramClient {
         let placement = Placement::new(owner::SEED, queues, domains).expect("there are workers");
         let topology = Topology::queues(QUEUES_AT.1, queues).placed(placement);
         let core = Core::new(Settings::default(), topology, seed);
-        DatagramClient { asking: Asking::new(format!("udp {number}"), core), socket: net.client() }
+        let is_exact = swarm.datagram_faults == 0;
+        let asking = Asking::new(format!("udp {number}"), core, is_exact);
+        DatagramClient { asking, socket: net.client() }
     }
 
     /// Whether it waits for nothing.

@@ -104,7 +104,7 @@ impl ShmClients {
         let placement = Placement::new(owner::SEED, lanes as u16, 1).expect("there are workers");
         let topology = Topology::in_memory(lanes as u16, bulk_bytes).placed(placement);
         let core = Core::new(Settings::in_memory(), topology, self.random.number());
-        let asking = Asking::new(format!("shm {}", self.come), core);
+        let asking = Asking::new(format!("shm {}", self.come), core, true);
         Member { asking, memory: Memory::new(ring), peer, deaf: 0, _server: server }
     }
 

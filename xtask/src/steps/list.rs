@@ -133,7 +133,7 @@ const LANE: &[&str] = &[
     "crates/store/",
     "crates/server/",
     "crates/laneway/",
-    "crates/laneway/tests/kernel.rs",
+    "crates/laneway/tests/kernel",
 ];
 const CEILINGS: &[&str] = &["bench/instructions.toml"];
 const SUITES: &[&str] = &["tests-external/"];

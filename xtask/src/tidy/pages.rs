@@ -137,8 +137,7 @@ fn summary(tree: &Tree, found: &mut Vec<Finding>) {
     let Some(summary) = tree.file(SUMMARY) else { return };
     for page in tree.files.iter().filter(|file| file.path != SUMMARY) {
         let Some(name) = page.path.strip_prefix(PAGES) else { continue };
-        let is_page = name.ends_with(".md") && !name.contains('/');
-        if is_page && !summary.text.contains(&format!("]({name})")) {
+        if name.ends_with(".md") && !summary.text.contains(&format!("]({name})")) {
             push(found, "book", page, 0, format!("{SUMMARY} does not list it"));
         }
     }

@@ -120,8 +120,10 @@ fn a_page_names_tasks_that_there_are() {
 fn the_book_lists_every_page() {
     let summary = ("docs/SUMMARY.md", "# Summary\n\n- [A](a.md)\n");
     let a = ("docs/a.md", "# A\n");
-    assert_eq!(rules(&[summary, a, ("docs/plots/b.md", ""), ("c.md", "")]), [""; 0]);
-    assert_eq!(rules(&[summary, a, ("docs/b.md", "# B\n")]), ["book"]);
+    assert_eq!(rules(&[summary, a, ("docs/plots/b.svg", ""), ("c.md", "")]), [""; 0]);
+    for page in ["docs/b.md", "docs/below/b.md"] {
+        assert_eq!(rules(&[summary, a, (page, "# B\n")]), ["book"]);
+    }
     assert_eq!(rules(&[summary]), ["link"]);
 }
 

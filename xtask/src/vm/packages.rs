@@ -1,6 +1,7 @@
 //! Debian's packages, fetched and unpacked into a folder of ours: apt knows where they are, and
 //! nothing of them is installed.
 
+use crate::outcome::Failure;
 use crate::process;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,51 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Names of packages that are unpacked, each an empty file in this folder below the root.
 const DONE: &str = ".unpacked";
+
+/// What apt says where the network is not there, or nobody answers.
+const UNREACHABLE: [&str; 7] = [
+    "failure resolving",
+    "Could not resolve",
+    "error resolving",
+    "happened resolving",
+    "Could not connect to",
+    "Unable to connect to",
+    "Cannot initiate the connection to",
+];
+
+/// Why nothing was fetched.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unfetched {
+    /// Nobody is reached from here.
+    Unreachable(String),
+    /// Anything else, such as a wrong checksum, or a package that is no longer there.
+    Failed(String),
+}
+
+impl Unfetched {
+    /// This failed, and apt had said so much.
+    fn judge(what: String, said: &str) -> Unfetched {
+        let is_told = |line: &&str| UNREACHABLE.iter().any(|words| line.contains(words));
+        match (said.lines().find(is_told), said.trim()) {
+            (Some(line), _) => Unfetched::Unreachable(format!("{what}: {}", line.trim())),
+            (None, "") => Unfetched::Failed(what),
+            (None, said) => Unfetched::Failed(format!("{what}: {said}")),
+        }
+    }
+}
+
+impl From<String> for Unfetched {
+    fn from(why: String) -> Unfetched {
+        Unfetched::Failed(why)
+    }
+}
+
+impl From<Unfetched> for Failure {
+    fn from(unfetched: Unfetched) -> Failure {
+        let (Unfetched::Unreachable(why) | Unfetched::Failed(why)) = unfetched;
+        Failure::Failed(why)
+    }
+}
 
 /// What was unpacked.
 pub struct Debian {
@@ -67,7 +113,7 @@ fn version(package: &str) -> Option<(u32, u32)> {
 }
 
 /// Fetches and unpacks a kernel and `packages`, as far as they are not there yet.
-pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, String> {
+pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
     let folder = process::scratch_dir(kind.folder())?;
     let (root, debs) = (folder.join("root"), folder.join("debs"));
     let done = root.join(DONE);
@@ -92,14 +138,31 @@ pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, String> {
         fs::write(&path, "").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     }
     let _ = fs::remove_dir_all(&debs);
-    let (kernel, release) = kernel(&root).ok_or("the kernel's package brought no kernel")?;
+    let unpacked = kernel(&root).ok_or_else(|| "the kernel's package brought no kernel".to_owned());
+    let (kernel, release) = unpacked?;
     Ok(Debian { root, kernel, release })
 }
 
-fn download(apt: &[String], names: &[String], debs: &Path) -> Result<(), String> {
+fn download(options: &[String], names: &[String], debs: &Path) -> Result<(), Unfetched> {
     println!("fetching {}", names.join(" "));
     let mut download = Command::new("apt-get");
-    process::run(download.args(apt).args(["download", "-qq"]).args(names).current_dir(debs))
+    download.args(options).args(["download", "-qq"]).args(names).current_dir(debs);
+    apt_get(&mut download).map(drop)
+}
+
+/// Has apt look which packages there are. It may succeed though it reached nobody, and says so.
+fn update(options: &[String]) -> Result<String, Unfetched> {
+    apt_get(Command::new("apt-get").args(options).args(["update", "-qq"]))
+}
+
+/// Runs it to its end, and returns what it says.
+fn apt_get(command: &mut Command) -> Result<String, Unfetched> {
+    let (status, said) = process::capture(command.env("LC_ALL", "C"))?;
+    if status.success() {
+        return Ok(said);
+    }
+    let what = format!("`{}` ended with {}", process::typed(command), process::told(status));
+    Err(Unfetched::judge(what, &said))
 }
 
 fn unpack(debs: &Path, root: &Path) -> Result<(), String> {
@@ -111,21 +174,26 @@ fn unpack(debs: &Path, root: &Path) -> Result<(), String> {
 }
 
 /// The package of a kernel, and what apt is told so that it finds it.
-fn kernel_package(kind: Kernel, folder: &Path) -> Result<(Vec<String>, String), String> {
-    let newest = newest_kernel(&[], kind).or_else(|_| {
-        process::run(Command::new("apt-get").args(["update", "-qq"]))?;
-        newest_kernel(&[], kind)
-    })?;
+fn kernel_package(kind: Kernel, folder: &Path) -> Result<(Vec<String>, String), Unfetched> {
+    let newest = match newest_kernel(&[], kind) {
+        Ok(newest) => newest,
+        Err(_) => updated_kernel(&[], kind)?,
+    };
     if kind.is(&newest) {
         return Ok((Vec::new(), newest));
     }
     let apt = backports(folder)?;
-    process::run(Command::new("apt-get").args(&apt).args(["update", "-qq"]))?;
-    let newer = newest_kernel(&apt, kind)?;
+    let newer = updated_kernel(&apt, kind)?;
     match kind.is(&newer) {
         true => Ok((apt, newer)),
-        false => Err(format!("neither {newest} nor {newer} has tcx links")),
+        false => Err(format!("neither {newest} nor {newer} has tcx links").into()),
     }
+}
+
+/// The newest one that there is by now.
+fn updated_kernel(options: &[String], kind: Kernel) -> Result<String, Unfetched> {
+    let said = update(options)?;
+    newest_kernel(options, kind).map_err(|why| Unfetched::judge(why, &said))
 }
 
 /// What makes apt look at this release's backports only, with lists of its own: this machine's
@@ -177,6 +245,23 @@ fn kernel(root: &Path) -> Option<(PathBuf, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_nobody_answers_is_no_failure() {
+        for (said, is_reached) in [
+            ("E: Failed to fetch http://a/b  Temporary failure resolving 'a'", false),
+            ("W: Failed to fetch http://a/b  Could not resolve 'a'\nW: Some were ignored", false),
+            ("E: Unable to connect to a:http:", false),
+            ("E: Could not connect to a:80 (10.0.0.1), connection timed out", false),
+            ("E: Failed to fetch http://a/b  Hash Sum mismatch", true),
+            ("E: Failed to fetch http://a/b  404  Not Found [IP: 10.0.0.1 80]", true),
+            ("E: Unable to locate package linux-image-9", true),
+            ("", true),
+        ] {
+            let judged = Unfetched::judge("it failed".into(), said);
+            assert_eq!(matches!(judged, Unfetched::Failed(_)), is_reached, "{judged:?}");
+        }
+    }
 
     #[test]
     fn a_kernel_with_tcx_links_is_known_by_its_packages_name() {

@@ -100,7 +100,7 @@ impl Stripe<'_> {
         let store = &self.cache.store;
         let fits = value.len() + BESIDE_VALUE_BYTES <= SMALL_RECORD_BYTES_MAX;
         let draft = fits.then(|| {
-            let mut draft = store.draft(key, 0, Moment::NEVER, value.len(), NOW).ok()?;
+            let mut draft = store.draft(key, 0, Moment::NEVER, value.len()).ok()?;
             draft.write(value).ok().map(|()| draft)
         });
         let mut entry = store.enter(self.hash, key, NOW);

@@ -78,6 +78,14 @@ pub fn resp(flags: &Flags) -> Result<Vec<Place>, String> {
             None => places.push(place),
         }
     }
+    // One that is served as a wildcard's addresses are is one of them. Another would lose its own
+    // rules, or give the wildcard those.
+    let all = places.clone();
+    let is_alike = |all: &Place, place: &Place| {
+        has(&all.address, &place.address)
+            && (all.encrypts, all.rules) == (place.encrypts, place.rules)
+    };
+    places.retain(|place| !all.iter().any(|all| is_alike(all, place)));
     Ok(places)
 }
 
@@ -382,6 +390,29 @@ mod tests {
         let places = resp(&flags(line)).expect("they are sound");
         let told: Vec<_> = places.iter().map(|place| place.port().to_string()).collect();
         assert_eq!(told, ["rate=60:10.0.0.1:5", "rate=7:10.0.0.2:5"]);
+    }
+
+    #[test]
+    fn an_address_that_is_served_as_a_wildcards_is_one_of_them_for_redis_clients() {
+        for (line, wanted) in [
+            ("--resp 5 -l 0.0.0.0:1,127.0.0.1:2", Some(&["0.0.0.0:5"][..])),
+            ("--resp 5 -l [::]:1,[::1]:2,10.0.0.1:3", Some(&["10.0.0.1:5", "[::]:5"])),
+            ("--resp 5 -l rate=9:0.0.0.0:1,rate=9:127.0.0.1:2", Some(&["rate=9:0.0.0.0:5"])),
+            ("--resp 5 -l readonly:0.0.0.0:1,127.0.0.1:2", None),
+            ("--resp 5 -l 0.0.0.0:1,notls:127.0.0.1:2", None),
+            ("--resp 5 -l 0.0.0.0:5,127.0.0.1:2", None), // memcached's has that port
+        ] {
+            let flags = flags(line);
+            let memcached = places(&flags).expect("they are sound");
+            let resp = resp(&flags).expect("they are sound");
+            let told: Vec<_> = resp.iter().map(|place| place.port().to_string()).collect();
+            let checked = check_once(&memcached, &resp);
+            assert_eq!(checked.is_ok().then_some(&told[..]), wanted.map(own).as_deref(), "{line}");
+        }
+    }
+
+    fn own(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
     }
 
     #[test]

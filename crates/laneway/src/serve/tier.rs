@@ -255,15 +255,29 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
 
 /// Says what became of sizes that were asked for where the store has others, and if it has grown.
 fn tell_sizes(directory: &DirectorySettings, report: &Report) {
-    let (folder, has) = (directory.path.display(), report.sizes);
-    if let Some(from) = report.grown_from {
-        let grown = [("the log", from.log, has.log), ("the SSD", from.ssd, has.ssd)]
-            .into_iter()
-            .filter(|(_, from, has)| from != has)
-            .map(|(medium, from, has)| format!("{medium} from {} to {} MiB", from >> 20, has >> 20))
-            .collect::<Vec<String>>();
-        log::info!("{folder}: has grown: {}", grown.join(", "));
+    let folder = directory.path.display();
+    if let Some(grown) = grown(report) {
+        log::info!("{folder}: {grown}");
     }
+    for kept in sizes_kept(directory, report) {
+        log::warn!("{folder}: {kept}");
+    }
+}
+
+/// How the store has grown just now, if it has.
+pub fn grown(report: &Report) -> Option<String> {
+    let (from, has) = (report.grown_from?, report.sizes);
+    let grown = [("the log", from.log, has.log), ("the SSD", from.ssd, has.ssd)]
+        .into_iter()
+        .filter(|(_, from, has)| from != has)
+        .map(|(medium, from, has)| format!("{medium} from {} to {} MiB", from >> 20, has >> 20))
+        .collect::<Vec<String>>();
+    Some(format!("has grown: {}", grown.join(", ")))
+}
+
+/// The sizes that were asked for in vain: the store keeps its own.
+pub fn sizes_kept(directory: &DirectorySettings, report: &Report) -> Vec<String> {
+    let has = report.sizes;
     let log = ("--pm-size", directory.pm_bytes, has.log, directory.settings.segment_bytes);
     let ssd = ("--ssd-size", directory.ssd_bytes, has.ssd, BLOCK_BYTES as u32);
     let all = [(directory.pm_grows, log), (directory.ssd_grows, ssd)];
@@ -271,23 +285,25 @@ fn tell_sizes(directory: &DirectorySettings, report: &Report) {
     // lost grows at the next start.
     let is_as_it_was = !report.is_new && !report.log_is_new;
     let asked = all.into_iter().filter(|(is_asked, _)| *is_asked && is_as_it_was);
-    for (_, (flag, bytes, has, unit)) in asked {
+    let kept = asked.filter_map(|(_, (flag, bytes, has, unit))| {
         let (bytes_mib, has_mib) = (bytes >> 20, has >> 20);
         if bytes < has {
-            log::warn!(
-                "{folder}: {flag}: {bytes_mib} MiB is less than the {has_mib} MiB that the store \
-                 has and keeps: it grows and never shrinks. To make it smaller: laneway dump, a \
-                 new folder, laneway load"
-            );
-        } else if has + u64::from(unit) <= bytes {
-            log::warn!(
-                "{folder}: {flag}: the store keeps its {has_mib} MiB, and does not grow to \
-                 {bytes_mib} MiB: what lies on a device is no larger than that, a log has as many \
-                 segments as its headers have room to list, and with --pm-index fair it does not \
-                 grow. To make it larger: laneway dump, a new folder, laneway load"
-            );
+            return Some(format!(
+                "{flag}: {bytes_mib} MiB is less than the {has_mib} MiB that the store has and \
+                 keeps: it grows and never shrinks. To make it smaller: laneway dump, a new \
+                 folder, laneway load"
+            ));
         }
-    }
+        (has + u64::from(unit) <= bytes).then(|| {
+            format!(
+                "{flag}: the store keeps its {has_mib} MiB, and does not grow to {bytes_mib} MiB: \
+                 what lies on a device is no larger than that, a log has as many segments as its \
+                 headers have room to list, and with --pm-index fair it does not grow. To make it \
+                 larger: laneway dump, a new folder, laneway load"
+            )
+        })
+    });
+    kept.collect()
 }
 
 /// An error of the tier as a sentence that says where and the way out.

@@ -29,6 +29,7 @@ mod shm;
 mod slow;
 mod supervised;
 mod tier;
+mod tier_folder;
 mod tls;
 mod top;
 mod udp;

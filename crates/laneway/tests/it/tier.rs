@@ -1,4 +1,5 @@
-//! The data folder of the real server: restarts, kill -9, the lock, the flags, the tools.
+//! The data folder of the real server: restarts, kill -9, full media. (Whose it is, its media and
+//! its tools: `tier_folder`.)
 
 use crate::rig::watched::Watched;
 use crate::rig::{BINARY, Process, ask};
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -14,18 +15,18 @@ use std::time::Duration;
 /// is well.
 const HANG: Duration = Duration::from_secs(60);
 /// Small media: a start makes them.
-const SIZES: [&str; 4] = ["--pm-size", "32m", "--ssd-size", "64m"];
+pub const SIZES: [&str; 4] = ["--pm-size", "32m", "--ssd-size", "64m"];
 
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         Folder(path)
     }
 
-    fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.0.to_str().expect("a temporary folder has a plain name")
     }
 }
@@ -36,44 +37,44 @@ impl Drop for Folder {
     }
 }
 
-struct Server {
-    process: Process,
+pub struct Server {
+    pub process: Process,
     address: SocketAddr,
 }
 
 impl Server {
-    fn start(folder: &Folder, flags: &[&str]) -> Server {
+    pub fn start(folder: &Folder, flags: &[&str]) -> Server {
         let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
         let process = Process::serve(&[&own, &SIZES[..], flags].concat());
         let address = process.places()[0].parse().expect("it listens on TCP");
         Server { process, address }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("connects");
         stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
         stream
     }
 
-    fn kill(self) {
+    pub fn kill(self) {
         self.process.kill();
     }
 
-    fn stop(self) {
+    pub fn stop(self) {
         self.process.stop();
     }
 }
 
-fn set(key: &str, value: &[u8]) -> Vec<u8> {
+pub fn set(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
 /// A value that tells which write it comes from, in every part.
-fn value(version: u64, bytes: usize) -> Vec<u8> {
+pub fn value(version: u64, bytes: usize) -> Vec<u8> {
     format!("{version:08}.").bytes().cycle().take(bytes).collect()
 }
 
-fn get(stream: &mut TcpStream, key: &str) -> Option<Vec<u8>> {
+pub fn get(stream: &mut TcpStream, key: &str) -> Option<Vec<u8>> {
     let got = ask(stream, format!("get {key}\r\n").as_bytes(), b"END\r\n");
     if got == b"END\r\n" {
         return None;
@@ -82,12 +83,12 @@ fn get(stream: &mut TcpStream, key: &str) -> Option<Vec<u8>> {
     Some(got[head..got.len() - b"\r\nEND\r\n".len()].to_vec())
 }
 
-fn tool(folder: &Folder, command: &str, flags: &[&str]) -> Output {
+pub fn tool(folder: &Folder, command: &str, flags: &[&str]) -> Output {
     let ran = Command::new(BINARY).arg(command).arg(folder.path()).args(flags).output();
     ran.expect("the binary was built for this test")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -387,273 +388,6 @@ fn kill_9_at_any_time_loses_no_acknowledged_write() {
     server.stop();
     let checked = tool(&folder, "fsck", &[]);
     assert!(checked.status.success(), "{}", text(&checked.stdout));
-}
-
-#[test]
-fn a_folder_has_one_server_and_flags_that_cannot_work_are_refused() {
-    let folder = Folder::new("lock");
-    let server = Server::start(&folder, &[]);
-    let second = Command::new(BINARY)
-        .args(["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()])
-        .output()
-        .expect("it runs");
-    assert_eq!(second.status.code(), Some(74), "{}", text(&second.stderr));
-    assert!(text(&second.stderr).contains("another process has this store open"));
-    assert_eq!(tool(&folder, "fsck", &[]).status.code(), Some(74));
-    server.stop();
-    for (flags, told) in [
-        (&["--data-dir", "x", "--design", "minos"][..], "--design lanes only"),
-        (&["--data-dir", "x", "-M"], "leave -M out"),
-        (&["--data-dir", "x", "--pm-backend", "emu"], "--unsafe-volatile-pm"),
-        (&["--data-dir", "x", "--pm-backend", "tape"], "must be wal"),
-        (&["--data-dir", "x", "--pm-index", "fair"], "--pm-backend dax"),
-        (&["--data-dir", "x", "--pm-index", "hash"], "must be btree"),
-        (&["--pm-index", "fair"], "--data-dir"),
-        (&["--data-dir", "x", "--durability", "never"], "must be ack"),
-        (&["--data-dir", "x", "--durability", "interval:0"], "interval:MS"),
-        (&["--data-dir", "x", "--split-bytes", "many"], "or inf, or auto"),
-        (&["--data-dir", "x", "--compress", "zstd"], "must be off"),
-        (&["--data-dir", "x", "--compress-from", "9k"], "say --compress lz4"),
-        (&["--data-dir", "x", "--compress", "lz4", "--compress-from", "1m"], "must be below"),
-        (&["--compress", "lz4"], "--data-dir"),
-        (&["--ssd-size", "1g"], "--data-dir DIR too"),
-    ] {
-        let refused = Command::new(BINARY).arg("serve").args(flags).output().expect("it runs");
-        assert_eq!(refused.status.code(), Some(2), "{flags:?}");
-        assert!(text(&refused.stderr).contains(told), "{flags:?}: {}", text(&refused.stderr));
-    }
-    assert!(!Path::new("x").exists(), "what is refused makes nothing");
-}
-
-#[test]
-fn the_tools_check_list_dump_load_and_repair() {
-    let (folder, other) = (Folder::new("tools"), Folder::new("tools-other"));
-    let missing = tool(&folder, "fsck", &[]);
-    assert_eq!(missing.status.code(), Some(74));
-    let told = text(&missing.stderr);
-    assert!(told.contains("there is no store here") && !told.contains("belong"), "{told}");
-    let server = Server::start(&folder, &[]);
-    let mut client = server.connect();
-    for (key, bytes) in [("a", 100), ("b", 9000), ("c", 1)] {
-        assert_eq!(ask(&mut client, &set(key, &value(7, bytes)), b"\r\n"), b"STORED\r\n");
-    }
-    server.stop();
-    let sound = tool(&folder, "fsck", &[]);
-    assert_eq!(text(&sound.stdout), "3 items can be read, 0 cannot\n");
-    assert!(sound.status.success());
-    assert_eq!(text(&tool(&folder, "scan", &[]).stdout), "a 100 0 0\nb 9000 0 0\nc 1 0 0\n");
-    let some = tool(&folder, "scan", &["--from", "a", "--to", "c", "--limit", "1", "--values"]);
-    assert_eq!(some.stdout, [&b"a 100 0 0\n"[..], &value(7, 100), b"\n"].concat());
-    let file = folder.0.join("all.dump");
-    let file = file.to_str().expect("plain");
-    assert!(tool(&folder, "dump", &["--output", file]).status.success());
-    use std::os::unix::fs::PermissionsExt;
-    let mode = fs::metadata(file).expect("it was written").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "every value is in it");
-    let load = tool(&other, "load", &[&["--input", file], &SIZES[..]].concat());
-    assert!(load.status.success(), "{}", text(&load.stderr));
-    assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nb 9000 0 0\nc 1 0 0\n");
-    // A flipped bit in the large value.
-    let path = other.0.join("ssd");
-    let mut ssd = fs::read(&path).expect("it is there");
-    let wanted = value(7, 9000);
-    let at = ssd.windows(9000).position(|bytes| bytes == wanted).expect("it is on the SSD");
-    ssd[at + 4000] ^= 4;
-    fs::write(&path, ssd).expect("it can be written");
-    let damaged = tool(&other, "fsck", &[]);
-    assert_eq!(damaged.status.code(), Some(1));
-    assert!(text(&damaged.stdout).contains("lost: b: "), "{}", text(&damaged.stdout));
-    assert!(tool(&other, "fsck", &["--repair"]).status.success());
-    assert!(tool(&other, "fsck", &[]).status.success());
-    assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nc 1 0 0\n");
-    assert_eq!(tool(&other, "scan", &["--nonsense"]).status.code(), Some(2));
-    // The folder may be named as the server has it; of two, none is passed over.
-    let both = tool(&other, "scan", &["--data-dir", folder.path()]);
-    assert_eq!((both.status.code(), text(&both.stdout)), (Some(2), String::new()));
-    let own = Command::new(BINARY).args(["scan", "--data-dir", other.path()]).output();
-    assert_eq!(text(&own.expect("it runs").stdout), "a 100 0 0\nc 1 0 0\n");
-}
-
-#[test]
-fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
-    let (folder, other) = (Folder::new("log-lost"), Folder::new("log-other"));
-    for (folder, count) in [(&folder, 20), (&other, 3)] {
-        let server = Server::start(folder, &[]);
-        let mut client = server.connect();
-        for number in 0..count {
-            let request = set(&format!("k{number}"), &value(number, 100));
-            assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
-        }
-        server.stop();
-    }
-    let refused = |flags: &[&str], told: &str| {
-        let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
-        for args in [&own[..], &["fsck", folder.path()], &["scan", folder.path()]] {
-            let ran = Command::new(BINARY).args(args).args(flags).output().expect("it runs");
-            assert_eq!(ran.status.code(), Some(74), "{args:?}: {}", text(&ran.stderr));
-            assert!(text(&ran.stderr).contains(told), "{args:?}: {}", text(&ran.stderr));
-        }
-    };
-    let path =
-        |folder: &Folder, name: &str| folder.0.join(name).to_str().expect("plain").to_string();
-    let missing = path(&folder, "not-mounted/log");
-    refused(&["--pm", &missing], "is missing; nothing was written");
-    assert!(!Path::new(&missing).exists(), "it was not made");
-    refused(&["--pm", &path(&other, "log")], "is another store's");
-    let (log, kept) = (path(&folder, "log"), path(&folder, "kept"));
-    fs::rename(&log, &kept).expect("renamed");
-    refused(&[], "--accept-lost-log");
-    assert!(!Path::new(&log).exists(), "it was not made");
-    fs::write(&log, []).expect("written");
-    refused(&[], "nothing was written");
-    fs::write(&log, vec![0; 32 << 20]).expect("written");
-    refused(&[], "the log is blank");
-    fs::rename(&kept, &log).expect("renamed");
-    for (folder, count) in [(&folder, 20), (&other, 3)] {
-        let told = format!("{count} items can be read, 0 cannot\n");
-        assert_eq!(text(&tool(folder, "fsck", &[]).stdout), told);
-    }
-    // It is lost: without --pm-size the new one is as long as the old one was.
-    fs::remove_file(&log).expect("removed");
-    let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
-    let process = Process::serve(&[&own[..], &["--accept-lost-log"]].concat());
-    let mut client = TcpStream::connect(process.places()[0]).expect("connects");
-    assert_eq!(ask(&mut client, &set("new", &value(1, 100)), b"\r\n"), b"STORED\r\n");
-    assert!(!process.said.contains("was not needed"), "{}", process.said);
-    process.stop();
-    assert_eq!(fs::metadata(&log).expect("it is there").len(), 32 << 20);
-    let process = Process::serve(&[&own[..], &["--accept-lost-log"]].concat());
-    assert!(process.said.contains("--accept-lost-log was not needed"), "{}", process.said);
-    process.stop();
-    let repaired = tool(&folder, "fsck", &["--repair"]);
-    assert_eq!(text(&repaired.stdout).lines().last(), Some("1 items can be read, 20 cannot"));
-    assert!(tool(&folder, "fsck", &[]).status.success());
-}
-
-#[test]
-fn a_log_or_an_ssd_has_one_store_whatever_the_folder() {
-    let (folder, other) = (Folder::new("shared"), Folder::new("shared-too"));
-    let server = Server::start(&folder, &[]);
-    for (flag, name) in [("--pm", "log"), ("--ssd", "ssd")] {
-        let path = folder.0.join(name);
-        let path = path.to_str().expect("plain");
-        let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", other.path(), flag, path];
-        let second = Command::new(BINARY).args(own).args(SIZES).output().expect("it runs");
-        assert_eq!(second.status.code(), Some(74), "{flag}: {}", text(&second.stderr));
-        let told = format!("{path} is in use");
-        assert!(text(&second.stderr).contains(&told), "{flag}: {}", text(&second.stderr));
-        let left = fs::read_dir(&other.0).expect("it was made").count();
-        assert_eq!(left, 1, "{flag}: a lock and no half of a store");
-    }
-    server.stop();
-}
-
-#[test]
-fn larger_sizes_of_a_start_make_the_store_larger_and_smaller_ones_are_told() {
-    let folder = Folder::new("grows");
-    let server = Server::start(&folder, &[]);
-    let request = set("kept", &value(1, 100_000));
-    assert_eq!(ask(&mut server.connect(), &request, b"\r\n"), b"STORED\r\n");
-    server.stop();
-    let lengths = || ["log", "ssd"].map(|name| fs::metadata(folder.0.join(name)).unwrap().len());
-    // Where there is no room for the one neither is longer.
-    let huge = (1u64 << 60).to_string();
-    let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
-    let asked = ["--pm-size", "48m", "--ssd-size", &huge];
-    let refused = Command::new(BINARY).args(own).args(asked).output().expect("it runs");
-    assert_eq!(refused.status.code(), Some(74), "{}", text(&refused.stderr));
-    assert!(text(&refused.stderr).contains("more cannot be reserved"), "{}", text(&refused.stderr));
-    assert_eq!(lengths(), [32 << 20, 64 << 20]);
-    let server = Server::start(&folder, &["--pm-size", "48m", "--ssd-size", "96m"]);
-    let told = "has grown: the log from 32 to 48 MiB, the SSD from 64 to 96 MiB";
-    assert!(server.process.said.contains(told), "{}", server.process.said);
-    assert_eq!(lengths(), [48 << 20, 96 << 20]);
-    let mut client = server.connect();
-    let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
-    for line in ["STAT log_bytes 50331648\r\n", "STAT ssd_bytes 100663296\r\n"] {
-        assert!(stats.contains(line), "{stats}");
-    }
-    assert_eq!(get(&mut client, "kept"), Some(value(1, 100_000)));
-    server.kill();
-    let server = Server::start(&folder, &[]);
-    for told in [
-        "--pm-size: 32 MiB is less than the 48 MiB that the store has and keeps",
-        "--ssd-size: 64 MiB is less than the 96 MiB that the store has and keeps",
-    ] {
-        assert!(server.process.said.contains(told), "{}", server.process.said);
-    }
-    assert_eq!(get(&mut server.connect(), "kept"), Some(value(1, 100_000)));
-    server.stop();
-    // By default they are what the store has.
-    let process = Process::serve(&own[1..]);
-    assert!(!process.said.contains("is less than"), "{}", process.said);
-    process.stop();
-    // The tools take it as it is, whatever they are given.
-    for command in ["fsck", "compact", "scan"] {
-        let ran = tool(&folder, command, &["--pm-size", "64m", "--ssd-size", "128m"]);
-        assert!(ran.status.success(), "{command}: {}", text(&ran.stderr));
-        assert_eq!(lengths(), [48 << 20, 96 << 20], "{command}");
-    }
-    assert!(text(&tool(&folder, "scan", &[]).stdout).contains("kept"));
-    let server = Server::start(&folder, &["--pm-size", "48m", "--ssd-size", "112m"]);
-    let told = "has grown: the SSD from 96 to 112 MiB";
-    assert!(server.process.said.contains(told), "{}", server.process.said);
-    server.stop();
-}
-
-#[test]
-fn a_folder_that_cannot_be_made_is_named_with_the_way_out_and_nothing_is_said_to_be_made() {
-    let folder = Folder::new("unmade");
-    fs::create_dir_all(&folder.0).expect("made");
-    let file = folder.0.join("file");
-    fs::write(&file, b"no folder").expect("written");
-    let below = file.join("store");
-    let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", below.to_str().unwrap()];
-    let refused = Command::new(BINARY).args(own).args(SIZES).output().expect("it runs");
-    assert_eq!(refused.status.code(), Some(74), "{}", text(&refused.stderr));
-    let told = text(&refused.stderr);
-    let whose = format!("{}: this folder cannot be made: ", file.display());
-    assert!(told.contains(&whose) && told.contains("mkdir -p"), "{told}");
-    assert!(!told.contains(": makes "), "{told}");
-}
-
-#[test]
-fn a_store_that_cannot_be_made_leaves_nothing_behind() {
-    let folder = Folder::new("half-made");
-    let huge = (1u64 << 60).to_string();
-    for (flags, told) in [
-        (&["--pm-size", "16m", "--ssd-size", "64m"][..], "--pm-size"),
-        (&["--pm-size", "32m", "--ssd-size", "64k"], "--ssd-size"),
-        (&["--pm-size", "32m", "--ssd-size", &huge], "--ssd-size"),
-        (&["--pm-size", &huge, "--ssd-size", "64m"], "--pm-size"),
-    ] {
-        let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
-        let refused = Command::new(BINARY).args(own).args(flags).output().expect("it runs");
-        assert_eq!(refused.status.code(), Some(74), "{flags:?}: {}", text(&refused.stderr));
-        assert!(text(&refused.stderr).contains(told), "{flags:?}: {}", text(&refused.stderr));
-        assert_eq!(fs::read_dir(&folder.0).expect("it was made").count(), 1, "{flags:?}");
-    }
-    Server::start(&folder, &[]).stop();
-}
-
-#[test]
-fn a_stream_that_is_no_dump_is_named_and_makes_no_store() {
-    let folder = Folder::new("no-dump");
-    fs::create_dir_all(&folder.0).expect("made");
-    let garbage = folder.0.join("garbage");
-    let garbage = garbage.to_str().expect("plain");
-    for (bytes, told) in [(&b"some other file"[..], "is no dump"), (b"", "is no dump")] {
-        fs::write(garbage, bytes).expect("written");
-        let store = folder.0.join("store");
-        let ran = Command::new(BINARY)
-            .args(["load", store.to_str().expect("plain"), "--input", garbage])
-            .output()
-            .expect("it runs");
-        assert_eq!(ran.status.code(), Some(74));
-        let stderr = text(&ran.stderr);
-        assert!(stderr.contains(told) && stderr.contains(garbage), "{stderr}");
-        assert!(!stderr.contains("fsck") && !store.exists(), "{stderr}");
-    }
 }
 
 fn resp(args: &[&[u8]]) -> Vec<u8> {

@@ -12,7 +12,6 @@ use crate::histogram::SmoothHistogram;
 use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
 use crate::settings::Settings;
 use crate::threshold::{Clamp, ThresholdControl};
-use crate::units::Nanos;
 use alloc::vec;
 
 /// The design's state from epoch to epoch.
@@ -32,10 +31,9 @@ impl Hkh {
         Hkh { settings, sizes: SmoothHistogram::new(), threshold, epoch: 0 }
     }
 
-    fn current(&self, now: Nanos) -> CorePlan {
+    fn current(&self) -> CorePlan {
         CorePlan {
             epoch: self.epoch,
-            planned_at: now,
             design: Design::Hkh,
             form: Form::TimeShare,
             threshold: self.threshold.current(),
@@ -53,16 +51,16 @@ impl Hkh {
 
 impl CorePolicy for Hkh {
     fn initial(&self) -> CorePlan {
-        self.current(Nanos(0))
+        self.current()
     }
 
-    fn plan(&mut self, now: Nanos, load: &EpochLoad) -> CorePlan {
+    fn plan(&mut self, load: &EpochLoad) -> CorePlan {
         self.epoch += 1;
         let samples = load.sizes.total();
         if samples > 0 {
             self.sizes.absorb(&load.sizes, self.settings.alpha);
             self.threshold.after_epoch(&self.sizes, samples);
         }
-        self.current(now)
+        self.current()
     }
 }

@@ -9,7 +9,6 @@ use crate::design::Design;
 use crate::designs::{CorePolicy, Hkh};
 use crate::plan::{CorePlan, EpochLoad, Steal};
 use crate::settings::Settings;
-use crate::units::Nanos;
 
 /// The design's state from epoch to epoch.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +33,7 @@ impl CorePolicy for HkhWs {
         Self::with_stealing(self.hkh.initial())
     }
 
-    fn plan(&mut self, now: Nanos, load: &EpochLoad) -> CorePlan {
-        Self::with_stealing(self.hkh.plan(now, load))
+    fn plan(&mut self, load: &EpochLoad) -> CorePlan {
+        Self::with_stealing(self.hkh.plan(load))
     }
 }

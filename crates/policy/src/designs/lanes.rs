@@ -25,7 +25,7 @@ use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
 use crate::plan::{STEAL_QUEUE_MIN, STEAL_QUEUE_MIN_FULL_WIRE, STEAL_REQUESTS_MAX};
 use crate::settings::Settings;
 use crate::threshold::{Clamp, ThresholdControl};
-use crate::units::{ItemBytes, Nanos};
+use crate::units::ItemBytes;
 use alloc::vec;
 
 /// Slices of large replies that a worker may have unsent while the wire is the bottleneck. What is
@@ -73,7 +73,7 @@ impl Lanes {
         self.large_needed.ask_within(needed(high), needed(low), samples);
     }
 
-    fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
+    fn current(&self, load: &EpochLoad) -> CorePlan {
         let workers = self.settings.workers;
         let slice = self.settings.slice_bytes;
         let large = match self.form {
@@ -86,7 +86,6 @@ impl Lanes {
         };
         CorePlan {
             epoch: self.epoch,
-            planned_at: now,
             design: Design::Lanes,
             form: self.form,
             threshold: self.learned.threshold.current(),
@@ -121,13 +120,13 @@ impl Lanes {
 
 impl CorePolicy for Lanes {
     fn initial(&self) -> CorePlan {
-        self.current(Nanos(0), &EpochLoad::default())
+        self.current(&EpochLoad::default())
     }
 
-    fn plan(&mut self, now: Nanos, load: &EpochLoad) -> CorePlan {
+    fn plan(&mut self, load: &EpochLoad) -> CorePlan {
         self.epoch += 1;
         self.learn(load);
         self.extra.after_epoch(load.tx_backed_up);
-        self.current(now, load)
+        self.current(load)
     }
 }

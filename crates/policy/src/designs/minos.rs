@@ -19,7 +19,6 @@ use crate::plan::{CorePlan, EpochLoad, LargeLane, Steal};
 use crate::ranges::SizeRanges;
 use crate::settings::Settings;
 use crate::threshold::{Clamp, ThresholdControl};
-use crate::units::Nanos;
 
 /// The design's state from epoch to epoch.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +50,7 @@ impl Minos {
         self.large.ask_within(large(high), large(low), load.sizes.total());
     }
 
-    fn current(&self, now: Nanos, load: &EpochLoad) -> CorePlan {
+    fn current(&self, load: &EpochLoad) -> CorePlan {
         let workers = self.settings.workers;
         let threshold = self.learned.threshold.current();
         let extra = self.settings.extra_large;
@@ -65,7 +64,6 @@ impl Minos {
         };
         CorePlan {
             epoch: self.epoch,
-            planned_at: now,
             design: Design::Minos,
             form: self.settings.form(),
             threshold,
@@ -83,12 +81,12 @@ impl Minos {
 
 impl CorePolicy for Minos {
     fn initial(&self) -> CorePlan {
-        self.current(Nanos(0), &EpochLoad::default())
+        self.current(&EpochLoad::default())
     }
 
-    fn plan(&mut self, now: Nanos, load: &EpochLoad) -> CorePlan {
+    fn plan(&mut self, load: &EpochLoad) -> CorePlan {
         self.epoch += 1;
         self.learn(load);
-        self.current(now, load)
+        self.current(load)
     }
 }

@@ -19,7 +19,6 @@ pub use sho::Sho;
 use crate::design::Design;
 use crate::plan::{CorePlan, EpochLoad};
 use crate::settings::{Settings, SettingsError};
-use crate::units::Nanos;
 use alloc::boxed::Box;
 
 /// A design's control loop: counts in, plan out, once per epoch.
@@ -28,7 +27,7 @@ pub trait CorePolicy {
     fn initial(&self) -> CorePlan;
 
     /// The plan for the next epoch, given what the last one was like.
-    fn plan(&mut self, now: Nanos, load: &EpochLoad) -> CorePlan;
+    fn plan(&mut self, load: &EpochLoad) -> CorePlan;
 }
 
 /// The control loop of the design that the settings name.

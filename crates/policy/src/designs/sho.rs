@@ -14,7 +14,6 @@ use crate::design::Design;
 use crate::designs::{CorePolicy, Hkh};
 use crate::plan::{CorePlan, EpochLoad, LargeLane};
 use crate::settings::Settings;
-use crate::units::Nanos;
 
 /// The design's state from epoch to epoch.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +46,8 @@ impl CorePolicy for Sho {
         self.with_handoff(self.hkh.initial())
     }
 
-    fn plan(&mut self, now: Nanos, load: &EpochLoad) -> CorePlan {
-        let plan = self.hkh.plan(now, load);
+    fn plan(&mut self, load: &EpochLoad) -> CorePlan {
+        let plan = self.hkh.plan(load);
         self.with_handoff(plan)
     }
 }

@@ -4,7 +4,7 @@
 
 use laneway_policy::evidence::Evidence;
 use laneway_policy::{
-    CostModel, Design, EpochLoad, Form, ItemBytes, Nanos, Settings, SizeClass, SizeHistogram, build,
+    CostModel, Design, EpochLoad, Form, ItemBytes, Settings, SizeClass, SizeHistogram, build,
 };
 
 const REQUESTS: u64 = 20_000;
@@ -54,7 +54,7 @@ fn run(design: Design, workers: u16, seed: u64) -> Vec<Vec<u16>> {
             draw(&mut dice, &mut sizes, REQUESTS / 2, *part);
             draw(&mut dice, &mut sizes, REQUESTS / 2, second_half);
             let load = EpochLoad { sizes, large_requests: 25, ..EpochLoad::default() };
-            numbers.push(policy.plan(Nanos(0), &load).workers_large());
+            numbers.push(policy.plan(&load).workers_large());
         }
         parts.push(numbers);
     }

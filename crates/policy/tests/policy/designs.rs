@@ -7,8 +7,8 @@ use laneway_policy::designs::SLICES_UNSENT_MAX;
 use laneway_policy::plan::{STEAL_QUEUE_MIN, STEAL_QUEUE_MIN_FULL_WIRE};
 use laneway_policy::settings::HYSTERESIS_EPOCHS;
 use laneway_policy::{
-    BATCH, CorePlan, CostModel, Design, EpochLoad, FRAME_BYTES, Form, ItemBytes, LargeLane, Nanos,
-    Role, SLICE_BYTES, Settings, SizeHistogram, Steal, WorkerId, build,
+    BATCH, CorePlan, CostModel, Design, EpochLoad, FRAME_BYTES, Form, ItemBytes, LargeLane, Role,
+    SLICE_BYTES, Settings, SizeHistogram, Steal, WorkerId, build,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -102,7 +102,7 @@ fn the_standbys_flag_falls_after_an_epoch_without_large_requests() {
     let rows = [(3, true), (1, true), (0, false), (0, false), (2, true)];
     for (large_requests, raised) in rows {
         let load = EpochLoad { large_requests, ..mix(THICK, 0.0) };
-        let plan = policy.plan(Nanos(0), &load);
+        let plan = policy.plan(&load);
         assert_eq!(plan.standby_raised, raised, "{large_requests} large requests");
     }
 }
@@ -112,13 +112,13 @@ fn a_full_wire_takes_the_extra_worker_and_caps_large_bytes() {
     let mut policy = build(lanes(6)).expect("fits");
     let quiet = mix(THICK, 0.0);
     let full = EpochLoad { tx_backed_up: true, ..quiet.clone() };
-    assert_eq!(policy.plan(Nanos(0), &quiet).workers_large(), 1);
-    let plan = policy.plan(Nanos(0), &full);
+    assert_eq!(policy.plan(&quiet).workers_large(), 1);
+    let plan = policy.plan(&full);
     assert_eq!((plan.workers_large(), plan.standby()), (0, Some(WorkerId(5))));
     assert_eq!(plan.large_unsent_bytes_max, Some(ItemBytes(SLICES_UNSENT_MAX * SLICE_BYTES.0)));
     assert_eq!(plan.steal.between_slices_queue_min, Some(STEAL_QUEUE_MIN_FULL_WIRE));
     for epoch in 1..=GRANT_WAIT * HYSTERESIS_EPOCHS {
-        let plan = policy.plan(Nanos(0), &quiet);
+        let plan = policy.plan(&quiet);
         let back = epoch == GRANT_WAIT * HYSTERESIS_EPOCHS;
         assert_eq!(plan.workers_large(), u16::from(back), "{epoch} epochs after");
         assert_eq!(plan.large_unsent_bytes_max.is_none(), back);
@@ -133,8 +133,8 @@ fn a_full_wire_does_not_starve_large_requests() {
         let mut policy = build(lanes(8)).expect("fits");
         let quiet = mix(THICK, percent);
         let full = EpochLoad { tx_backed_up: true, ..quiet.clone() };
-        assert_eq!(policy.plan(Nanos(0), &quiet).workers_large(), quiet_large, "{percent} quiet");
-        assert_eq!(policy.plan(Nanos(0), &full).workers_large(), full_large, "{percent} full");
+        assert_eq!(policy.plan(&quiet).workers_large(), quiet_large, "{percent} quiet");
+        assert_eq!(policy.plan(&full).workers_large(), full_large, "{percent} full");
     }
 }
 
@@ -144,7 +144,7 @@ fn thin_epochs_move_roles_late_and_thick_ones_at_once() {
         let mut policy = build(lanes(6)).expect("fits");
         let before = policy.initial();
         for epoch in 1..=epochs_until {
-            let plan = policy.plan(Nanos(0), &mix(requests, 0.75));
+            let plan = policy.plan(&mix(requests, 0.75));
             let changed = plan.roles_changed_since(&before);
             assert_eq!(changed > 0, epoch == epochs_until, "{requests} requests, epoch {epoch}");
         }
@@ -154,23 +154,23 @@ fn thin_epochs_move_roles_late_and_thick_ones_at_once() {
 #[test]
 fn an_epoch_without_requests_changes_nothing() {
     let mut policy = build(lanes(6)).expect("fits");
-    let before = policy.plan(Nanos(1), &mix(THICK, 0.75));
+    let before = policy.plan(&mix(THICK, 0.75));
     for _ in 0..100 {
-        let plan = policy.plan(Nanos(2), &EpochLoad::default());
+        let plan = policy.plan(&EpochLoad::default());
         assert_eq!((&plan.roles, plan.threshold), (&before.roles, before.threshold));
     }
-    let after = policy.plan(Nanos(3), &EpochLoad::default());
-    assert_eq!((after.epoch, after.planned_at), (102, Nanos(3)));
+    let after = policy.plan(&EpochLoad::default());
+    assert_eq!(after.epoch, 102);
 }
 
 #[test]
 fn a_silence_does_not_make_the_next_few_requests_the_whole_truth() {
     let mut policy = build(lanes(6)).expect("fits");
-    policy.plan(Nanos(0), &mix(THICK, 0.0));
+    policy.plan(&mix(THICK, 0.0));
     for _ in 0..100 {
-        policy.plan(Nanos(0), &EpochLoad::default());
+        policy.plan(&EpochLoad::default());
     }
-    assert_eq!(policy.plan(Nanos(0), &mix(200, 20.0)).threshold, FRAME_BYTES);
+    assert_eq!(policy.plan(&mix(200, 20.0)).threshold, FRAME_BYTES);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_single_worker_has_nobody_to_take_from() {
 fn roles_follow_a_stepped_load_there_and_back() {
     let settings = Settings { cost: CostModel::Packets, ..lanes(8) };
     let mut policy = build(settings).expect("fits");
-    let mut large = |percent| policy.plan(Nanos(0), &mix(THICK, percent)).workers_large();
+    let mut large = |percent| policy.plan(&mix(THICK, percent)).workers_large();
     let steps = [0.125, 0.25, 0.5, 0.75, 0.5, 0.25, 0.125];
     let up_and_down: Vec<u16> = steps.into_iter().map(&mut large).collect();
     assert_eq!(up_and_down, [2, 3, 4, 5, 4, 3, 2]);
@@ -293,7 +293,7 @@ proptest! {
         let mut before = policy.initial();
         check_plan(&before, &settings)?;
         for (epoch, load) in epochs.iter().enumerate() {
-            let plan = policy.plan(Nanos(epoch as u64), load);
+            let plan = policy.plan(load);
             check_plan(&plan, &settings)?;
             prop_assert_eq!(plan.epoch, epoch as u64 + 1);
             let moved = plan.workers_large().abs_diff(before.workers_large());
@@ -306,7 +306,7 @@ proptest! {
     fn the_same_loads_give_the_same_plans(settings in settings(), epochs in epochs()) {
         let run = || {
             let mut policy = build(settings.clone()).expect("fits");
-            epochs.iter().map(|load| policy.plan(Nanos(0), load)).collect::<Vec<_>>()
+            epochs.iter().map(|load| policy.plan(load)).collect::<Vec<_>>()
         };
         prop_assert_eq!(run(), run());
     }

@@ -168,10 +168,14 @@ impl<S> DurableExecutor<S> {
 
     /// Reads the ends of watched items that may be over, behind so many keys that are asked about:
     /// the step that leads to it, or to nothing. One that is over is dropped, so that nobody who
-    /// watches its key from then on takes it for there.
+    /// watches its key from then on takes it for there. One whose record cannot be read is taken
+    /// for there, and not read again behind another.
     fn learn_ends(&mut self, task: &mut Task, asked: usize, watched: &[Watched]) -> Option<Step> {
         for (number, Watched { key, .. }) in (asked..).zip(watched) {
-            if !self.may_be_over(key) {
+            if self.is_unreadable(key) {
+                task.lost.push(number);
+            }
+            if task.lost.contains(&number) || !self.may_be_over(key) {
                 continue;
             }
             if task.at < number {

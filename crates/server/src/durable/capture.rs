@@ -92,7 +92,7 @@ mod tests {
     fn what_a_command_changes_is_noted_and_only_while_it_is_asked_for() {
         let store = Store::with_hook(Config::default(), Box::new(Capture)).expect("memory");
         let set = |key: &[u8]| {
-            let mut draft = store.draft(key, 0, END, 1, NOW).expect("memory");
+            let mut draft = store.draft(key, 0, END, 1).expect("memory");
             draft.write(b"v").expect("memory");
             store.enter(store.hash(key), key, NOW).publish(draft, None);
         };

@@ -247,7 +247,7 @@ impl<S> DurableExecutor<S> {
             return Ok(Err(Next::Over));
         }
         let expires = if is_planted(Bug::ExpiryLost) { Moment::NEVER } else { expires };
-        let mut draft = match self.shared.store.draft(key, meta.flags, expires, bytes, now) {
+        let mut draft = match self.shared.store.draft(key, meta.flags, expires, bytes) {
             Err(Refused::OutOfMemory) => return Ok(Err(Next::Again)),
             draft => draft.map_err(|refused| format!("{refused} (it is in the data folder)"))?,
         };

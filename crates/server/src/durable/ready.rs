@@ -55,7 +55,7 @@ impl<S> DurableExecutor<S> {
     }
 
     /// Whether this is the key whose item was found to be unreadable just now.
-    fn is_unreadable(&self, key: &[u8]) -> bool {
+    pub(super) fn is_unreadable(&self, key: &[u8]) -> bool {
         self.unreadable.as_ref().is_some_and(|(lost, _)| **lost == *key)
     }
 

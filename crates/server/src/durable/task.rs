@@ -245,6 +245,8 @@ pub struct Task {
     pub error: Option<String>,
     /// How often an item was brought into memory for its next key.
     pub tries: u8,
+    /// Watched keys whose records cannot be read, by their numbers.
+    pub lost: Vec<usize>,
     /// The item of its next key was found in memory before it was executed.
     pub seen: bool,
     /// Counts the bytes of its request, where that came in datagrams.

@@ -276,7 +276,7 @@ fn begin_bytes(
     let landing = match how.place {
         Place::Joined { .. } => Landing::buffer(context.store.charge(), value_bytes),
         Place::Whole(_) => {
-            let draft = context.store.draft(key, how.flags, how.begun(), value_bytes, context.now);
+            let draft = context.store.draft(key, how.flags, how.begun(), value_bytes);
             match draft {
                 Ok(draft) => Landing::Draft(draft, value_bytes),
                 Err(refused) => {

@@ -67,7 +67,8 @@ impl<T: Transport> Streams<T> {
             }
             Mode::Resp(Under::Skip(skip)) => {
                 let mut skip = *skip;
-                resp_skip(connection, &mut skip, rest)
+                quota.begun += 1;
+                return resp_skip(connection, &mut skip, rest);
             }
             Mode::Resp(Under::Pairs(left)) => {
                 let left = *left;
@@ -87,7 +88,9 @@ impl<T: Transport> Streams<T> {
                 unreachable!("these are memcached's")
             }
         };
-        quota.begun += 1;
+        // What is refused in its midst, such as a pair of an `MSET`, is counted nowhere else.
+        let is_refused = matches!(connection.mode, Mode::Resp(Under::Skip(_)));
+        quota.begun += 1 + usize::from(is_refused);
         step
     }
 }

@@ -1,28 +1,32 @@
 //! Durable items by RESP: decides which requests the durable executor executes, and how they are
 //! handed to it. Whole short requests go in batches, as memcached's do
 //! ([`crate::request::batches`]). A long request goes by itself, and the next waits for its reply;
-//! an `MSET` that has not arrived whole goes a stretch at a time.
+//! an `MSET` that has not arrived whole goes a stretch at a time. A long value that lies whole in
+//! memory, since it waited for `EXEC`, is copied slice by slice before it goes.
 
 use crate::core::Core;
 use crate::durable::shared::{EXECUTOR, KEY_HELD_BYTES};
 use crate::execute::redis::{Answer, Set};
-use crate::execute::{Incoming, Spot};
+use crate::execute::{self, Incoming, Spot};
 use crate::jobs::handoff::{Spoken, Work};
 use crate::latency::Operation;
 use crate::request::batches::{End, KEYS_MAX, READS_BYTES_MAX, REQUESTS_MAX, Row};
 use crate::request::sized::Sized;
 use crate::resp::options;
-use crate::resp::state::{Under, Verb};
+use crate::resp::scratch::{BYTES_MAX, TOO_MUCH};
+use crate::resp::state::{Storing, Under, Verb};
 use crate::resp::table::{Command, Spec, find};
 use crate::resp::values::{self, How, PAIR, Value};
 use crate::stream::connection::{Connection, Mode};
 use crate::stream::step::{READ_BYTES, Step, Stop};
 use crate::stream::streams::Streams;
 use laneway_policy::ItemBytes;
+use laneway_policy::pace::Way;
 use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::put_bulk;
-use laneway_wire::resp::{Args, BULK_END, Scan, Scanned};
+use laneway_wire::resp::{Args, BULK_END, Scan, Scanned, Skip};
+use std::cell::Cell;
 
 /// Whether the executor executes a command, whatever memory holds.
 fn is_executors(command: Command) -> bool {
@@ -183,6 +187,16 @@ impl<T: Transport> Core<T> {
     }
 }
 
+/// What has come of a value that lies whole in the input and is copied slice by slice.
+enum Copied {
+    /// All of it is there.
+    Whole(Box<Incoming>),
+    /// Others come first.
+    Part,
+    /// There is no memory for it: that is told.
+    Refused,
+}
+
 /// Whether a request that has begun is too long for a row.
 fn is_long(scan: &Scan, rest: &[u8]) -> bool {
     let whole = |at: usize, bytes: usize| at.saturating_add(bytes + BULK_END.len());
@@ -256,23 +270,152 @@ impl<T: Transport> Streams<T> {
             self.out.extend_from_slice(words);
             return Some(Step::Took(bytes));
         }
-        let (mut size, keeps) = (0, keeps_of(spec, args));
-        if values::value_at(spec.command).is_some()
-            && let Ok(Value { key, value, .. }) = values::whole(spec, args)
+        // The executor says so, too, and a request this long would be copied for it.
+        if matches!(spec.command, Command::SetManyAbsent | Command::Rename { .. })
+            && BYTES_MAX < bytes
         {
-            size = (key.len() + value.len()) as u64;
-            match core.resp_sized(key, value.len()) {
-                Sized::Here(_) => {}
-                Sized::Hand => return Some(Step::Stop(0, Stop::Hand)),
-                Sized::TooLarge => {
-                    self.out.extend_from_slice(crate::execute::redis::TOO_LARGE);
+            self.out.extend_from_slice(TOO_MUCH);
+            return Some(Step::Took(bytes));
+        }
+        let (mut size, keeps) = (0, keeps_of(spec, args));
+        if values::value_at(spec.command).is_some() {
+            match values::whole(spec, args) {
+                Ok(value) => {
+                    size = (value.key.len() + value.value.len()) as u64;
+                    match core.resp_sized(value.key, value.value.len()) {
+                        Sized::Here(_) => {}
+                        Sized::Hand => return Some(Step::Stop(0, Stop::Hand)),
+                        Sized::TooLarge => {
+                            self.out.extend_from_slice(crate::execute::redis::TOO_LARGE);
+                            return Some(Step::Took(bytes));
+                        }
+                    }
+                    if READ_BYTES < value.value.len() {
+                        return Some(self.resp_keep_long(core, connection, &value, bytes, arrived));
+                    }
+                }
+                Err(words) if READ_BYTES < bytes => {
+                    self.out.extend_from_slice(&words);
                     return Some(Step::Took(bytes));
                 }
+                Err(_) => {}
             }
         }
         let asked = (&rest[..bytes], false);
         let step = self.resp_hand(core, connection, asked, (size, keeps), arrived);
         Some(if spec.command == Command::Flush { core.counted_keyless(step) } else { step })
+    }
+
+    /// Gives a long value that lies whole at the front of the input to the executor, once it is
+    /// copied; all of its request is so many bytes.
+    fn resp_keep_long(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        value: &Value<'_>,
+        bytes: usize,
+        arrived: u64,
+    ) -> Step {
+        let incoming = match self.resp_copy(core, connection, value) {
+            Copied::Whole(incoming) => incoming,
+            Copied::Part => return Step::Stop(0, Stop::Quota), // others come first
+            Copied::Refused => return Step::Took(bytes),
+        };
+        match self.resp_keep_body(core, connection, (incoming, value.how), arrived) {
+            Ok(()) => Step::Stop(bytes, Stop::Ticket),
+            Err(incoming) => {
+                connection.session().copying = Some(incoming);
+                Step::Stop(0, Stop::Quota)
+            }
+        }
+    }
+
+    /// The same of the next pair of an `MSET`, of `left`, which stands at the front of `rest`.
+    /// `None`: its value is not long, or not there.
+    fn resp_keep_long_pair(
+        &mut self,
+        core: &mut Core<T>,
+        connection: &mut Connection<T::Stream>,
+        left: u32,
+        rest: &[u8],
+        arrived: u64,
+    ) -> Option<Step> {
+        let Ok(Scanned::Whole(mut args, bytes)) = Scan::arguments(2).advance(rest) else {
+            return None;
+        };
+        let key = options::key(args.next().unwrap_or_default()).ok()?;
+        let value = args.next().filter(|value| READ_BYTES < value.len())?;
+        core.stored_here(key, value)?;
+        let behind = 2 * (left - 1);
+        let pair = Value { key, value, how: How::Set(PAIR) };
+        let incoming = match self.resp_copy(core, connection, &pair) {
+            Copied::Whole(incoming) => incoming,
+            Copied::Part => return Some(Step::Stop(0, Stop::Quota)),
+            Copied::Refused => {
+                connection.mode = Mode::Resp(Under::Skip(Skip::arguments(behind)));
+                return Some(Step::Took(bytes));
+            }
+        };
+        connection.mode = Mode::Requests;
+        connection.session().storing =
+            Some(Storing { verb: Verb::Pair { left: left - 1 }, behind });
+        let given = self.resp_keep_body(core, connection, (incoming, pair.how), arrived);
+        connection.session().end_storing();
+        Some(match given {
+            Ok(()) => Step::Stop(bytes, Stop::Ticket),
+            Err(incoming) => {
+                connection.session().copying = Some(incoming);
+                connection.mode = Mode::Resp(Under::Pairs(left));
+                Step::Stop(0, Stop::Quota)
+            }
+        })
+    }
+
+    /// Copies a slice of a value into its item, or into a buffer where it is joined to one, behind
+    /// what was copied in turns before.
+    fn resp_copy(
+        &mut self,
+        core: &Core<T>,
+        connection: &mut Connection<T::Stream>,
+        Value { key, value, how }: &Value<'_>,
+    ) -> Copied {
+        let touched = Cell::new(0);
+        let context = core.context_for(&touched, key);
+        let begun = connection.session().copying.take().or_else(|| {
+            let joins = match how {
+                How::Join(spot) => Some(*spot),
+                How::Set(_) => None,
+            };
+            let begun = execute::begin_resp(&context, key, value.len(), joins, &mut self.out);
+            begun.map(Box::new)
+        });
+        let Some(mut incoming) = begun else { return Copied::Refused };
+        let mut budget = core.slice_budget(Way::Copy);
+        loop {
+            let missing = incoming.draft().missing();
+            if missing == 0 {
+                return Copied::Whole(incoming);
+            }
+            let ready = if 0 < budget { incoming.draft().prepare() } else { Ok(None) };
+            let copied = match ready {
+                Ok(None) => {
+                    connection.session().copying = Some(incoming);
+                    return Copied::Part;
+                }
+                Ok(Some(ready)) => {
+                    let (at, bytes) = (value.len() - missing, ready.min(missing).min(budget));
+                    incoming.draft().write(&value[at..at + bytes]).map(|()| bytes)
+                }
+                Err(refused) => Err(refused),
+            };
+            match copied {
+                Ok(bytes) => budget -= bytes,
+                Err(_) => {
+                    incoming.out_of_memory(&context, &mut self.out);
+                    return Copied::Refused;
+                }
+            }
+        }
     }
 
     /// Gives a value that has streamed in to the executor, and what is to be done with it. The next
@@ -391,6 +534,10 @@ impl<T: Transport> Streams<T> {
         rest: &[u8],
         arrived: u64,
     ) -> Option<Step> {
+        let long = self.resp_keep_long_pair(core, connection, left, rest, arrived);
+        if long.is_some() {
+            return long;
+        }
         let (mut end, mut pairs, mut size) = (0, 0, 0);
         while pairs < left
             && let Ok(Scanned::Whole(mut args, bytes)) = Scan::arguments(2).advance(&rest[end..])

@@ -5,7 +5,7 @@
 
 use crate::resp::state::{Front, Session, Transaction};
 use crate::resp::table::Command;
-use laneway_store::Store;
+use laneway_store::{Store, meter};
 use laneway_wire::resp::reply::{OK, Version, put_array_head, put_null};
 use std::sync::Arc;
 
@@ -75,23 +75,40 @@ impl Session {
         requests - paid
     }
 
-    /// Keep a request until `EXEC`.
-    pub(crate) fn queue(&mut self, request: &[u8], store: &Arc<Store>, out: &mut Vec<u8>) {
-        let Some(transaction) = &mut self.transaction else { return };
+    /// Keep a request until `EXEC`: `budget` bytes of it are copied now, at most, behind those that
+    /// were copied in turns before. Whether it is answered.
+    pub(crate) fn queue(
+        &mut self,
+        request: &[u8],
+        budget: usize,
+        store: &Arc<Store>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let copied = std::mem::take(&mut self.queued_bytes);
+        let Some(transaction) = &mut self.transaction else { return true };
         if transaction.is_broken {
-            return out.extend_from_slice(QUEUED); // it is kept nowhere, and counted nowhere
+            out.extend_from_slice(QUEUED); // it is kept nowhere, and counted nowhere
+            return true;
         }
-        let bytes = transaction.bytes.len() + request.len();
+        let bytes = transaction.bytes.len() - copied + request.len();
         let charge = transaction.charge.get_or_insert_with(|| store.charge());
         let fits = bytes <= TRANSACTION_BYTES_MAX
             && charge.grow_to(bytes.next_power_of_two() as u64).is_ok();
         if !fits {
             self.break_transaction();
-            return out.extend_from_slice(TOO_LONG);
+            out.extend_from_slice(TOO_LONG);
+            return true;
         }
-        transaction.bytes.extend_from_slice(request);
+        let end = request.len().min(copied.saturating_add(budget));
+        meter::bytes(end - copied);
+        transaction.bytes.extend_from_slice(&request[copied..end]);
+        if end < request.len() {
+            self.queued_bytes = end;
+            return false;
+        }
         transaction.requests += 1;
         out.extend_from_slice(QUEUED);
+        true
     }
 
     /// One of the commands of this file.

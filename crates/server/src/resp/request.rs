@@ -4,12 +4,13 @@ use crate::core::Core;
 use crate::resp::multi::{NOT_AT_ONCE, is_queued};
 use crate::resp::options;
 use crate::resp::scratch::is_tried;
-use crate::resp::state::{EachKey, Front, Under};
+use crate::resp::state::{Dialect, EachKey, Front, Under};
 use crate::resp::table::{Command, READ_ONLY, Spec, check_part, find};
 use crate::stream::connection::{Connection, Mode};
 use crate::stream::protocol::Quota;
 use crate::stream::step::{Step, Stop};
 use crate::stream::streams::Streams;
+use laneway_policy::pace::Way;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::put_array_head;
 use laneway_wire::resp::{Args, Broken, Scan, Scanned, transcribe};
@@ -48,7 +49,7 @@ impl<T: Transport> Streams<T> {
         let session = connection.session();
         let step = match session.scan.advance(rest) {
             Ok(Scanned::Whole(args, bytes)) => {
-                session.scan = Scan::default();
+                let scan = std::mem::take(&mut session.scan);
                 let left = quota.left();
                 if let Some((step, begun)) =
                     self.resp_gets(core, connection, args, bytes, rest, left, arrived)
@@ -56,7 +57,14 @@ impl<T: Transport> Streams<T> {
                     quota.begun += begun;
                     return step;
                 }
-                self.resp_command(core, connection, args, (bytes, rest), arrived)
+                let step = self.resp_command(core, connection, args, (bytes, rest), arrived);
+                // What is queued slice by slice may have many arguments: they are read once.
+                if let Dialect::Resp(session) = &mut connection.dialect
+                    && 0 < session.queued_bytes
+                {
+                    session.scan = scan;
+                }
+                step
             }
             Ok(Scanned::More) => self.resp_partial(core, connection, rest),
             Ok(Scanned::Nothing(bytes)) => {
@@ -114,9 +122,7 @@ impl<T: Transport> Streams<T> {
             return Step::Took(bytes.len());
         }
         if connection.session().transaction.is_some() && is_queued(spec.command) {
-            let store = core.shared.store.clone();
-            connection.session().queue(bytes, &store, &mut self.out);
-            return Step::Took(bytes.len());
+            return self.resp_queue(core, connection, bytes);
         }
         let kept = self.resp_keep(core, connection, (spec, behind), (length, rest), arrived);
         if let Some(step) = kept {
@@ -157,6 +163,20 @@ impl<T: Transport> Streams<T> {
                 self.resp_plain(core, connection, spec, behind, (length, rest), arrived)
             }
             _ => self.resp_session(core, connection, spec, behind, bytes.len(), arrived),
+        }
+    }
+
+    /// Keeps a request until `EXEC`, or a slice of it.
+    fn resp_queue(
+        &mut self,
+        core: &Core<T>,
+        connection: &mut Connection<T::Stream>,
+        request: &[u8],
+    ) -> Step {
+        let (store, budget) = (&core.shared.store, core.slice_budget(Way::Copy));
+        match connection.session().queue(request, budget, store, &mut self.out) {
+            true => Step::Took(request.len()),
+            false => Step::Stop(0, Stop::Quota), // others come first
         }
     }
 

@@ -1,8 +1,8 @@
 //! The state of a connection that speaks RESP, kept from one turn to the next; it moves with the
 //! connection.
 
-use crate::execute::Spot;
 use crate::execute::redis::{Set, Watched};
+use crate::execute::{Incoming, Spot};
 use laneway_store::{Charge, Draft};
 use laneway_wire::resp::reply::Version;
 use laneway_wire::resp::{Scan, Skip};
@@ -167,8 +167,12 @@ pub struct Session {
     pub storing: Option<Storing>,
     /// The item of a long value that lies whole at the front, as far as it was copied there.
     pub filling: Option<Draft>,
+    /// The same where the durable executor is given it.
+    pub copying: Option<Box<Incoming>>,
     /// Behind `MULTI`.
     pub transaction: Option<Transaction>,
+    /// Of the request at the front, bytes that were copied into that already.
+    pub queued_bytes: usize,
     /// Requests of transactions that are executed, or being, and that the limits of clients were
     /// charged for before.
     pub prepaid: u64,

@@ -405,7 +405,7 @@ fn fill<T: Transport>(
         Some(draft) => draft,
         None => {
             let context = core.context_for(&touched, key);
-            context.store.draft(key, 0, Moment::LATER, value.len(), context.now)?
+            context.store.draft(key, 0, Moment::LATER, value.len())?
         }
     };
     let mut budget = core.slice_budget(Way::Copy);

@@ -358,10 +358,15 @@ impl<S> Connection<S> {
         self.unserved = self.has_input();
     }
 
+    /// Whether its input goes on with a request, not in the middle of one.
+    pub(crate) fn is_at_request(&self) -> bool {
+        matches!(self.mode, Mode::Requests | Mode::Batches { .. })
+    }
+
     /// Whether its last request is done, but for sending the reply.
     pub fn is_between_requests(&self) -> bool {
-        let is_filling =
-            matches!(&self.dialect, Dialect::Resp(session) if session.filling.is_some());
+        let is_filling = matches!(&self.dialect, Dialect::Resp(session)
+            if session.filling.is_some() || session.copying.is_some());
         matches!(self.mode, Mode::Requests | Mode::Watching(_)) && !self.large && !is_filling
     }
 

@@ -7,7 +7,7 @@
 use crate::access::read_only::{ReadOnlyBinary, ReadOnlyText};
 use crate::access::recognise::{Recognised, recognise};
 use crate::binary::consume::Binary;
-use crate::core::Core;
+use crate::core::{Core, Uncharged};
 use crate::execute::redis::OUT_OF_MEMORY;
 use crate::request::dispatch::Text;
 use crate::resp::consume::Resp;
@@ -179,46 +179,40 @@ impl<T: Transport> Streams<T> {
         let mut quota = Quota { most, begun: 0, taken_beside: 0 };
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
-        let counted = core.is_limiting.then(|| {
+        let mut uncharged = core.is_limiting.then(|| {
             connection.forget_prepaid();
-            // The first step is of a request that began, and was counted, in an earlier turn.
-            let goes_on = !matches!(connection.mode, Mode::Requests | Mode::Batches { .. });
-            (core.requests_counted(), usize::from(goes_on))
+            Uncharged { begun: 0, counted: core.requests_counted() }
         });
-        let mut under_way = 0;
         let stop = loop {
             let rest = &input[at..];
             // Also behind the last request of a turn: it would wait for another one in vain.
-            if P::is_dry(connection, rest)
-                && matches!(connection.mode, Mode::Requests | Mode::Batches { .. })
-            {
+            if P::is_dry(connection, rest) && connection.is_at_request() {
                 break Stop::Starved;
             }
             if quota.begun >= most || self.out.len() >= OUT_BYTES_PER_TURN {
                 core.counters().conn_yields.bump_owner();
                 break Stop::Quota;
             }
-            let begun_before = quota.begun;
-            match P::step(self, core, connection, rest, &mut quota, arrived) {
-                Step::Took(bytes) => at += bytes,
-                Step::Stop(bytes, stop) => {
-                    at += bytes;
-                    // Half a line has not begun. What was so much work that others come first is
-                    // done, if it was taken.
-                    let at_rest = matches!(connection.mode, Mode::Requests | Mode::Batches { .. });
-                    let is_taken = 0 < bytes + quota.taken_beside;
-                    let is_done = stop == Stop::Quota && at_rest && is_taken;
-                    under_way = usize::from(quota.begun > begun_before && !is_done);
-                    break stop;
-                }
+            // A step that goes on with a request begins none, though the quota counts it.
+            let goes_on = uncharged.is_some() && !connection.is_at_request();
+            let begun_before = quota.begun + usize::from(goes_on);
+            let step = P::step(self, core, connection, rest, &mut quota, arrived);
+            let (Step::Took(bytes) | Step::Stop(bytes, _)) = step;
+            at += bytes;
+            if let Some(uncharged) = &mut uncharged {
+                let begun = quota.begun.saturating_sub(begun_before);
+                let is_taken = 0 < bytes + quota.taken_beside;
+                core.charge_step(connection, uncharged, begun, (&step, is_taken));
+            }
+            if let Step::Stop(_, stop) = step {
+                break stop;
             }
         };
         if begins {
             connection.pipelined = quota.begun > 1;
         }
-        if let Some((before, earlier)) = counted {
-            let begun = quota.begun.saturating_sub(under_way + earlier);
-            core.charge_uncounted(connection, begun, before);
+        if let Some(uncharged) = &mut uncharged {
+            core.charge_uncounted(connection, uncharged);
         }
         self.had.0 += u32::from(quota.begun > 0);
         self.had.1 += quota.begun as u32;

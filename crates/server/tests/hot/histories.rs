@@ -214,7 +214,7 @@ impl Hasty {
             return None;
         }
         let number = (read + 1).to_string();
-        let draft = store.draft(KEY, 0, Moment::NEVER, number.len(), now);
+        let draft = store.draft(KEY, 0, Moment::NEVER, number.len());
         let mut draft = draft.expect("there is memory");
         draft.write(number.as_bytes()).expect("it fits");
         store.enter(hash, KEY, now).publish(draft, None);

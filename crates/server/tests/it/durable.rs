@@ -3,37 +3,35 @@
 use laneway_vopr::rig;
 
 use laneway_policy::Form;
-use laneway_server::clock::{Clock, ManualClock};
+use laneway_server::clock::ManualClock;
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{ItemMeta, Settings};
 use laneway_transport::memory::Client;
-use laneway_transport::memory_datagram::DatagramFaults;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use rig::peer::Peer;
 use rig::{Plan, Rig, hit, value};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 const LOG_BYTES: usize = 16 * SEGMENT_BYTES as usize;
-const SSD_BYTES: usize = 8 << 20;
-const FORMS: [(usize, Form); 3] = [(1, Form::TimeShare), (2, Form::TimeShare), (3, Form::Roles)];
+pub const SSD_BYTES: usize = 8 << 20;
+pub const FORMS: [(usize, Form); 3] =
+    [(1, Form::TimeShare), (2, Form::TimeShare), (3, Form::Roles)];
 
-fn machine() -> Machine {
+pub fn machine() -> Machine {
     Machine::new(LOG_BYTES, SSD_BYTES)
 }
 
-fn started(machine: &Machine, (workers, form): (usize, Form)) -> (Rig, Kept) {
+pub fn started(machine: &Machine, (workers, form): (usize, Form)) -> (Rig, Kept) {
     started_with(machine, settings(), Plan::of(workers, form))
 }
 
-fn started_with(machine: &Machine, settings: Settings, plan: Plan) -> (Rig, Kept) {
+pub fn started_with(machine: &Machine, settings: Settings, plan: Plan) -> (Rig, Kept) {
     let tier = machine.open(settings).expect("the media are sound");
     let kept = Kept::of(&tier);
     (Rig::new(&Plan { kept: Some(kept.clone()), ..plan }), kept)
 }
 
 /// Asks line by line and compares.
-fn check(rig: &mut Rig, client: &Client, rows: &[(&str, &str)]) {
+pub fn check(rig: &mut Rig, client: &Client, rows: &[(&str, &str)]) {
     for (request, reply) in rows {
         let end = reply.as_bytes();
         let got = rig.ask(client, request.as_bytes(), &end[end.len().saturating_sub(5)..]);
@@ -42,7 +40,7 @@ fn check(rig: &mut Rig, client: &Client, rows: &[(&str, &str)]) {
 }
 
 /// Turns the wheel and says whether anything was answered.
-fn answers_within(rig: &mut Rig, client: &Client, turns: usize) -> Vec<u8> {
+pub fn answers_within(rig: &mut Rig, client: &Client, turns: usize) -> Vec<u8> {
     rig.turns(turns);
     client.receive(usize::MAX)
 }
@@ -360,50 +358,6 @@ fn changes_of_a_key_that_waits_for_a_device_keep_their_order() {
 }
 
 #[test]
-fn a_flush_that_is_to_come_comes_after_a_restart_too() {
-    let machine = machine();
-    let (mut rig, kept) = started(&machine, FORMS[1]);
-    let client = rig.net.connect();
-    rig.set(&client, "small", b"s");
-    rig.set(&client, "large", &value(5000, 1));
-    check(
-        &mut rig,
-        &client,
-        &[("flush_all 10\r\n", "OK\r\n"), ("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n")],
-    );
-    drop((rig, kept));
-    let (mut rig, kept) = started(&machine, FORMS[1]);
-    let client = rig.net.connect();
-    check(&mut rig, &client, &[("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n")]);
-    rig.clock.advance(11_000_000_000);
-    rig.turns(10);
-    check(
-        &mut rig,
-        &client,
-        &[("get small large\r\n", "END\r\n"), ("set new 0 0 1\r\nn\r\n", "STORED\r\n")],
-    );
-    drop((rig, kept));
-    let (mut rig, kept) = started(&machine, FORMS[1]);
-    let client = rig.net.connect();
-    check(&mut rig, &client, &[("get small large new\r\n", "VALUE new 0 1\r\nn\r\nEND\r\n")]);
-    rig.clock.advance(11_000_000_000);
-    rig.turns(10);
-    check(
-        &mut rig,
-        &client,
-        &[
-            ("get new\r\n", "VALUE new 0 1\r\nn\r\nEND\r\n"),
-            ("flush_all\r\n", "OK\r\n"),
-            ("get new\r\n", "END\r\n"),
-        ],
-    );
-    drop((rig, kept));
-    let (mut rig, _kept) = started(&machine, FORMS[1]);
-    let client = rig.net.connect();
-    check(&mut rig, &client, &[("get new\r\n", "END\r\n")]);
-}
-
-#[test]
 fn a_failed_flush_refuses_writes_and_goes_on_reading() {
     let machine = machine();
     let (mut rig, kept) = started(&machine, FORMS[1]);
@@ -524,24 +478,6 @@ fn memory_is_a_cache_and_eviction_loses_nothing() {
 }
 
 #[test]
-fn what_has_expired_leaves_the_media() {
-    let machine = machine();
-    let (mut rig, kept) = started(&machine, FORMS[0]);
-    let client = rig.net.connect();
-    for number in 0..50 {
-        let request = format!("set k{number} 0 {} 3000\r\n", if number % 2 == 0 { 10 } else { 0 });
-        let request = [request.as_bytes(), &value(3000, number), b"\r\n"].concat();
-        assert_eq!(rig.ask(&client, &request, b"\r\n"), b"STORED\r\n");
-    }
-    rig.clock.advance(20_000_000_000);
-    rig.turns(20);
-    assert_eq!(kept.tier.stats().items.items(), 25);
-    drop((rig, kept));
-    let (_rig, kept) = started(&machine, FORMS[0]);
-    assert_eq!(kept.tier.stats().items.items(), 25);
-}
-
-#[test]
 fn a_damaged_item_is_named_and_the_others_are_served() {
     let machine = machine();
     let (mut rig, kept) = started(&machine, FORMS[1]);
@@ -580,176 +516,6 @@ fn a_damaged_item_is_named_and_the_others_are_served() {
 }
 
 #[test]
-fn datagrams_are_served_durably_too() {
-    let machine = machine();
-    let plan = || Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(2, Form::TimeShare) };
-    let (mut rig, kept) = started_with(&machine, settings(), plan());
-    let mut peer = Peer::new(&rig);
-    let large = value(300_000, 4);
-    peer.small(0, 1, b"set small 0 0 3\r\nabc\r\n");
-    assert_eq!(peer.until(&mut rig, 1), b"STORED\r\n");
-    let request = [&b"set large 0 0 300000\r\n"[..], &large, b"\r\n"].concat();
-    peer.send(1, 2, &request);
-    assert_eq!(peer.until(&mut rig, 2), b"STORED\r\n");
-    let slices: u64 = rig.shared.workers.iter().map(|worker| worker.lanes.slices.get()).sum();
-    assert!(slices >= 300_000 / 32_768, "{slices} slices: it was copied at once");
-    drop((rig, kept));
-    let (mut rig, _kept) = started_with(&machine, settings(), plan());
-    let mut peer = Peer::new(&rig);
-    peer.small(0, 1, b"get small\r\n");
-    assert_eq!(peer.until(&mut rig, 1), b"VALUE small 0 3\r\nabc\r\nEND\r\n");
-    peer.small(1, 2, b"get large small none\r\n");
-    let wanted = [&hit("large", &large)[..], &hit("small", b"abc"), b"END\r\n"].concat();
-    assert!(peer.until(&mut rig, 2) == wanted);
-    peer.small(1, 3, b"mg small v\r\n");
-    assert_eq!(peer.until(&mut rig, 3), b"VA 3\r\nabc\r\n");
-    peer.small(1, 4, b"incr none 1\r\n");
-    assert_eq!(peer.until(&mut rig, 4), b"NOT_FOUND\r\n");
-}
-
-#[test]
-fn a_large_value_comes_in_by_stretches_and_others_in_between() {
-    const TURNS_BEFORE: usize = 3;
-    for form in FORMS {
-        let machine = machine();
-        let large = value(600_000, 4);
-        let (mut rig, kept) = started(&machine, form);
-        let client = rig.net.connect();
-        rig.set(&client, "large", &large);
-        rig.set(&client, "small", b"abc");
-        drop((rig, kept));
-        let (mut rig, kept) = started(&machine, form);
-        let (first, second) = (rig.net.connect(), rig.net.connect());
-        assert_eq!(rig.send(&first, b"get large\r\n"), b"");
-        rig.turns(TURNS_BEFORE);
-        assert_eq!(rig.send(&second, b"get small\r\n"), b"");
-        let small = rig.until(&second, Vec::new(), |got| got.ends_with(b"END\r\n"));
-        assert_eq!(small, [&hit("small", b"abc")[..], b"END\r\n"].concat());
-        assert!(first.receive(usize::MAX).is_empty(), "the small one waited for the large one");
-        let whole = rig.until(&first, Vec::new(), |got| got.ends_with(b"END\r\n"));
-        assert!(whole == [&hit("large", &large)[..], b"END\r\n"].concat());
-        let stats = kept.tier.stats();
-        assert_eq!(stats.items.items(), 2);
-        let told = rig.ask(&second, b"stats tier\r\n", b"END\r\n");
-        let told = String::from_utf8_lossy(&told);
-        assert!(told.contains("STAT items_brought_in 2\r\n"), "{told}");
-        assert!(told.contains("STAT bytes_brought_in 600003\r\n"), "{told}");
-    }
-}
-
-#[test]
-fn a_long_value_that_lies_in_the_log_comes_in_too() {
-    const LONG: usize = 100_000;
-    let one_path = Settings { split_bytes: usize::MAX, segment_bytes: 512 << 10, ..settings() };
-    let machine = Machine::new(8 << 20, SSD_BYTES);
-    let long = value(LONG, 7);
-    let (mut rig, kept) = started_with(&machine, one_path, Plan::of(1, Form::TimeShare));
-    let client = rig.net.connect();
-    rig.set(&client, "long", &long);
-    assert_eq!(kept.tier.stats().items.large, 0);
-    drop((rig, kept));
-    let (mut rig, _kept) = started_with(&machine, one_path, Plan::of(1, Form::TimeShare));
-    let client = rig.net.connect();
-    let whole = rig.ask(&client, b"get long\r\n", b"END\r\n");
-    assert!(whole == [&hit("long", &long)[..], b"END\r\n"].concat());
-}
-
-#[test]
-fn long_multigets_by_datagram_are_whole_whether_memory_or_the_folder_has_their_items() {
-    const TIMES: usize = 700; // more than one turn looks up
-    let machine = machine();
-    let plan = || Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(2, Form::TimeShare) };
-    let request = [b"get", " small none".repeat(TIMES).as_bytes(), b"\r\n"].concat();
-    let wanted = [hit("small", b"abc").repeat(TIMES), b"END\r\n".to_vec()].concat();
-    let (mut rig, kept) = started_with(&machine, settings(), plan());
-    let mut peer = Peer::new(&rig);
-    peer.small(0, 1, b"set small 0 0 3\r\nabc\r\n");
-    assert_eq!(peer.until(&mut rig, 1), b"STORED\r\n");
-    peer.send(0, 2, &request);
-    assert!(peer.until(&mut rig, 2) == wanted, "out of memory");
-    drop((rig, kept));
-    let (mut rig, _kept) = started_with(&machine, settings(), plan());
-    let mut peer = Peer::new(&rig);
-    peer.send(0, 1, &request);
-    assert!(peer.until(&mut rig, 1) == wanted, "out of the folder");
-}
-
-#[test]
-fn with_an_interval_replies_do_not_wait_and_a_crash_loses_no_more_than_that() {
-    let machine = machine();
-    let tier =
-        machine.open(Settings { durability: laneway_tier::Durability::Interval, ..settings() });
-    let kept =
-        Kept { interval: Some(Duration::from_millis(10)), ..Kept::of(&tier.expect("sound")) };
-    kept.gate.commits_wait.store(true, Relaxed);
-    let mut rig = Rig::new(&Plan { kept: Some(kept.clone()), ..Plan::of(2, Form::TimeShare) });
-    let client = rig.net.connect();
-    rig.set(&client, "first", b"1");
-    kept.gate.commits_wait.store(false, Relaxed);
-    rig.clock.advance(20_000_000);
-    rig.turns(4);
-    kept.gate.commits_wait.store(true, Relaxed);
-    rig.set(&client, "second", b"2");
-    check(&mut rig, &client, &[("get second\r\n", "VALUE second 0 1\r\n2\r\nEND\r\n")]);
-    let crashed = (0..8).map(|seed| machine.crashed(seed));
-    for machine in crashed {
-        let (mut rig, _kept) = started(&machine, FORMS[0]);
-        let client = rig.net.connect();
-        check(&mut rig, &client, &[("get first\r\n", "VALUE first 0 1\r\n1\r\nEND\r\n")]);
-    }
-}
-
-/// A flush is a write like others: a commit is due for it, whether or not another write follows.
-#[test]
-fn with_an_interval_a_flush_is_durable_within_it() {
-    let machine = machine();
-    let tier =
-        machine.open(Settings { durability: laneway_tier::Durability::Interval, ..settings() });
-    let kept =
-        Kept { interval: Some(Duration::from_millis(10)), ..Kept::of(&tier.expect("sound")) };
-    let mut rig = Rig::new(&Plan { kept: Some(kept), ..Plan::of(2, Form::TimeShare) });
-    let client = rig.net.connect();
-    rig.set(&client, "first", b"1");
-    rig.clock.advance(20_000_000);
-    rig.turns(4);
-    check(&mut rig, &client, &[("flush_all\r\n", "OK\r\n")]);
-    rig.clock.advance(20_000_000);
-    rig.turns(4);
-    for seed in 0..8 {
-        let (mut rig, _kept) = started(&machine.crashed(seed), FORMS[0]);
-        let client = rig.net.connect();
-        check(&mut rig, &client, &[("get first\r\n", "END\r\n")]);
-    }
-}
-
-/// Several connections are ready at once while other workers are idle, so that these may take some
-/// of the requests; but what changes an item is the executor's.
-#[test]
-fn a_new_expiry_is_kept_also_where_a_burst_of_requests_is_shared_out() {
-    const CLIENTS: usize = 16;
-    for form in [(4, Form::TimeShare), (6, Form::Roles)] {
-        let machine = machine();
-        let (mut rig, kept) = started(&machine, form);
-        let clients: Vec<Client> = (0..CLIENTS).map(|_| rig.net.connect()).collect();
-        for (number, client) in clients.iter().enumerate() {
-            rig.set(client, &format!("k{number}"), b"v");
-        }
-        for (number, client) in clients.iter().enumerate() {
-            client.send(format!("gat 100 k{number}\r\n").as_bytes());
-        }
-        for client in &clients {
-            rig.until(client, Vec::new(), |got| got.ends_with(b"END\r\n"));
-        }
-        drop((rig, kept));
-        let (mut rig, _kept) = started(&machine, form);
-        let client = rig.net.connect();
-        for number in 0..CLIENTS {
-            check(&mut rig, &client, &[(&format!("mg k{number} t\r\n"), "HD t100\r\n")]);
-        }
-    }
-}
-
-#[test]
 fn the_token_of_a_stale_item_is_won_once_whatever_ends_in_between() {
     for form in FORMS {
         let machine = machine();
@@ -761,33 +527,6 @@ fn the_token_of_a_stale_item_is_won_once_whatever_ends_in_between() {
         let (mut rig, _kept) = started(&machine, form);
         let client = rig.net.connect();
         check(&mut rig, &client, &[("mg k v\r\n", "VA 1 Z X\r\nv\r\n")]);
-    }
-}
-
-/// Replies do not wait for durability then, but a change that the tier may yet refuse is not shown.
-#[test]
-fn with_an_interval_a_value_that_the_tier_has_not_taken_yet_is_shown_to_nobody() {
-    for form in FORMS {
-        let machine = machine();
-        let settings = Settings { durability: laneway_tier::Durability::Interval, ..settings() };
-        let tier = machine.open(settings).expect("sound");
-        let kept = Kept { interval: Some(Duration::from_millis(10)), ..Kept::of(&tier) };
-        let mut rig = Rig::new(&Plan { kept: Some(kept.clone()), ..Plan::of(form.0, form.1) });
-        let (writer, reader) = (rig.net.connect(), rig.net.connect());
-        kept.gate.spills_wait.store(true, Relaxed);
-        // Too long to wait in memory for its group: it is written as soon as it is there.
-        rig.send(
-            &writer,
-            &[&b"set large 0 0 1500000\r\n"[..], &value(1_500_000, 2), b"\r\n"].concat(),
-        );
-        assert_eq!(answers_within(&mut rig, &writer, 100), b"");
-        reader.send(b"get large\r\n");
-        assert_eq!(answers_within(&mut rig, &reader, 100), b"");
-        machine.power.restore(0); // every write fails from now on
-        kept.gate.spills_wait.store(false, Relaxed);
-        let told = rig.until(&writer, Vec::new(), |got| got.ends_with(b"\r\n"));
-        assert!(told.starts_with(b"SERVER_ERROR"), "{}", told.escape_ascii());
-        rig.until(&reader, Vec::new(), |got| got == b"END\r\n");
     }
 }
 
@@ -837,27 +576,4 @@ fn those_behind_a_key_are_looked_at_once_for_each_that_goes_on() {
     assert_eq!(released, CLIENTS - 1, "each but the first has waited, and none in vain");
     let last = [&hit("one", &value(30000, CLIENTS - 1))[..], b"END\r\n"].concat();
     assert!(rig.ask(&clients[0], b"get one\r\n", b"END\r\n") == last, "in the order they came");
-}
-
-#[test]
-fn what_expires_all_at_once_is_dropped_as_fast_as_it_is_found() {
-    const ITEMS: usize = 6000;
-    let machine = Machine::new(64 * SEGMENT_BYTES as usize, SSD_BYTES);
-    let (mut rig, kept) = started(&machine, FORMS[1]);
-    let client = rig.net.connect();
-    rig.set(&client, "stays", b"x");
-    let at = rig.clock.unix_seconds(rig.clock.nanos()) + 1000;
-    for number in 0..ITEMS {
-        let meta = ItemMeta { expires_at_seconds: at, ..ItemMeta::default() };
-        kept.tier.put(format!("gone{number}").as_bytes(), b"x", meta).expect("room");
-    }
-    assert_eq!(kept.tier.stats().items.items(), ITEMS as u64 + 1);
-    rig.clock.advance(1000 * 1_000_000_000);
-    let began = rig.clock.nanos();
-    while kept.tier.stats().items.items() > 1 {
-        rig.turns(100);
-        let took_ms = (rig.clock.nanos() - began) / 1_000_000;
-        assert!(took_ms < 150, "{} items are left", kept.tier.stats().items.items());
-    }
-    check(&mut rig, &client, &[("get stays gone7\r\n", "VALUE stays 0 1\r\nx\r\nEND\r\n")]);
 }

@@ -15,8 +15,7 @@ fn rig() -> Rig {
     for number in 0..ITEMS {
         let key = format!("key{number:04}");
         let store = &rig.shared.store;
-        let mut draft =
-            store.draft(key.as_bytes(), 0, Moment::NEVER, 4, NOW).expect("there is room");
+        let mut draft = store.draft(key.as_bytes(), 0, Moment::NEVER, 4).expect("there is room");
         draft.write(b"data").expect("there is room");
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
     }

@@ -1,24 +1,15 @@
 //! Who watches a server waits for nobody who serves. (That a scrape takes no lock at all is counted
 //! by `cargo xtask instructions scrape`.)
 
-use laneway_policy::Form;
 use laneway_store::Moment;
-use laneway_transport::memory_datagram::DatagramFaults;
-use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use laneway_vopr::rig::{Plan, Rig};
+use laneway_vopr::rig::Rig;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 #[test]
 fn a_scrape_ends_while_a_bucket_the_executor_and_the_list_of_connections_are_held() {
-    let machine = Machine::new(32 * SEGMENT_BYTES as usize, 16 << 20);
-    let tier = machine.open(settings()).expect("the media are sound");
-    let mut rig = Rig::new(&Plan {
-        kept: Some(Kept::of(&tier)),
-        datagrams: Some(DatagramFaults::NONE),
-        ..Plan::of(2, Form::TimeShare)
-    });
+    let mut rig = Rig::watched();
     let client = rig.net.connect();
     rig.set(&client, "key", b"value");
     let (shared, executor) = (&rig.shared, rig.executor.as_ref().expect("items are kept"));

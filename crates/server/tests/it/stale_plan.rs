@@ -64,7 +64,7 @@ fn who_turned_large_since_is_woken_for_a_connection_in_the_shared_queue() {
     // Of a rig only the settings: here a plan comes in the middle of a step.
     let settings = Rig::new(&Plan::of(3, Form::Roles)).shared.settings.clone();
     let store = Store::new(Config::default()).expect("a small store");
-    let mut draft = store.draft(b"big", 0, Moment::NEVER, 500_000, NOW).expect("there is room");
+    let mut draft = store.draft(b"big", 0, Moment::NEVER, 500_000).expect("there is room");
     draft.write(&[b'v'; 500_000]).expect("there is room");
     store.enter(store.hash(b"big"), b"big", NOW).publish(draft, None);
     let initial = laneway_policy::build(settings.policy.clone()).expect("they fit").initial();

@@ -14,7 +14,7 @@ fn fill(rig: &Rig, items: usize, value_bytes: usize, expires: Moment) {
     for number in 0..items {
         let key = format!("key{number}");
         let hash = store.hash(key.as_bytes());
-        let mut draft = store.draft(key.as_bytes(), 0, expires, value_bytes, NOW).expect("room");
+        let mut draft = store.draft(key.as_bytes(), 0, expires, value_bytes).expect("room");
         draft.write(&vec![b'v'; value_bytes]).expect("room");
         store.enter(hash, key.as_bytes(), NOW).publish(draft, None);
     }

@@ -363,6 +363,59 @@ fn a_request_about_many_keys_is_read_once() {
     }
 }
 
+/// It lies whole in memory since it was queued.
+#[test]
+fn a_long_value_that_comes_out_of_exec_goes_to_the_executor_slice_by_slice() {
+    const BYTES_PER_TURN: u64 = 256 << 10;
+    let new = value(900_000, 3);
+    let rows: [(&[&[u8]], &str); 7] = [
+        (&[b"SET", b"k", &new, b"EX", b"100"], "+OK\r\n"),
+        (&[b"SETEX", b"k", b"100", &new], "+OK\r\n"),
+        (&[b"SETNX", b"k", &new], ":1\r\n"),
+        (&[b"MSET", b"one", b"1", b"k", &new, b"two", b"2"], "+OK\r\n"),
+        (&[b"MSET", b"one", b"1", b"k", &new], "+OK\r\n"),
+        (&[b"SET", b"k", &new, b"EX"], "-ERR syntax error\r\n"),
+        (&[b"MSETNX", b"k", &new], "-ERR what changes in one moment"),
+    ];
+    for (asked, told) in rows {
+        let machine = machine();
+        let (mut rig, _kept) = started(&machine, FORMS[0]);
+        let client = rig.net.connect();
+        assert_eq!(rig.say_resp(&client, "MULTI"), "+OK\r\n");
+        assert_eq!(rig.ask_resp(&client, &request(asked), 1), b"+QUEUED\r\n");
+        client.send(&words("EXEC"));
+        let mut got = Vec::new();
+        while !are_replies(&got, 1) {
+            meter::take();
+            rig.turn();
+            let moved = meter::take().bytes;
+            assert!(moved <= BYTES_PER_TURN, "{moved} bytes in one turn, {told}");
+            got.extend(client.receive(usize::MAX));
+        }
+        let got = String::from_utf8_lossy(&got);
+        assert!(got.starts_with(&format!("*1\r\n{told}")), "{got}");
+        let stored = if told.starts_with('-') { b"$-1\r\n".to_vec() } else { bulk(&new) };
+        let got = rig.ask_resp(&client, &words("GET k"), 1);
+        assert!(got == stored, "{told}: {}", tail(&got));
+    }
+}
+
+/// What is joined to an item is copied so, too, before the executor has it.
+#[test]
+fn a_long_value_that_comes_out_of_exec_is_joined() {
+    let machine = machine();
+    let (mut rig, _kept) = started(&machine, FORMS[0]);
+    let client = rig.net.connect();
+    rig.say_resp(&client, "SET k abc");
+    let new = value(500_000, 4);
+    assert_eq!(rig.say_resp(&client, "MULTI"), "+OK\r\n");
+    assert_eq!(rig.ask_resp(&client, &request(&[b"APPEND", b"k", &new]), 1), b"+QUEUED\r\n");
+    let got = rig.ask_resp(&client, &words("EXEC"), 1);
+    assert_eq!(String::from_utf8_lossy(&got), "*1\r\n:500003\r\n");
+    let got = rig.ask_resp(&client, &words("GET k"), 1);
+    assert!(got == bulk(&[b"abc", &new[..]].concat()), "{}", tail(&got));
+}
+
 /// What the executor notes of each key is counted with the request: many long requests at once
 /// would else take far more memory than is allowed.
 #[test]

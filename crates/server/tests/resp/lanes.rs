@@ -2,6 +2,7 @@
 //! and go whole, whatever roles do.
 
 use laneway_policy::{Design, Form};
+use laneway_store::meter;
 use laneway_transport::memory::Faults;
 use laneway_vopr::rig::resp::{bulk, reply_bytes, request, words};
 use laneway_vopr::rig::{self, Plan, Rig, tail, value};
@@ -96,6 +97,37 @@ fn small_requests_are_answered_while_a_long_value_comes_out_of_exec() {
             let got = rig.ask_resp(&quick, &words("GET big"), 1);
             assert!(got == bulk(&big), "{what}: {}", tail(&got));
         }
+    }
+}
+
+/// It is copied slice by slice into what waits, too, whether it has few arguments or many.
+#[test]
+fn a_long_request_is_kept_until_exec_without_holding_others_up() {
+    const BYTES_PER_TURN: u64 = 256 << 10;
+    let long = value(1_000_000, 5);
+    let mut many = vec![&b"EXISTS"[..]];
+    many.resize(20_001, &long[..40]);
+    for (asked, told) in [(&[&b"SET"[..], b"k", &long][..], "+OK\r\n"), (&many[..], ":0\r\n")] {
+        let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+        let client = rig.net.connect();
+        let asked = request(asked);
+        assert_eq!(rig.say_resp(&client, "MULTI"), "+OK\r\n");
+        let (mut sent, mut got, mut turns) = (0, Vec::new(), 0);
+        while got.is_empty() {
+            sent += client.send(&asked[sent..]);
+            meter::take();
+            rig.turn();
+            let moved = meter::take().bytes;
+            assert!(moved <= BYTES_PER_TURN, "{moved} bytes in one turn");
+            turns += usize::from(sent == asked.len());
+            got.extend(client.receive(usize::MAX));
+        }
+        assert_eq!(got, b"+QUEUED\r\n");
+        assert!(turns > 20, "only {turns} turns since it was sent");
+        assert_eq!(rig.say_resp(&client, "EXEC"), format!("*1\r\n{told}"));
+        let got = rig.ask_resp(&client, &words("GET k"), 1);
+        let stored = if told.starts_with('+') { bulk(&long) } else { b"$-1\r\n".to_vec() };
+        assert!(got == stored, "{}", tail(&got));
     }
 }
 

@@ -365,6 +365,30 @@ fn a_watched_item_that_is_over_has_changed_where_the_disk_alone_has_it() {
     }
 }
 
+/// Each is taken for there, as one alone is.
+#[test]
+fn watched_items_that_cannot_be_read_in_their_last_second_have_not_changed() {
+    let end = START + 5_900;
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        for key in ["a", "b", "c"] {
+            check(&mut rig, &client, &[(&format!("SET {key} v PXAT {end}"), "+OK|")]);
+        }
+        drop((rig, kept));
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        let rows = [("WATCH a b c", "+OK|"), ("MULTI", "+OK|"), ("PING", "+QUEUED|")];
+        check(&mut rig, &client, &rows);
+        pass_to(&rig, end - 400);
+        let unreadable = || Faults { read_error_one_in: 1, ..Faults::default() };
+        machine.log.set_faults(unreadable());
+        machine.ssd.set_faults(unreadable());
+        check(&mut rig, &client, &[("EXEC", "*1|+PONG|")]);
+    }
+}
+
 /// An item that is over is known to be by everybody soon, not only at its next full second: till
 /// then each miss of each worker would be asked of the one executor.
 #[test]

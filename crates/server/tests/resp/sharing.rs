@@ -195,7 +195,7 @@ fn a_transaction_that_is_tried_again_is_counted_once() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for _ in 0..CHANGES {
-                let mut draft = store.draft(b"k", 0, Moment::NEVER, 1, now).expect("memory");
+                let mut draft = store.draft(b"k", 0, Moment::NEVER, 1).expect("memory");
                 draft.write(b"w").expect("memory");
                 store.enter(store.hash(b"k"), b"k", now).publish(draft, None);
             }

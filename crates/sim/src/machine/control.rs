@@ -6,7 +6,7 @@ use crate::workload::Mix;
 use laneway_policy::plan::{TX_BACKLOG, tx_backed_up};
 use laneway_policy::standby::Flag;
 use laneway_policy::{
-    CorePlan, CorePolicy, EpochLoad, ItemBytes, Lane, Nanos, Readers, Role, Route, SizeHistogram,
+    CorePlan, CorePolicy, EpochLoad, ItemBytes, Lane, Readers, Role, Route, SizeHistogram,
     WorkerId, WorkerTarget, build, route,
 };
 
@@ -45,7 +45,7 @@ impl Control {
         };
         let mut plan = policy.initial();
         for _ in 0..LESSON_EPOCHS {
-            plan = policy.plan(Nanos(0), &lesson);
+            plan = policy.plan(&lesson);
         }
         let plan = machine.tweak.apply(plan);
         // Over TCP nobody could drain the standby's queue.
@@ -140,7 +140,7 @@ impl Run<'_> {
             ..EpochLoad::default()
         };
         (control.large_requests, control.tx_samples, control.tx_samples_backed_up) = (0, 0, 0);
-        let plan = self.machine.tweak.apply(control.policy.plan(Nanos(self.now / 1_000), &load));
+        let plan = self.machine.tweak.apply(control.policy.plan(&load));
         let before = control.follow(plan);
         if control.plan.roles_changed_since(&before) > 0 {
             self.move_large_work();

@@ -284,7 +284,7 @@ impl Model {
         expires: Moment,
         seq: Option<u64>,
     ) -> Result<u64, Refused> {
-        let mut draft = self.store.draft(name, flags, expires, value.len(), self.now)?;
+        let mut draft = self.store.draft(name, flags, expires, value.len())?;
         let mut rest = value;
         while !rest.is_empty() {
             // Both ways in, in turns.
@@ -353,8 +353,7 @@ impl Model {
             Op::Set { key, bytes, flags, ttl, seq } => self.set(key, bytes, flags, ttl, seq, nonce),
             Op::Abandon { key, bytes, written } => {
                 let name = key_bytes(key);
-                let Ok(mut draft) =
-                    self.store.draft(&name, 1, Moment::NEVER, bytes as usize, self.now)
+                let Ok(mut draft) = self.store.draft(&name, 1, Moment::NEVER, bytes as usize)
                 else {
                     return;
                 };

@@ -10,6 +10,7 @@ pub mod peer;
 pub mod resp;
 mod shm;
 pub mod tls;
+mod watched;
 
 pub use bytes::{hit, lines, tail, value};
 

@@ -138,7 +138,8 @@ impl fmt::Display for Swarm {
         write!(
             f,
             "{:?} ({:?}, {:?}) with {} workers in {} domains, {} MB, kept: {:?}; {} connections of \
-             {} in a pipeline, {} UDP clients, {} in shared memory, {} hostile; {} keys, {} commands, {} crashes",
+             {} in a pipeline, {} UDP clients, {} in shared memory, {} hostile; {} keys, \
+             {} commands, {} crashes",
             self.design,
             self.form,
             self.access,

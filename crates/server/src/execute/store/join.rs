@@ -225,7 +225,7 @@ impl<'a> Join<'a> {
             Some(item) => (item.flags, item.expires),
             None => (how.flags, self.vivify.unwrap_or(Moment::NEVER)),
         };
-        match context.store.draft(key, flags, expires, length, context.now) {
+        match context.store.draft(key, flags, expires, length) {
             Ok(draft) => Begun::Copying(Box::new(Copying { item, old, draft, at: 0 })),
             Err(_) => Begun::Over(Fate::Unmet),
         }

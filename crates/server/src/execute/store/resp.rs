@@ -40,7 +40,7 @@ pub fn begin_resp(
         return Some(Incoming::new(key, hash, how(joined(spot)), &Answer::Resp, landing));
     }
     // Its end is told behind the value.
-    match context.store.draft(key, 0, Moment::LATER, value_bytes, context.now) {
+    match context.store.draft(key, 0, Moment::LATER, value_bytes) {
         Ok(mut draft) => {
             draft.set_expires(Moment::NEVER);
             let landing = Landing::Draft(draft, value_bytes);

@@ -8,7 +8,7 @@ use laneway_wire::resp::reply::Version;
 const NOW: Moment = Moment::from_seconds(1);
 
 fn set(store: &Arc<Store>, key: &[u8], value: &[u8]) {
-    let mut draft = store.draft(key, 0, Moment::NEVER, value.len(), NOW).expect("memory");
+    let mut draft = store.draft(key, 0, Moment::NEVER, value.len()).expect("memory");
     draft.write(value).expect("memory");
     store.enter(store.hash(key), key, NOW).publish(draft, None);
 }

@@ -36,8 +36,7 @@ fn large_value(bytes: usize) -> (Arc<Store>, Vec<u8>, Pinned) {
     let store = Store::new(Config::default()).expect("a small store");
     let value: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
     let hash: KeyHash = store.hash(b"k");
-    let mut draft =
-        store.draft(b"k", 0, Moment::NEVER, bytes, Moment::from_seconds(1)).expect("room");
+    let mut draft = store.draft(b"k", 0, Moment::NEVER, bytes).expect("room");
     draft.write(&value).expect("room");
     store.enter(hash, b"k", Moment::from_seconds(1)).publish(draft, None);
     let got = store.get(hash, b"k", Moment::from_seconds(1), &mut Vec::new(), &mut |_, _| {});

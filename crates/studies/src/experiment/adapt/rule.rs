@@ -4,7 +4,7 @@
 use laneway_load::random::Random;
 use laneway_load::workload::{Class, Draws, KEY_BYTES, Key, Workload, WorkloadOptions};
 use laneway_policy::{
-    CostModel, Design, EpochLoad, ItemBytes, Nanos, Settings, SizeClass, SizeHistogram, build,
+    CostModel, Design, EpochLoad, ItemBytes, Settings, SizeClass, SizeHistogram, build,
 };
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ pub(super) fn of(
         let settings = Settings { design, workers, cost, samples_min: 1, ..Settings::default() };
         let mut policy = build(settings).map_err(|error| error.to_string())?;
         let load = EpochLoad { sizes: sizes.clone(), tx_backed_up, ..EpochLoad::default() };
-        Ok::<_, String>(policy.plan(Nanos(0), &load))
+        Ok::<_, String>(policy.plan(&load))
     };
     let (free, full) = (plan(false)?, plan(true)?);
     let ends = [free.workers_large(), full.workers_large()];

@@ -1,0 +1,247 @@
+//! What is a request where clients are limited, in each protocol and whatever stands beside it.
+
+use crate::client_limits::{MILLI, NOISY, QUIET, count, one_worker, rig_with};
+use laneway_server::access::client_limits::Limited;
+use laneway_transport::memory::Client;
+use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use laneway_vopr::rig::peer::orphan;
+use laneway_vopr::rig::{Plan, Rig, binary};
+
+#[test]
+fn it_holds_in_every_protocol() {
+    let noop = binary::noop();
+    let noop_reply = {
+        let mut rig = Rig::new(&one_worker());
+        let client = rig.net.connect();
+        rig.send(&client, &noop);
+        rig.until(&client, Vec::new(), |got| got.len() >= 24)
+    };
+    let words: [(&[u8], &[u8]); 12] = [
+        (b"get none\r\n", b"END\r\n"),
+        (b"mg none\r\n", b"EN\r\n"),
+        (b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n", b"$-1\r\n"),
+        (b"*2\r\n$4\r\nMGET\r\n$4\r\nnone\r\n", b"*1\r\n$-1\r\n"),
+        (b"*2\r\n$3\r\nDEL\r\n$4\r\nnone\r\n", b":0\r\n"),
+        (b"*3\r\n$4\r\nMSET\r\n$1\r\nk\r\n$1\r\nv\r\n", b"+OK\r\n"),
+        (&noop[..], &noop_reply[..]),
+        // These are counted nowhere else.
+        (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
+        (b"nonsense\r\n", b"ERROR\r\n"),
+        (
+            b"*3\r\n$4\r\nMSET\r\n$0\r\n\r\n$1\r\nv\r\n",
+            b"-ERR the key is empty, which this server does not take\r\n",
+        ),
+        // Nor these, each of which ends its turn.
+        (b"*2\r\n$4\r\nSCAN\r\n$1\r\nx\r\n", b"-ERR invalid cursor\r\n"),
+        (
+            b"*3\r\n$6\r\nRENAME\r\n$0\r\n\r\n$1\r\nk\r\n",
+            b"-ERR the key is empty, which this server does not take\r\n",
+        ),
+    ];
+    for (request, reply) in words {
+        let what = String::from_utf8_lossy(request);
+        let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+        let noisy = rig.net.connect_from(NOISY);
+        rig.send(&noisy, &request.repeat(300));
+        let mut answered = 0;
+        for _ in 0..50 {
+            rig.turns(MILLI);
+            answered += count(&noisy, reply);
+        }
+        assert!((149..=152).contains(&answered), "{answered}, {what}");
+    }
+}
+
+#[test]
+fn a_command_of_resp_that_somebody_types_is_one_request() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let all = [&b"*1\r\n$4\r\nPING\r\n"[..], &b"PING\r\n".repeat(300)].concat();
+    rig.send(&noisy, &all);
+    let mut answered = 0;
+    for _ in 0..50 {
+        rig.turns(MILLI);
+        answered += count(&noisy, b"+PONG\r\n");
+    }
+    assert!((149..=153).contains(&answered), "{answered}");
+}
+
+#[test]
+fn what_is_typed_and_ends_its_turn_is_one_request_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let first = b"*1\r\n$4\r\nPING\r\n";
+    assert_eq!(rig.ask(&noisy, first, b"+PONG\r\n"), b"+PONG\r\n");
+    rig.send(&noisy, &b"SCAN x\r\n".repeat(300));
+    let mut answered = 0;
+    for _ in 0..50 {
+        rig.turns(MILLI);
+        answered += count(&noisy, b"-ERR invalid cursor\r\n");
+    }
+    assert!((147..=152).contains(&answered), "{answered}");
+}
+
+#[test]
+fn a_request_that_waited_for_exec_is_one() {
+    let tier = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20).open(settings());
+    let kept = Kept::of(&tier.expect("the media are sound"));
+    for plan in [one_worker(), Plan { kept: Some(kept), ..one_worker() }] {
+        let mut rig = rig_with(&plan, Limited::Requests, 100);
+        let noisy = rig.net.connect_from(NOISY);
+        let queued = b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n".repeat(4);
+        let asked = [&b"*1\r\n$5\r\nMULTI\r\n"[..], &queued].concat();
+        let told = [&b"+OK\r\n"[..], &b"+QUEUED\r\n".repeat(4)].concat();
+        assert_eq!(rig.ask(&noisy, &asked, &told), told);
+        let told = [&b"*4\r\n"[..], &b"$-1\r\n".repeat(4)].concat();
+        assert_eq!(rig.ask(&noisy, b"*1\r\n$4\r\nEXEC\r\n", &told), told);
+        // Six of the eleven that may come at once are used up, or five: of what waits for devices
+        // `EXEC` may be a part.
+        noisy.send(&b"*1\r\n$4\r\nPING\r\n".repeat(20));
+        rig.turns(MILLI);
+        let answered = count(&noisy, b"+PONG\r\n");
+        assert!((5..=6).contains(&answered), "{answered}, kept: {}", plan.kept.is_some());
+    }
+}
+
+#[test]
+fn what_waited_for_exec_and_is_in_no_count_pays_for_nothing_else() {
+    for is_one_turn in [false, true] {
+        let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+        let noisy = rig.net.connect_from(NOISY);
+        let queued = [&b"*1\r\n$5\r\nMULTI\r\n"[..], &b"*1\r\n$4\r\nPING\r\n".repeat(40)].concat();
+        let told = [&b"+OK\r\n"[..], &b"+QUEUED\r\n".repeat(40)].concat();
+        let exec = &b"*1\r\n$4\r\nEXEC\r\n"[..];
+        let done = [&b"*40\r\n"[..], &b"+PONG\r\n".repeat(40)].concat();
+        if is_one_turn {
+            let told = [told, done].concat();
+            assert_eq!(rig.ask(&noisy, &[&queued, exec].concat(), &told), told);
+        } else {
+            assert_eq!(rig.ask(&noisy, &queued, &told), told);
+            assert_eq!(rig.ask(&noisy, exec, &done), done);
+        }
+        // 41 of 101 are used up.
+        noisy.send(&b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n".repeat(100));
+        rig.turns(10);
+        let answered = count(&noisy, b"$-1\r\n");
+        assert!((58..=62).contains(&answered), "{answered}, in one turn: {is_one_turn}");
+    }
+}
+
+/// How many lines that are wrong are answered in some milliseconds, of which 50 come with each of
+/// these at a time.
+fn wrong_lines_answered(rig: &mut Rig, noisy: &Client, (front, back): (&str, &str)) -> usize {
+    let more = [front, &"nonsense\r\n".repeat(50), back].concat();
+    let mut got = Vec::new();
+    for _ in 0..40 {
+        assert_eq!(noisy.send(more.as_bytes()), more.len());
+        rig.turns(10);
+        got.extend(noisy.receive(usize::MAX));
+    }
+    let got = String::from_utf8(got).expect("replies are text");
+    got.split("\r\n").filter(|&reply| reply == "ERROR").count()
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_behind_the_rest_of_a_value_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let refused = format!("set {} 0 0 10\r\n01234", "k".repeat(251));
+    assert_eq!(noisy.send(refused.as_bytes()), refused.len());
+    rig.turns(4);
+    // Each turn begins in the middle of a value that is refused.
+    let answered = wrong_lines_answered(&mut rig, &noisy, ("56789\r\n", &refused));
+    assert!((90..=110).contains(&answered), "{answered}");
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_before_what_the_durable_executor_is_given_too() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("the media are sound");
+    let plan = Plan { kept: Some(Kept::of(&tier)), ..one_worker() };
+    let mut rig = rig_with(&plan, Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let set = ("", "set k 0 0 1\r\nx\r\n");
+    let answered = wrong_lines_answered(&mut rig, &noisy, set);
+    assert!((90..=160).contains(&answered), "{answered}");
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_in_front_of_half_a_line_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    assert_eq!(noisy.send(b"n"), 1);
+    let mut answered = 0;
+    for _ in 0..300 {
+        assert_eq!(noisy.send(b"onsense\r\nn"), 10);
+        rig.turns(2);
+        answered += count(&noisy, b"ERROR\r\n");
+    }
+    assert!((100..=112).contains(&answered), "{answered}");
+}
+
+#[test]
+fn lines_that_are_wrong_are_requests_behind_one_of_many_keys_too() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let all = ["get", &" none".repeat(300), "\r\n", &"nonsense\r\n".repeat(50)].concat();
+    rig.ask(&noisy, all.as_bytes(), &b"ERROR\r\n".repeat(50));
+    noisy.send(b"mn\r\n");
+    rig.turns(248 * MILLI);
+    assert!(noisy.receive(usize::MAX).is_empty(), "350 are owed, of which 100 are the burst");
+    rig.turns(4 * MILLI);
+    assert_eq!(noisy.receive(usize::MAX), b"MN\r\n");
+}
+
+/// It stands behind a request that memory answers, in the same row.
+#[test]
+fn a_request_for_which_the_durable_executor_has_no_room_is_charged_for_once() {
+    let resp_get = |key: &str| format!("*2\r\n$3\r\nGET\r\n$5\r\n{key}\r\n").into_bytes();
+    type Ask = fn(&str) -> Vec<u8>;
+    let ways: [(Ask, usize); 2] =
+        [(resp_get, 2 * 7), (|key| binary::get(key.as_bytes()), 2 * (24 + 4 + 1))];
+    for (get, replies_bytes) in ways {
+        let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+        let plan = || {
+            let tier = machine.open(settings()).expect("the media are sound");
+            Plan { kept: Some(Kept::of(&tier)), ..one_worker() }
+        };
+        let mut rig = Rig::new(&plan());
+        let quiet = rig.net.connect_from(QUIET);
+        let cold = ["cold1", "cold2", "cold3", "cold4"];
+        cold.iter().for_each(|key| rig.set(&quiet, key, b"c"));
+        drop(rig);
+        let mut rig = rig_with(&plan(), Limited::Requests, 100);
+        let quiet = rig.net.connect_from(QUIET);
+        rig.set(&quiet, "warm1", b"w");
+        let (noisy, other) = (rig.net.connect_from(NOISY), rig.net.connect_from(NOISY));
+        rig.turns(4);
+        for key in cold {
+            let durable = rig.shared.durable.get().expect("items are kept");
+            while durable.jobs.push(orphan(0, b"mn\r\n")).is_ok() {}
+            noisy.send(&[get("warm1"), get(key)].concat());
+            for _ in 0..3 {
+                rig.workers[0].step().expect("memory does not fail");
+            }
+            while durable.jobs.pop().is_some() {} // nobody is to execute them
+            rig.until(&noisy, Vec::new(), |got| got.len() == replies_bytes);
+        }
+        // Eight of the eleven that may come at once are used up.
+        other.send(&b"mn\r\n".repeat(20));
+        rig.turns(MILLI);
+        let answered = count(&other, b"MN\r\n");
+        assert!((2..=4).contains(&answered), "{answered}, {replies_bytes}");
+    }
+}
+
+#[test]
+fn each_key_of_a_line_is_a_request() {
+    let mut rig = rig_with(&one_worker(), Limited::Requests, 1_000);
+    let noisy = rig.net.connect_from(NOISY);
+    let line = ["get", &" none".repeat(300), "\r\n"].concat();
+    rig.ask(&noisy, line.as_bytes(), b"END\r\n");
+    noisy.send(b"mn\r\n");
+    rig.turns(198 * MILLI);
+    assert!(noisy.receive(usize::MAX).is_empty(), "300 are owed, of which 100 are the burst");
+    rig.turns(4 * MILLI);
+    assert_eq!(noisy.receive(usize::MAX), b"MN\r\n");
+}
