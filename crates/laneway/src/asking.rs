@@ -2,6 +2,7 @@
 
 pub mod whom;
 
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -231,7 +232,7 @@ impl Server {
 fn stream(whom: &Whom) -> Result<Box<dyn Stream>, Failure> {
     match &whom.place {
         Place::Unix(path) => {
-            let stream = UnixStream::connect(Path::new(path))?;
+            let stream = connect_unix(Path::new(path), PATIENCE)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             Ok(Box::new(stream))
         }
@@ -249,6 +250,15 @@ fn stream(whom: &Whom) -> Result<Box<dyn Stream>, Failure> {
             }
         }
     }
+}
+
+/// Connects to a unix socket. The kernel has who connects wait while the server's queue is full, as
+/// that of one that hangs comes to be: no longer than this, nor does a write wait longer.
+fn connect_unix(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_write_timeout(Some(patience))?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket.into())
 }
 
 /// The first address of the name that takes the connection; an error is the last one's.
@@ -323,6 +333,27 @@ mod tests {
             let told = failure.told(&whom);
             assert!(told.contains(error) && told.ends_with(way_out), "{told}");
         }
+    }
+
+    #[test]
+    fn a_unix_socket_with_a_full_queue_is_waited_for_no_longer_than_an_answer() {
+        let path = std::env::temp_dir().join(format!("laneway-asking-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        let address = SockAddr::unix(&path).expect("a short path");
+        // Nobody accepts.
+        listener.bind(&address).and_then(|()| listener.listen(0)).expect("temp is writable");
+        let mut queued = Vec::new();
+        let error = loop {
+            match connect_unix(&path, Duration::from_millis(20)) {
+                Ok(stream) => queued.push(stream),
+                Err(error) => break error,
+            }
+        };
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(!queued.is_empty(), "the first has its place");
+        let told = Failure::from(error).told(&Whom::default());
+        assert!(told.ends_with("does not answer within 10 seconds"), "{told}");
     }
 
     #[test]

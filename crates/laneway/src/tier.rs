@@ -8,9 +8,10 @@ use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
 use laneway_load::output::{MODE_OWNER, NewFile, unless_closed};
+use laneway_tier::backup::WRITING;
 use laneway_tier::dump::Dumped;
 use laneway_tier::fsck::{Findings, Stage};
-use laneway_tier::{Directory, DirectorySettings, Error, IndexKind, Item, Usage, dump};
+use laneway_tier::{Directory, DirectorySettings, Error, IndexKind, Item, Report, Usage, dump};
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::fs::File;
@@ -74,7 +75,8 @@ Sizes may differ from the old ones: this is how a store is moved to larger media
 A store that is there, such as one that had no room for all of a load, grows to a
 larger --pm-size or --ssd-size first, but for a log with --pm-index fair; what it
 makes of both is told on stderr.
-A store that is made here takes --pm-index, too.
+A store that is made here takes --pm-index, too, and values are stored as
+--compress, --split-bytes and --pad-groups have it.
 ";
 
 const HELP_OF_ALL: &str = "
@@ -97,8 +99,9 @@ const STATUS_DAMAGED: u8 = 1;
 const STATUS_MEDIUM: u8 = 74;
 /// What is told of while a store is opened.
 const REPLAYED: &str = "of the log replayed";
-/// Keys read at once.
+/// Items read at once: so many, of so many bytes; one that is longer is read by itself.
 const PAGE: usize = 256;
+const PAGE_BYTES: u64 = 16 << 20;
 
 #[derive(Default)]
 struct Asked {
@@ -192,7 +195,12 @@ fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
     {
         return Err("--data-dir: the folder stands there already; name one".into());
     }
-    Ok(asked)
+    match flags::first_given(&asked.media, settings::OF_SERVER) {
+        None => Ok(asked),
+        Some(flag) => {
+            Err(format!("{flag}: is for a server, and not for laneway {command}; leave it out"))
+        }
+    }
 }
 
 fn key(parser: &mut Parser) -> Result<Vec<u8>, String> {
@@ -287,21 +295,26 @@ fn stdout_error(source: io::Error) -> Error {
     Error::Dump(format!("standard output: {source}"))
 }
 
-/// Opened for a tool: nothing moves by itself.
-fn open(store: &DirectorySettings) -> Result<Directory, Error> {
+/// Opened for a tool: nothing moves by itself. Whether it was found to be damaged, too.
+fn open(command: &str, store: &DirectorySettings) -> Result<(Directory, bool), Error> {
     let mut store = store.clone();
     store.settings.background = false;
     let (directory, report) = Directory::open_existing(&store, &mut |_, _| {})?;
+    Ok((directory, tell_problems(command, &report)))
+}
+
+/// Tells what a start of the store has found damaged; whether there was anything. An item of which
+/// nobody knows the key, or an older value in its place, is told of here alone.
+fn tell_problems(command: &str, report: &Report) -> bool {
     for problem in &report.problems {
-        eprintln!("laneway: {problem}");
+        eprintln!("laneway {command}: {problem}");
     }
-    Ok(directory)
+    !report.problems.is_empty()
 }
 
 fn scan(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
-    let directory = open(store)?;
+    let (directory, mut damaged) = open("scan", store)?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut damaged = false;
     let told = list(&mut out, asked, &directory, &mut damaged).and_then(|()| out.flush());
     unless_closed(told).map_err(stdout_error)?;
     Ok(if damaged { ExitCode::from(STATUS_DAMAGED) } else { ExitCode::SUCCESS })
@@ -316,7 +329,9 @@ fn list(
 ) -> io::Result<()> {
     let (mut from, mut left) = (asked.from.clone(), asked.limit.unwrap_or(usize::MAX));
     while left > 0 {
-        let page = directory.scan(&from, asked.to.as_deref(), left.min(PAGE));
+        let to = asked.to.as_deref();
+        let found = directory.range(&from, to, left.min(PAGE));
+        let page = directory.scan(&from, to, read_at_once(&found, |item| item.look().value_bytes));
         let Some((last, _)) = page.last() else { break };
         from = [last, &[0][..]].concat();
         left -= page.len();
@@ -331,6 +346,17 @@ fn list(
         }
     }
     Ok(())
+}
+
+/// How many of these items, from the first on, are read at once: of all that were found the values
+/// may be longer than memory.
+fn read_at_once<T>(found: &[T], bytes_of: impl Fn(&T) -> u64) -> usize {
+    let mut bytes: u64 = 0;
+    let fits = found.iter().take_while(|item| {
+        bytes = bytes.saturating_add(bytes_of(item));
+        bytes <= PAGE_BYTES
+    });
+    fits.count().max(1)
 }
 
 fn tell(out: &mut impl Write, key: &[u8], item: &Item, values: bool) -> io::Result<()> {
@@ -349,9 +375,15 @@ fn file_error(source: io::Error) -> Error {
 }
 
 fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
-    let directory = open(store)?;
+    if let Some(path) = asked.file.as_ref().filter(|path| store.has(path)) {
+        // It would be written over, or the dump named in its place.
+        let path = path.display();
+        return Err(Error::Dump(format!("--output {path}: belongs to the store; name another")));
+    }
+    let (directory, damaged) = open("dump", store)?;
     let dumped = match &asked.file {
-        None => dump::dump(&directory, &mut BufWriter::new(io::stdout().lock()))?,
+        None => dump::dump(&directory, &mut BufWriter::new(io::stdout().lock()))
+            .map_err(|error| of_output(error, "standard output"))?,
         Some(path) => dump_to(&directory, path)?,
     };
     for (key, why) in &dumped.lost.named {
@@ -362,17 +394,27 @@ fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error>
         eprintln!("laneway dump: lost: {more} more; laneway fsck names them all");
     }
     eprintln!("laneway dump: {} items", dumped.items);
-    Ok(ExitCode::from(if dumped.lost.items == 0 { 0 } else { STATUS_DAMAGED }))
+    let is_all = dumped.lost.items == 0 && !damaged;
+    Ok(ExitCode::from(if is_all { 0 } else { STATUS_DAMAGED }))
 }
 
 fn dump_to(directory: &Directory, path: &Path) -> Result<Dumped, Error> {
-    let told = |error: io::Error| Error::Dump(format!("--output {}: {error}", path.display()));
+    let name = format!("--output {}", path.display());
+    let told = |error: io::Error| Error::Dump(format!("{name}: {error}"));
     // Every value is in it: for its owner alone, as the folder's own files are.
     let mut out = BufWriter::new(NewFile::create(path, MODE_OWNER).map_err(told)?);
-    let dumped = dump::dump(directory, &mut out)?;
+    let dumped = dump::dump(directory, &mut out).map_err(|error| of_output(error, &name))?;
     let file = out.into_inner().map_err(|error| told(error.into_error()))?;
     file.finish().map_err(told)?;
     Ok(dumped)
+}
+
+/// Has an error of what a dump is written to told as one of that, and not of the folder.
+fn of_output(error: Error, name: &str) -> Error {
+    match error {
+        Error::Io { what: WRITING, source } => Error::Dump(format!("{name}: {source}")),
+        error => error,
+    }
 }
 
 fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
@@ -385,6 +427,7 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     };
     let told = |error| match error {
         Error::Dump(what) => Error::Dump(format!("{name}: {what}")),
+        Error::Io { what: dump::READING, source } => Error::Dump(format!("{name}: {source}")),
         error => error,
     };
     let mut given_out = 0;
@@ -405,13 +448,14 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     for told in settings::grown(&report).into_iter().chain(settings::sizes_kept(&store, &report)) {
         eprintln!("laneway load: {told}");
     }
+    let damaged = tell_problems("load", &report);
     let no_room = |error| no_room(told(error), || directory.stats().index);
     // First, where it is known: whatever interrupts this, no CAS id comes again.
     directory.pass_over(given_out).map_err(no_room)?;
     let items = stream.load(&directory).map_err(no_room)?;
     directory.close_loaded().map_err(told)?;
     eprintln!("laneway load: {items} items");
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(if damaged { STATUS_DAMAGED } else { 0 }))
 }
 
 /// What helps where a load finds no room in a store with such an index.
@@ -437,6 +481,43 @@ fn no_room(error: Error, index: impl Fn() -> IndexKind) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_reads_values_of_bounded_bytes_at_a_time_and_a_longer_one_by_itself() {
+        let at_once = |lengths: &[u64]| read_at_once(lengths, |bytes| *bytes);
+        assert_eq!(at_once(&[100; PAGE]), PAGE);
+        assert_eq!(at_once(&[PAGE_BYTES / 4; PAGE]), 4);
+        assert_eq!(at_once(&[1, PAGE_BYTES, 1]), 1);
+        assert_eq!(at_once(&[1 << 30; PAGE]), 1);
+        assert_eq!(at_once(&[]), 1);
+    }
+
+    #[test]
+    fn a_flag_that_is_for_a_server_alone_is_refused() {
+        let parsed = |command: &str, line: &str| {
+            parse(command, line.split(' ').map(OsString::from).collect()).map(drop)
+        };
+        for (command, line, flag) in [
+            ("compact", "DIR --migrate-rate 16m", "--migrate-rate"),
+            ("fsck", "DIR --scrub-rate 16m", "--scrub-rate"),
+            ("fsck", "DIR --scrub-every off", "--scrub-every"),
+            ("dump", "--backup-dir COPIES DIR", "--backup-dir"),
+            ("dump", "DIR --backup-rate 1m", "--backup-rate"),
+            ("load", "DIR --durability interval:50", "--durability"),
+            ("load", "DIR --when-full evict", "--when-full"),
+            ("compact", "DIR --when-full evict", "--when-full"),
+            ("scan", "DIR --read-threads 2", "--read-threads"),
+        ] {
+            let why = parsed(command, line).expect_err(line);
+            assert!(why.starts_with(flag) && why.contains(command), "{line}: {why}");
+        }
+        for (command, line) in [
+            ("fsck", "DIR --pm LOG --pm-backend wal --ssd-size 1g --accept-lost-log"),
+            ("load", "DIR --pm-size 1g --compress lz4 --split-bytes 8k --pad-groups"),
+        ] {
+            assert_eq!(parsed(command, line), Ok(()), "{line}");
+        }
+    }
 
     #[test]
     fn no_size_is_asked_for_by_which_a_store_does_not_grow() {

@@ -149,7 +149,8 @@ fn remove_left(part: &Path) -> io::Result<()> {
         return Err(io::Error::other(format!("{part} is there and is no file; remove it")));
     }
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let left = File::options().read(true).custom_flags(flags).open(part)?;
+    // To write, though nothing is: who only reads a file on NFS may not have it alone.
+    let left = File::options().write(true).custom_flags(flags).open(part)?;
     own(&left, part)?;
     fs::remove_file(part)
 }

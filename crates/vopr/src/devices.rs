@@ -9,8 +9,8 @@ use laneway_tier::{Request, Tier};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Lines of orders: commits, large values, what needs room in the log, counts and checkpoints.
-const LINES: usize = 4;
+/// Lines of orders: commits, large values, what needs room in the log, counts, checkpoints.
+const LINES: usize = 5;
 
 /// Whose line an order is in: one thread of a server's (`laneway_server::boot::executor`).
 fn line_of(order: &Order) -> usize {
@@ -18,7 +18,8 @@ fn line_of(order: &Order) -> usize {
         Order::Commit => 0,
         Order::Spill { .. } => 1,
         Order::Write { .. } | Order::Flush { .. } => 2,
-        Order::Count { .. } | Order::Checkpoint { .. } => 3,
+        Order::Count { .. } => 3,
+        Order::Checkpoint { .. } => 4,
     }
 }
 

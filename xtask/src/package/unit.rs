@@ -8,8 +8,13 @@ use std::process::Command;
 
 const UNIT: &str = "packaging/systemd/laneway.service";
 const SOCKET: &str = "packaging/systemd/laneway.socket";
-/// What the unit says because the server does it.
-const SAID: &[&str] = &["Type=notify", "WatchdogSec=30", "RuntimeDirectoryPreserve=yes"];
+/// What the unit says because the server does it, or reads the clock once.
+const SAID: &[&str] = &[
+    "After=network-online.target time-sync.target",
+    "Type=notify",
+    "WatchdogSec=30",
+    "RuntimeDirectoryPreserve=yes",
+];
 const USERS: &str = "packaging/systemd/sysusers.conf";
 /// The most exposure that is accepted, in tenths: 0 is none, 100 that of a service without limits.
 const EXPOSURE_TENTHS_MAX: &str = "20";

@@ -484,18 +484,20 @@ fn each_choice_that_the_help_names_is_taken_and_no_other() {
 }
 
 #[test]
-fn a_folder_of_another_user_is_told_with_the_way_out() {
+fn a_folder_that_may_not_be_written_to_is_told_with_the_way_out() {
     let Ok(Asked::Serve(flags)) = flags::read(["--data-dir", "/of/others"].map(OsString::from), [])
     else {
         panic!("it is a flag")
     };
     let durable = tier::settings(&flags, policy::Design::Lanes).expect("it is sound");
-    let source = std::io::ErrorKind::PermissionDenied.into();
-    let error = laneway_tier::Error::Io { what: "opening the log", source };
-    let told = tier::place(&durable.expect("it was asked for").directory, &error);
-    assert!(
-        told.starts_with("--data-dir /of/others: opening the log: permission denied"),
-        "{told}"
-    );
-    assert!(told.contains("chown -R"), "{told}");
+    let directory = durable.expect("it was asked for").directory;
+    for (kind, way_out) in [
+        (std::io::ErrorKind::PermissionDenied, "chown -R"),
+        (std::io::ErrorKind::ReadOnlyFilesystem, "ReadWritePaths="),
+    ] {
+        let error = laneway_tier::Error::Io { what: "opening the log", source: kind.into() };
+        let told = tier::place(&directory, &error);
+        let begins = format!("--data-dir /of/others: opening the log: {kind}");
+        assert!(told.starts_with(&begins) && told.contains(way_out), "{told}");
+    }
 }

@@ -35,6 +35,11 @@ const PARTS: &str = "\
     migrate-by migrate-rate when-full read-threads backup-dir backup-rate scrub-every scrub-rate \
     unsafe-volatile-pm pad-groups accept-lost-log";
 
+/// Those of them that are for a server alone, and for no tool for its folder: those that a tool
+/// would pass over, and the one by which it would drop items.
+pub const OF_SERVER: &str = "\
+    durability migrate-rate when-full read-threads backup-dir backup-rate scrub-every scrub-rate";
+
 /// The settings, or none without `--data-dir`.
 pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>, String> {
     let Some(mut directory) = directory(flags)? else {
@@ -320,6 +325,10 @@ pub fn place(directory: &DirectorySettings, error: &Error) -> String {
         Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => format!(
             "--data-dir {folder}: {error}; it, and what --pm and --ssd name, must belong to the \
              user who opens it: chown -R it, or choose another folder"
+        ),
+        Error::Io { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => format!(
+            "--data-dir {folder}: {error}; have it mounted to be written to, and name it in \
+             ReadWritePaths= of a unit that has ProtectSystem=; laneway fsck checks it as it is"
         ),
         Error::Dump(what) => what.clone(),
         error => format!("--data-dir {folder}: {error}"),

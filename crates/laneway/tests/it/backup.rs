@@ -401,6 +401,9 @@ fn a_load_that_had_no_room_is_told_of_and_comes_to_its_end_in_a_larger_store() {
     let whole = checked();
     assert!(whole.status.success(), "{}", text(&whole.stdout));
     assert_eq!(text(&whole.stdout), "80 items can be read, 0 cannot\n");
+    // More than is read at once.
+    let listed = scan(&restored);
+    assert!((0..80).all(|n| listed.contains(&format!("key-{n} 500000 {n} 4000000000\n"))));
 }
 
 #[test]

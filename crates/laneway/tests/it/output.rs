@@ -186,10 +186,20 @@ fn full() -> fs::File {
 fn a_list_that_could_not_be_written_is_no_success() {
     let place = Place::new("full");
     let data = place.store(3);
-    for words in [&["scan", &data][..], &["scan", &data, "--values"], &["fsck", &data]] {
+    for words in [
+        &["scan", &data][..],
+        &["scan", &data, "--values"],
+        &["fsck", &data],
+        &["dump", &data],
+        &["dump", &data, "--output", "/dev/full"],
+    ] {
         let told = ran(laneway(words).stdout(full()));
         assert_eq!(told.status.code(), Some(74), "{words:?}");
-        assert!(text(&told.stderr).contains("standard output: No space"), "{words:?}");
+        let stderr = text(&told.stderr);
+        let which =
+            if words.contains(&"--output") { "--output /dev/full" } else { "standard output" };
+        assert!(stderr.contains(&format!("{which}: No space")), "{words:?}: {stderr}");
+        assert!(!stderr.contains("--data-dir"), "{words:?}: {stderr}");
     }
     for words in [["completions", "bash"], ["man", "serve"]] {
         let told = ran(laneway(&words).stdout(full()));

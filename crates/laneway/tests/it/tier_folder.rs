@@ -68,6 +68,15 @@ fn the_tools_check_list_dump_load_and_repair() {
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(file).expect("it was written").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "every value is in it");
+    // No dump takes the place of what it is of.
+    for name in ["log", "ssd", "lock"] {
+        let own = folder.0.join(name);
+        let refused = tool(&folder, "dump", &["--output", own.to_str().expect("plain")]);
+        assert_eq!(refused.status.code(), Some(74), "{name}");
+        let told = text(&refused.stderr);
+        assert!(told.contains("belongs to the store"), "{name}: {told}");
+    }
+    assert!(tool(&folder, "fsck", &[]).status.success());
     let load = tool(&other, "load", &[&["--input", file], &SIZES[..]].concat());
     assert!(load.status.success(), "{}", text(&load.stderr));
     assert_eq!(text(&load.stderr), "laneway load: 3 items\n", "nothing is said of a new store");
@@ -99,6 +108,67 @@ fn the_tools_check_list_dump_load_and_repair() {
     assert!(text(&again.stderr).starts_with(told), "{}", text(&again.stderr));
     assert!(again.status.success(), "{}", text(&again.stderr));
     assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nb 9000 0 0\nc 1 0 0\n");
+}
+
+#[test]
+fn a_check_makes_no_file_and_asks_for_no_right_to_write() {
+    let folder = Folder::new("read-only");
+    let server = Server::start(&folder, &[]);
+    assert_eq!(ask(&mut server.connect(), &set("a", &value(7, 100)), b"\r\n"), b"STORED\r\n");
+    server.stop();
+    let lock = folder.0.join("lock");
+    let is_sound = || {
+        let checked = tool(&folder, "fsck", &[]);
+        assert!(checked.status.success(), "{}", text(&checked.stderr));
+        assert_eq!(text(&checked.stdout), "1 items can be read, 0 cannot\n");
+    };
+    // As of a copy of log and SSD alone.
+    fs::remove_file(&lock).expect("it is there");
+    is_sound();
+    assert!(!lock.exists(), "it was made");
+    // What nobody can open to write, root neither.
+    fs::create_dir(&lock).expect("made");
+    is_sound();
+    assert_eq!(tool(&folder, "scan", &[]).status.code(), Some(74));
+    fs::remove_dir(&lock).expect("removed");
+    // Without it nobody else has the media all the same.
+    let server = Server::start(&folder, &[]);
+    fs::remove_file(&lock).expect("it is there");
+    let refused = tool(&folder, "fsck", &[]);
+    assert_eq!(refused.status.code(), Some(74));
+    assert!(text(&refused.stderr).contains("another process has this store open"));
+    server.stop();
+}
+
+#[test]
+fn the_tools_tell_by_their_status_of_damage_that_they_can_name_no_item_for() {
+    let folder = Folder::new("status");
+    let server = Server::start(&folder, &[]);
+    assert_eq!(ask(&mut server.connect(), &set("a", &value(7, 100)), b"\r\n"), b"STORED\r\n");
+    server.stop();
+    let file = folder.0.join("all.dump");
+    let file = file.to_str().expect("plain");
+    let sound = tool(&folder, "dump", &["--output", file]);
+    assert_eq!(sound.status.code(), Some(0), "{}", text(&sound.stderr));
+    // A flipped bit in the first superblock.
+    let path = folder.0.join("ssd");
+    let mut ssd = fs::read(&path).expect("it is there");
+    ssd[40] ^= 4;
+    fs::write(&path, ssd).expect("it can be written");
+    for (command, flags) in [
+        ("fsck", &[][..]),
+        ("scan", &[]),
+        ("dump", &["--output", file]),
+        ("load", &["--input", file]),
+    ] {
+        let ran = tool(&folder, command, flags);
+        let told = text(&[ran.stdout, ran.stderr].concat());
+        assert!(told.contains("superblock 0 is damaged"), "{command}: {told}");
+        assert_eq!(ran.status.code(), Some(1), "{command}: {told}");
+    }
+    // What the load has written at its end is whole.
+    let sound = tool(&folder, "scan", &[]);
+    assert_eq!((sound.status.code(), text(&sound.stdout)), (Some(0), "a 100 0 0\n".to_owned()));
 }
 
 #[test]

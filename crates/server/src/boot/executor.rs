@@ -1,7 +1,7 @@
 //! Starts the threads of the durable executor. One steps it, beside the workers that do. The others
 //! wait for devices on its behalf: one commits, one writes large values, one makes room in the log,
-//! one counts for `stats tier`, and the tier has its own for reading. Two more make backups and
-//! verify all that is kept.
+//! one counts for `stats tier`, one makes the checkpoints that clients ask for, and the tier has
+//! its own for reading. Two more make backups and verify all that is kept.
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
@@ -207,6 +207,7 @@ struct Threads {
     commits: Sender<Order>,
     others: Sender<Order>,
     counts: Sender<Order>,
+    checkpoints: Sender<Order>,
     rooms: Sender<Order>,
     reads: Reads,
     answers: Vec<(u64, laneway_tier::Answer)>,
@@ -249,12 +250,16 @@ impl Threads {
         let others = start("tier-write", true)?;
         // It makes room in the log: neither commits nor large values wait for that.
         let rooms = start("tier-room", false)?;
-        // It goes over the whole index, and writes checkpoints: no value waits for that.
+        // It may go over the whole index: no value waits for that.
         let counts = start("tier-count", true)?;
+        // It writes all of the index: who asks for statistics waits no longer for that.
+        let checkpoints = start("tier-checkpoint", true)?;
         let rings = durable.clone();
         let wake: Wake = Arc::new(move || rings.ring());
         let reads = tier.reads(read_threads, &wake).map_err(|error| error.to_string())?;
-        Ok((Threads { commits, others, counts, rooms, reads, answers: Vec::new(), done }, threads))
+        let answers = Vec::new();
+        let own = Threads { commits, others, counts, checkpoints, rooms, reads, answers, done };
+        Ok((own, threads))
     }
 }
 
@@ -273,7 +278,8 @@ impl DeviceExecutor for Threads {
             Order::Commit => &self.commits,
             Order::Spill { .. } => &self.others,
             Order::Write { .. } | Order::Flush { .. } => &self.rooms,
-            Order::Count { .. } | Order::Checkpoint { .. } => &self.counts,
+            Order::Count { .. } => &self.counts,
+            Order::Checkpoint { .. } => &self.checkpoints,
         };
         // It ends only after the executor, or by a panic that it has told.
         let sent = to.send(order);
@@ -298,6 +304,31 @@ mod tests {
 
     /// Never waited out when all is well.
     const HANG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn statistics_wait_for_no_checkpoint() {
+        let name = format!("laneway-orders-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let mut settings = DirectorySettings::new(&folder);
+        (settings.pm_bytes, settings.ssd_bytes) = (32 << 20, 64 << 20);
+        let (directory, _) = Directory::open(&settings, &mut |_, _| {}).unwrap();
+        let (tier, lock) = directory.into_parts();
+        let wake: Wake = Arc::new(|| {});
+        let reads = tier.reads(1, &wake).unwrap();
+        let (counts, to_count) = channel();
+        let (checkpoints, to_checkpoint) = channel();
+        let [(commits, _), (others, _), (rooms, _)] = [channel(), channel(), channel()];
+        let (answers, done) = (Vec::new(), Arc::default());
+        let mut threads =
+            Threads { commits, others, counts, checkpoints, rooms, reads, answers, done };
+        // The thread that gets this one may take as long as it likes.
+        threads.order(Order::Checkpoint { number: 1 });
+        threads.order(Order::Count { number: 2 });
+        assert!(matches!(to_checkpoint.try_recv(), Ok(Order::Checkpoint { number: 1 })));
+        assert!(matches!(to_count.try_recv(), Ok(Order::Count { number: 2 })));
+        drop((threads, tier, lock));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn a_backup_that_waits_for_its_device_keeps_nothing_from_being_settled() {

@@ -2,6 +2,7 @@
 
 use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};
+use super::shared::bump;
 use super::state::DurableExecutor;
 use super::task::{Step, Task, Voice};
 use crate::counts::watch::of_tier;
@@ -14,7 +15,7 @@ use crate::stats::{TierSnapshot, write_tier};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{Result, Stats};
+use laneway_tier::{Error, Result, Stats};
 use laneway_wire::reply::{CRLF, DELETED, OK};
 use laneway_wire::{Get, Request};
 use std::cell::Cell;
@@ -230,9 +231,28 @@ impl<S> DurableExecutor<S> {
         Step::Done
     }
 
-    /// A flush that was to come when the server last stopped is to come still.
+    /// A flush that was to come when the server last stopped is to come still. When one that cannot
+    /// be read was to come nobody knows, and no client asks for it.
     pub(super) fn recall_flush(&self) {
-        let Ok(Some(item)) = self.durable.tier.get(&SCHEDULE_KEY) else { return };
+        let item = match self.durable.tier.get(&SCHEDULE_KEY) {
+            Ok(Some(item)) => item,
+            Ok(None) => return,
+            Err(error) => {
+                let why = match error {
+                    // Its key would say nothing.
+                    Error::Lost { why, .. } => {
+                        bump(&self.durable.counts.lost);
+                        why
+                    }
+                    error => error.to_string(),
+                };
+                log::error!(
+                    "a flush_all that was to come cannot be read, and is not carried out: {why}; \
+                     ask for it again, or for another that takes its place"
+                );
+                return;
+            }
+        };
         if is_planted(Bug::DelayedFlushForgotten) {
             return;
         }

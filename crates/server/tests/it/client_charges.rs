@@ -2,6 +2,7 @@
 
 use crate::client_limits::{MILLI, NOISY, QUIET, count, one_worker, rig_with};
 use laneway_server::access::client_limits::Limited;
+use laneway_server::clock::Clock;
 use laneway_transport::memory::Client;
 use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
 use laneway_vopr::rig::peer::orphan;
@@ -16,7 +17,7 @@ fn it_holds_in_every_protocol() {
         rig.send(&client, &noop);
         rig.until(&client, Vec::new(), |got| got.len() >= 24)
     };
-    let words: [(&[u8], &[u8]); 12] = [
+    let words: [(&[u8], &[u8]); 15] = [
         (b"get none\r\n", b"END\r\n"),
         (b"mg none\r\n", b"EN\r\n"),
         (b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n", b"$-1\r\n"),
@@ -31,7 +32,11 @@ fn it_holds_in_every_protocol() {
             b"*3\r\n$4\r\nMSET\r\n$0\r\n\r\n$1\r\nv\r\n",
             b"-ERR the key is empty, which this server does not take\r\n",
         ),
+        // Nor these, whose values are passed over.
+        (b"set k x 0 1\r\nv\r\n", b"CLIENT_ERROR bad command line format\r\n"),
+        (b"ms k 1 Z\r\nv\r\n", b"CLIENT_ERROR invalid flag\r\n"),
         // Nor these, each of which ends its turn.
+        (b"*1\r\n$6\r\nDBSIZE\r\n", b":0\r\n"),
         (b"*2\r\n$4\r\nSCAN\r\n$1\r\nx\r\n", b"-ERR invalid cursor\r\n"),
         (
             b"*3\r\n$6\r\nRENAME\r\n$0\r\n\r\n$1\r\nk\r\n",
@@ -190,6 +195,55 @@ fn lines_that_are_wrong_are_requests_behind_one_of_many_keys_too() {
     assert!(noisy.receive(usize::MAX).is_empty(), "350 are owed, of which 100 are the burst");
     rig.turns(4 * MILLI);
     assert_eq!(noisy.receive(usize::MAX), b"MN\r\n");
+}
+
+/// How long 300 requests and one behind them take with a data folder, of which 100 may come at
+/// once; and what they are told.
+fn told_and_millis(all: &[u8], bytes: usize, (one, reply): (&[u8], &[u8])) -> (Vec<u8>, u64) {
+    let tier = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20).open(settings());
+    let kept = Kept::of(&tier.expect("the media are sound"));
+    let mut rig = rig_with(&Plan { kept: Some(kept), ..one_worker() }, Limited::Requests, 1_000);
+    let (noisy, quiet) = (rig.net.connect_from(NOISY), rig.net.connect_from(QUIET));
+    rig.set(&quiet, "cold", b"c");
+    assert!(rig.shared.store.flush_all(), "memory forgets, and the folder does not");
+    let began = rig.clock.nanos();
+    let back = rig.send(&noisy, all);
+    let told = rig.until(&noisy, back, |got| got.len() >= bytes);
+    noisy.send(one);
+    rig.until(&noisy, Vec::new(), |got| got == reply);
+    (told, (rig.clock.nanos() - began) / 1_000_000)
+}
+
+#[test]
+fn what_the_durable_executor_refuses_or_answers_without_the_item_is_a_request_too() {
+    const EMPTY: &[u8] = b"-ERR the key is empty, which this server does not take\r\n";
+    let words: [(&[u8], &[u8]); 6] = [
+        (b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n$4\r\nwhat\r\n", b"-ERR syntax error\r\n"),
+        (b"*3\r\n$6\r\nEXPIRE\r\n$0\r\n\r\n$1\r\n9\r\n", EMPTY),
+        (b"*2\r\n$3\r\nDEL\r\n$0\r\n\r\n", EMPTY),
+        (b"*3\r\n$6\r\nRENAME\r\n$0\r\n\r\n$1\r\nk\r\n", EMPTY),
+        (b"*2\r\n$6\r\nSTRLEN\r\n$4\r\ncold\r\n", b":1\r\n"),
+        (b"*2\r\n$6\r\nEXISTS\r\n$4\r\ncold\r\n", b":1\r\n"),
+    ];
+    for (request, reply) in words {
+        let ping = (&b"*1\r\n$4\r\nPING\r\n"[..], &b"+PONG\r\n"[..]);
+        let (told, millis) = told_and_millis(&request.repeat(300), 300 * reply.len(), ping);
+        let what = String::from_utf8_lossy(request);
+        assert!(told == reply.repeat(300), "{what}");
+        assert!((190..=230).contains(&millis), "{millis} ms, {what}");
+    }
+}
+
+#[test]
+fn a_noop_behind_a_write_of_the_durable_executor_is_a_request_too() {
+    let noop = binary::noop();
+    let mut rig = Rig::new(&one_worker());
+    let client = rig.net.connect();
+    rig.send(&client, &noop);
+    let reply = rig.until(&client, Vec::new(), |got| got.len() >= 24);
+    let row = [binary::set(b"k", b"v"), noop.repeat(9)].concat();
+    let (_, millis) = told_and_millis(&row.repeat(30), 300 * 24, (&noop, &reply));
+    assert!((190..=230).contains(&millis), "{millis} ms");
 }
 
 /// It stands behind a request that memory answers, in the same row.

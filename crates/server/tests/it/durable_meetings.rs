@@ -180,6 +180,34 @@ fn a_flush_whose_second_comes_while_its_schedule_is_written_spares_nothing_and_c
 }
 
 #[test]
+fn a_flush_to_come_whose_record_is_damaged_counts_as_lost_and_takes_nothing() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let client = rig.net.connect();
+    rig.set(&client, "old", b"o");
+    let at = rig.clock.unix_seconds(rig.clock.nanos()) + 100;
+    ask(&mut rig, &client, &format!("flush_all {at}\r\n"), "OK\r\n");
+    rig.set(&client, "one", b"1");
+    rig.set(&client, "another", b"a"); // vouches for the groups before it
+    drop((rig, kept));
+    let mut log = machine.log.image();
+    let wanted = [&[0; 256][..], &at.to_le_bytes()].concat();
+    let found = log.windows(wanted.len()).position(|bytes| bytes == wanted);
+    log[found.expect("it is in the log") + wanted.len() - 1] ^= 1;
+    let machine = Machine::of(u64::MAX, log, machine.ssd.image());
+    let (tier, problems) = machine.open_damaged(settings(), 7).expect("it is opened");
+    assert!(!problems.is_empty(), "nobody has noticed");
+    let plan = Plan { kept: Some(Kept::of(&tier)), ..Plan::of(2, Form::TimeShare) };
+    let mut rig = Rig::new(&plan);
+    assert_eq!(durable(&rig).counts.lost.load(Relaxed), 1);
+    rig.clock.advance(200 * SECOND);
+    rig.turns(20);
+    let client = rig.net.connect();
+    let values = "VALUE old 0 1\r\no\r\nVALUE another 0 1\r\na\r\nEND\r\n";
+    ask(&mut rig, &client, "get old another\r\n", values);
+}
+
+#[test]
 fn a_flush_takes_the_place_of_an_older_one_that_comes_due_while_it_waits() {
     let machine = machine();
     let (mut rig, kept) = started(&machine);

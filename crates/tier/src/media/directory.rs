@@ -2,7 +2,7 @@
 
 use crate::checkpoint::superblock::{Front, Superblock};
 use crate::media::disk::fresh::{Fresh, Making, make_folder, sync_folder_of};
-use crate::media::disk::lock::{lock, open};
+use crate::media::disk::lock::{lock, lock_to_read, open};
 use crate::media::disk::longer::Longer;
 use crate::media::disk::real::FileDisk;
 use crate::media::pm::Region;
@@ -19,7 +19,9 @@ use crate::whole::fsck::{self, Findings};
 use rustix::fs::OFlags;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,6 +87,14 @@ impl DirectorySettings {
             None => self.path.join(name),
         };
         (place(&self.pm_path, "log"), place(&self.ssd_path, "ssd"))
+    }
+
+    /// Whether a path leads to a file or a device of the store itself.
+    pub fn has(&self, path: &Path) -> bool {
+        let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+        let (log, ssd) = self.places();
+        let own = [log, ssd, self.path.join("lock")];
+        id(path).is_some_and(|asked| own.iter().any(|own| id(own) == Some(asked)))
     }
 
     fn must_exist(&self) -> Result<()> {
@@ -286,10 +296,11 @@ impl Directory {
         Directory::open(settings, progress)
     }
 
-    /// Reads everything, writes nothing; `progress` hears how far it is.
+    /// Reads everything, writes nothing, and needs no right to write but to a log that is mapped;
+    /// `progress` hears how far it is.
     pub fn check(settings: &DirectorySettings, progress: fsck::Progress<'_>) -> Result<Findings> {
         settings.must_exist()?;
-        let _lock = lock_folder(&settings.path)?;
+        let _lock = lock_folder_to_read(&settings.path)?;
         let (pm_path, ssd_path) = settings.places();
         if !is_made(&pm_path) {
             return Err(lost::missing(&pm_path));
@@ -351,6 +362,20 @@ fn lock_folder(folder: &Path) -> Result<OwnedFd> {
     let file = open(&folder.join("lock"), OFlags::RDWR | OFlags::CREATE)?;
     lock(&file, folder)?;
     Ok(file)
+}
+
+/// The same for who writes nothing: neither is the file made, which would be this user's and keep
+/// the server's out, nor is a right to write asked for. Where a copy of the media lacks the file,
+/// the locks of log and SSD keep others out.
+fn lock_folder_to_read(folder: &Path) -> Result<Option<OwnedFd>> {
+    match open(&folder.join("lock"), OFlags::RDONLY) {
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        opened => {
+            let file = opened?;
+            lock_to_read(&file, folder)?;
+            Ok(Some(file))
+        }
+    }
 }
 
 /// Whether there is a device, or a file with something in it.

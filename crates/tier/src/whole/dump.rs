@@ -18,6 +18,9 @@ use crate::whole::backup::{Bounds, Lost, MAGIC, Step};
 use crc32c::crc32c_append;
 use std::io::{self, Read, Write};
 
+/// What was being done ([`Error::Io`]) when it was not the store that refused, but what the stream
+/// is read from.
+pub const READING: &str = "read the dump";
 /// How a stream of any form begins: all but the number.
 const MAGIC_FRONT_BYTES: usize = 7;
 /// How many items are written in one group.
@@ -72,7 +75,7 @@ impl<R: Read> Stream<R> {
         let mut magic = [0; 8];
         match input.read_exact(&mut magic) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            read => doing("read the dump", read)?,
+            read => doing(READING, read)?,
         }
         if magic != *MAGIC {
             return Err(Error::Dump(match magic.starts_with(&MAGIC[..MAGIC_FRONT_BYTES]) {
@@ -201,7 +204,7 @@ impl<R: Read> Stream<R> {
     fn end(&mut self) -> Result<Met<'static>> {
         match self.input.read_exact(&mut [0]) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Met::End),
-            Err(source) => Err(Error::Io { what: "read the dump", source }),
+            Err(source) => Err(Error::Io { what: READING, source }),
             Ok(()) => Err(Error::Dump("the dump is damaged: bytes come behind its end".into())),
         }
     }
@@ -213,7 +216,7 @@ impl<R: Read> Stream<R> {
             io::ErrorKind::UnexpectedEof => {
                 Error::Dump(format!("the dump ends early, behind item {items}"))
             }
-            _ => Error::Io { what: "read the dump", source },
+            _ => Error::Io { what: READING, source },
         };
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);

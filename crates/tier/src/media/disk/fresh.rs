@@ -5,7 +5,7 @@ use super::lock::{lock, open};
 use crate::media::bytes::Blocks;
 use crate::types::{Error, Result, doing};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, fstat, ftruncate, stat};
-use rustix::io::pwrite;
+use rustix::io::{Errno, pwrite};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -54,19 +54,17 @@ impl<'a> Making<'a> {
         let mut temporary = target.as_os_str().to_owned();
         temporary.push(".making");
         let temporary = PathBuf::from(temporary);
-        let told = |source: io::Error| {
-            let (path, mib) = (path.display(), bytes >> 20);
-            Error::Setting(format!(
-                "{path}: {mib} MiB cannot be reserved: {source}; {flag} makes it smaller"
-            ))
+        let told = |errno: Errno| {
+            let (path, mib, source) = (path.display(), bytes >> 20, io::Error::from(errno));
+            let way_out = way_out(errno, flag);
+            Error::Setting(format!("{path}: {mib} MiB cannot be reserved: {source}; {way_out}"))
         };
         let file = open(&temporary, OFlags::RDWR | OFlags::CREATE)?;
         own(&file, &temporary)?;
         let making = Making { path, target, temporary, file, bytes };
         // What an interrupted start has left of it.
         doing("empty a new file", ftruncate(&making.file, 0).map_err(Into::into))?;
-        fallocate(&making.file, FallocateFlags::empty(), 0, bytes)
-            .map_err(|errno| told(errno.into()))?;
+        fallocate(&making.file, FallocateFlags::empty(), 0, bytes).map_err(told)?;
         Ok(making)
     }
 
@@ -90,6 +88,17 @@ impl Drop for Making<'_> {
     fn drop(&mut self) {
         // Gone by this name where it was finished.
         let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// What helps where no room can be reserved, for who has the size by this flag.
+fn way_out(errno: Errno, flag: &str) -> String {
+    match errno {
+        // Of no size.
+        Errno::OPNOTSUPP | Errno::NOSYS => "this file system cannot reserve any: have it on \
+                                            another, such as ext4 or xfs, or on a device"
+            .into(),
+        _ => format!("{flag} makes it smaller"),
     }
 }
 
@@ -182,6 +191,15 @@ mod tests {
         let device = Making::begin(Path::new("/dev/no-such-disk"), 8192, "--pm-size").err();
         assert!(device.unwrap().to_string().contains("no such device"));
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn no_smaller_size_is_advised_where_a_file_system_reserves_none() {
+        assert_eq!(way_out(Errno::NOSPC, "--pm-size"), "--pm-size makes it smaller");
+        for errno in [Errno::OPNOTSUPP, Errno::NOSYS] {
+            let told = way_out(errno, "--pm-size");
+            assert!(told.contains("on another") && !told.contains("--pm-size"), "{told}");
+        }
     }
 
     #[test]

@@ -29,7 +29,17 @@ fn told(what: &'static str, path: &Path, errno: Errno) -> Error {
 
 /// Locks an open file against everybody who asks, until it is closed.
 pub fn lock(file: &OwnedFd, path: &Path) -> Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+    lock_by(FlockOperation::NonBlockingLockExclusive, file, path)
+}
+
+/// The same against all but those who read as well. On some network file systems, as NFS, nobody
+/// may have a file alone who has not opened it to write.
+pub fn lock_to_read(file: &OwnedFd, path: &Path) -> Result<()> {
+    lock_by(FlockOperation::NonBlockingLockShared, file, path)
+}
+
+fn lock_by(operation: FlockOperation, file: &OwnedFd, path: &Path) -> Result<()> {
+    match flock(file, operation) {
         // Some file systems know no locks; who uses them has the folder's.
         Ok(()) | Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(Error::Locked(path.display().to_string())),
@@ -40,6 +50,23 @@ pub fn lock(file: &OwnedFd, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_who_read_have_a_file_together_and_who_writes_has_it_alone() {
+        let path = std::env::temp_dir().join(format!("laneway-locks-{}", std::process::id()));
+        let [writes, also_writes] = [(); 2].map(|()| open(&path, OFlags::RDWR | OFlags::CREATE));
+        let [reads, also_reads] = [(); 2].map(|()| open(&path, OFlags::RDONLY).unwrap());
+        let (writes, also_writes) = (writes.unwrap(), also_writes.unwrap());
+        lock_to_read(&reads, &path).unwrap();
+        lock_to_read(&also_reads, &path).unwrap();
+        assert!(matches!(lock(&writes, &path), Err(Error::Locked(_))));
+        drop((reads, also_reads));
+        lock(&writes, &path).unwrap();
+        assert!(matches!(lock(&also_writes, &path), Err(Error::Locked(_))));
+        let reads = open(&path, OFlags::RDONLY).unwrap();
+        assert!(matches!(lock_to_read(&reads, &path), Err(Error::Locked(_))));
+        std::fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn only_a_lock_of_somebody_else_is_told_as_one() {

@@ -2,7 +2,7 @@
 
 use super::ext4::cache_of;
 use super::extents::are_written;
-use super::lock::{lock, open};
+use super::lock::{lock, lock_to_read, open};
 use super::{Barrier, Disk};
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
 use rustix::fs::{Advice, FileType, OFlags, fadvise, fstat};
@@ -22,15 +22,19 @@ pub struct FileDisk {
 impl FileDisk {
     /// Opens what is there, alone.
     pub fn open(path: &Path) -> Result<FileDisk> {
-        Self::open_with(path, OFlags::RDWR)
+        Self::open_with(path, OFlags::RDWR, lock)
     }
 
-    /// The same without the right to write.
+    /// The same without the right to write, beside others who have none.
     pub fn open_read_only(path: &Path) -> Result<FileDisk> {
-        Self::open_with(path, OFlags::RDONLY)
+        Self::open_with(path, OFlags::RDONLY, lock_to_read)
     }
 
-    fn open_with(path: &Path, flags: OFlags) -> Result<FileDisk> {
+    fn open_with(
+        path: &Path,
+        flags: OFlags,
+        lock: fn(&OwnedFd, &Path) -> Result<()>,
+    ) -> Result<FileDisk> {
         let (file, direct) = match open(path, flags | OFlags::DIRECT) {
             // tmpfs before Linux 6.6 and some others have no O_DIRECT.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
@@ -154,7 +158,11 @@ mod tests {
         let all_is = |log: &FileDisk| log.is_synced_by(&values, 0, BYTES);
         assert_eq!(all_is(&zeroed), is_known);
         assert!(matches!(FileDisk::open(&paths[0]), Err(Error::Locked(_))), "it is in use");
+        assert!(matches!(FileDisk::open_read_only(&paths[0]), Err(Error::Locked(_))));
         drop(zeroed);
+        let reads = [(); 2].map(|()| FileDisk::open_read_only(&paths[0]).unwrap());
+        assert!(matches!(FileDisk::open(&paths[0]), Err(Error::Locked(_))), "it is being read");
+        drop(reads);
         let zeroed = FileDisk::open(&paths[0]).unwrap();
         assert_eq!(all_is(&zeroed), is_known, "after a restart, too");
         assert!(!zeroed.is_synced_by(&values, BYTES, BLOCK), "beyond the end");

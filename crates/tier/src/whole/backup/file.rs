@@ -136,7 +136,8 @@ fn remove_left(part: &Path) -> Result<()> {
              name"
         )));
     }
-    let left = open(part, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+    // To write, though nothing is: who only reads a file on NFS may not have it alone.
+    let left = open(part, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
     own(&left, part)?;
     doing("remove what a backup has left", fs::remove_file(part))
 }

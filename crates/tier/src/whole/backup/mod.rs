@@ -30,6 +30,10 @@ use std::sync::Arc;
 
 pub use self::cut::Bounds;
 
+/// What was being done ([`Error::Io`]) when it was not the store that refused, but what the copy is
+/// written to.
+pub const WRITING: &str = "write the copy";
+
 /// What a stream begins with.
 pub const MAGIC: &[u8; 8] = b"LNAYDMP2";
 
@@ -152,12 +156,12 @@ impl Backup {
                 }
             },
         };
-        doing("write the copy", out.write_all(&self.out))?;
+        doing(WRITING, out.write_all(&self.out))?;
         self.crc = crc32c_append(self.crc, &self.out);
         self.bytes += self.out.len() as u64;
         self.out.clear();
         if step == Step::Over {
-            doing("write the copy", out.flush())?;
+            doing(WRITING, out.flush())?;
         }
         Ok(step)
     }
