@@ -150,19 +150,34 @@ impl<S> DurableExecutor<S> {
             }
             request => key_of(request, &mut scratch).map_or(&[][..], |(key, _)| key),
         };
-        let looks = execute::looks_at_old(&frame.request);
-        let deletes = matches!(frame.request, Request::Delete(_));
+        self.request_of_key(task, &frame.request, (key, value))
+    }
+
+    /// A request about one key, and the value behind it.
+    fn request_of_key(
+        &mut self,
+        task: &mut Task,
+        request: &Request<'_>,
+        (key, value): (&[u8], &[u8]),
+    ) -> Step {
+        let looks = execute::looks_at_old(request);
+        let deletes = execute::deletes_any(request);
         loop {
-            if deletes && self.is_cold(key) {
-                self.perform_cold_delete(task, key);
+            if let Some(by) = deletes.filter(|_| self.is_cold(key)) {
+                self.perform_cold_delete(task, key, by);
+                let mut out = Vec::new();
+                execute::say_deleted(request, &mut out);
+                task.reply.push_bytes(&out);
                 return Step::Done;
             }
-            let fetch = if deletes { DurableExecutor::fetch_end } else { DurableExecutor::fetch };
-            let ready = self.ready_by(task, key, looks, fetch);
+            let ready = match deletes {
+                Some(_) => self.ready_by(task, key, looks, DurableExecutor::fetch_end),
+                None => self.ready(task, key, looks),
+            };
             if let Some(step) = step_of(ready, task) {
                 return step;
             }
-            if self.perform_request(task, &frame.request, key, value) {
+            if self.perform_request(task, request, key, value) {
                 return Step::Done;
             }
         }

@@ -5,7 +5,8 @@
 //!
 //! All keys are hidden before the first of them changes, so a worker that has met the new item of
 //! one cannot meet the old item of another behind it. To the tier they go one after the other, and
-//! a crash may come between two of them.
+//! a crash may come between two of them. What is stored goes before what is deleted, and nothing is
+//! deleted where something was refused: the item of a `RENAME` always has one of its names.
 
 use super::capture;
 use super::ready::step_of;
@@ -14,7 +15,7 @@ use super::task::{Step, Task};
 use crate::execute::Context;
 use crate::execute::redis::{Asking, Watched, words_of_refused};
 use crate::jobs::handoff::{Spoken, WatchedRequests};
-use crate::latency;
+use crate::latency::{self, Operation};
 use crate::resp::multi::put_nothing;
 use crate::resp::options::Refusal;
 use crate::resp::scratch::{Asked, BYTES_MAX, Change, Keys, Scratch, TOO_MUCH};
@@ -52,7 +53,7 @@ impl<S> DurableExecutor<S> {
                 task.reply.push_bytes(&nothing);
             }
             Ok(Tried::Waits(step)) => return step,
-            Err(words) => task.reply.push_bytes(&words),
+            Err(words) => task.refuse(&words),
         }
         Step::Done
     }
@@ -64,7 +65,7 @@ impl<S> DurableExecutor<S> {
             Ok(Tried::Done(reply)) => task.reply.push_bytes(&reply),
             Ok(Tried::Changed) => unreachable!("it watches nothing"),
             Ok(Tried::Waits(step)) => return step,
-            Err(words) => task.reply.push_bytes(&words),
+            Err(words) => task.refuse(&words),
         }
         Step::Done
     }
@@ -112,6 +113,9 @@ impl<S> DurableExecutor<S> {
             self.wait_for_others(task, key);
         }
         self.counters().take_over(trial.counters());
+        if noted.is_empty() {
+            task.count(Operation::Other);
+        }
         for asked in &noted {
             self.account_asked(task, asked);
             asked.log(&Context { by: task.asker(), ..self.context(&touched, false) });
@@ -222,16 +226,23 @@ impl<S> DurableExecutor<S> {
             let item = item.as_ref().map(|item| &item.meta);
             context.log_change(trial.key(*number), item, trial.before(*number));
         }
-        for ((_, key), Change { item, .. }) in keys.iter().zip(changes) {
-            let (change, stored) = match item {
-                None => (capture::Change::Deleted, None),
-                Some(item) => {
-                    let expires = item.meta.expires;
-                    (capture::Change::Published { expires }, Some(&item.value[..]))
-                }
+        for ((hash, key), Change { item, .. }) in keys.iter().zip(changes) {
+            let Some(item) = item else {
+                // Who watches it is told at once, as of what is stored.
+                self.durable.pending_writes.changed(*hash);
+                task.deletions.push((*key).into());
+                continue;
             };
-            self.moved += stored.map_or(0, |value| value.len() as u64);
-            self.keep(task, (*key).into(), change, stored);
+            let change = capture::Change::Published { expires: item.meta.expires };
+            self.moved += item.value.len() as u64;
+            self.keep(task, (*key).into(), change, Some(&item.value[..]));
+        }
+        if task.leaving.is_empty() {
+            self.delete_behind(task);
+            return Ok(());
+        }
+        for key in &task.deletions {
+            self.busy.entry(key.clone()).or_default();
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 use super::ready::step_of;
 use super::state::DurableExecutor;
 use super::task::{Step, Task, Voice};
+use crate::event_log::DeletedBy;
 use crate::execute::{self, binary};
 use crate::latency::Operation;
 use laneway_wire::Request as TextRequest;
@@ -54,13 +55,14 @@ impl<S> DurableExecutor<S> {
         let value = &bytes[start + frame.head_bytes..task.range.end];
         let Some((key, operation)) = key_of(&frame.request) else {
             say_done(task, &frame); // `Noop`
+            task.count(Operation::Other);
             return Step::Done;
         };
         let looks = !execute::stores_blindly(&frame);
         let deletes = matches!(frame.request, Request::Delete { .. }) && frame.cas == 0;
         loop {
             if deletes && self.is_cold(key) {
-                self.perform_cold_delete(task, key);
+                self.perform_cold_delete(task, key, DeletedBy::Delete);
                 say_done(task, &frame);
                 return Step::Done;
             }

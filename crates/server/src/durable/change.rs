@@ -175,6 +175,21 @@ impl<S> DurableExecutor<S> {
         Ok(())
     }
 
+    /// Keeps what a task deletes beside what it stores, now that all of that is in the tier or was
+    /// refused: then nothing is deleted. Returns the keys that wait for nothing any more.
+    pub(super) fn delete_behind(&mut self, task: &mut Task) -> Vec<Box<[u8]>> {
+        let mut keys = std::mem::take(&mut task.deletions);
+        for key in &keys {
+            if task.error.is_some() {
+                self.take_back(key);
+            } else {
+                self.keep(task, key.clone(), Change::Deleted, None);
+            }
+        }
+        keys.retain(|key| !task.leaving.iter().any(|leaving| leaving.key == *key));
+        keys
+    }
+
     pub(super) fn submitted(&mut self, task: &mut Task, key: &[u8], ticket: Ticket, deleted: bool) {
         self.appended = true;
         if self.durable.waits {

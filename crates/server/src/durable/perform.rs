@@ -16,7 +16,7 @@ use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{Error, Result, Stats};
-use laneway_wire::reply::{CRLF, DELETED, OK};
+use laneway_wire::reply::{CRLF, OK};
 use laneway_wire::{Get, Request};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,7 +132,7 @@ impl<S> DurableExecutor<S> {
         let (touched, mut out) = (Cell::new(0), Vec::new());
         execute::command(&self.context(&touched, false), request, &mut out);
         task.reply.push_bytes(&out);
-        task.tally.add(latency::row(Operation::Other, false), task.arrived_nanos);
+        task.count(Operation::Other);
     }
 
     /// False as for [`DurableExecutor::execute`].
@@ -144,26 +144,26 @@ impl<S> DurableExecutor<S> {
         })
     }
 
-    /// Deletes an item that is in the tier alone: its value need not be looked at.
-    pub(super) fn perform_cold_delete(&mut self, task: &mut Task, key: &[u8]) {
+    /// Deletes an item that is in the tier alone: its value need not be looked at. What is said of
+    /// that is the caller's to say.
+    pub(super) fn perform_cold_delete(&mut self, task: &mut Task, key: &[u8], by: DeletedBy) {
         if self.shared.connections.events.watches(Class::Deletions) {
-            self.log_cold_delete(task, key);
+            self.log_cold_delete(task, key, by);
         }
         self.cover(task, key);
         self.counters().delete_hits.bump_owner();
-        if !task.quiet && task.voice == Voice::Text {
-            task.reply.push_bytes(DELETED);
+        if by == DeletedBy::MetaDelete {
+            self.counters().cmd_meta.bump_owner();
         }
-        let row = latency::row(Operation::Delete, false);
-        task.tally.add(row, task.arrived_nanos);
+        task.count(Operation::Delete);
         self.keep(task, key.into(), capture::Change::Deleted, None);
     }
 
-    fn log_cold_delete(&self, task: &Task, key: &[u8]) {
+    fn log_cold_delete(&self, task: &Task, key: &[u8], by: DeletedBy) {
         let touched = Cell::new(0);
         let context = Context { by: task.asker(), ..self.context(&touched, false) };
         let value_bytes = self.in_tier_alone(key).map_or(0, |look| look.value_bytes);
-        context.log_delete_of(key, DeletedBy::Delete, value_bytes);
+        context.log_delete_of(key, by, value_bytes);
     }
 
     pub(super) fn cover(&mut self, task: &mut Task, key: &[u8]) {
@@ -228,6 +228,7 @@ impl<S> DurableExecutor<S> {
             _ => {}
         }
         task.reply.push_bytes(&out);
+        task.count(Operation::Other);
         Step::Done
     }
 
@@ -295,7 +296,7 @@ impl<S> DurableExecutor<S> {
             Ok(()) => task.reply.push_bytes(OK),
             Err(error) => task.fail(error.to_string()),
         }
-        task.tally.add(latency::row(Operation::Other, false), task.arrived_nanos);
+        task.count(Operation::Other);
         task.done = true;
         self.conclude(task);
     }
@@ -310,6 +311,7 @@ impl<S> DurableExecutor<S> {
             execute::binary::put_stats(echo, &text, &mut out);
         }
         task.reply.push_bytes(&out);
+        task.count(Operation::Other);
         task.done = true;
         self.conclude(task);
     }

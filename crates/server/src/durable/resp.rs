@@ -1,9 +1,10 @@
 //! Requests by RESP: one about a key, as memcached's are executed, or about several, one key after
 //! the other. (What they do is `crate::resp::one`; when they may be executed is [`super::ready`].)
 
-use super::ready::step_of;
+use super::ready::{Ready, step_of};
 use super::state::DurableExecutor;
 use super::task::{Each, KEYS_PER_STEP, NO_MEMORY_STORING, Several, Step, Task};
+use crate::event_log::DeletedBy;
 use crate::execute::redis::{self, Asking, Count, Known, Telling};
 use crate::execute::{Context, Outcome};
 use crate::jobs::handoff::Spoken;
@@ -33,7 +34,7 @@ fn read(bytes: &[u8]) -> Option<(&'static Spec, Args<'_>, usize)> {
 fn begin_several(task: &mut Task, each: Each, args: Args<'_>) -> Option<Several> {
     let mut keys = args.step_by(if each == Each::Set { 2 } else { 1 });
     if let Some(words) = keys.find_map(|key| options::key(key).err()) {
-        task.reply.push_bytes(&words);
+        task.refuse(&words);
         return None;
     }
     if each == Each::Get {
@@ -100,7 +101,7 @@ impl<S> DurableExecutor<S> {
         let key = match options::key(behind.next().unwrap_or_default()) {
             Ok(key) => key,
             Err(words) => {
-                task.reply.push_bytes(&words);
+                task.refuse(&words);
                 return Step::Done;
             }
         };
@@ -109,7 +110,7 @@ impl<S> DurableExecutor<S> {
             Some(_) => match whole(spec, args) {
                 Ok(stored) => Some(stored),
                 Err(words) => {
-                    task.reply.push_bytes(&words);
+                    task.refuse(&words);
                     return Step::Done;
                 }
             },
@@ -122,6 +123,7 @@ impl<S> DurableExecutor<S> {
                         let mut out = Vec::new();
                         one::told(spec.command, Some(known), self.now, &mut out);
                         task.reply.push_bytes(&out);
+                        task.count(Operation::Other);
                         return Step::Done;
                     }
                     self.ready_by(task, key, looks, DurableExecutor::fetch_end)
@@ -234,7 +236,7 @@ impl<S> DurableExecutor<S> {
         Step::Done
     }
 
-    /// The next value of an `MGET`; a step where it must wait, or was in vain.
+    /// The next value of an `MGET`, or why it cannot be read; a step where it must wait.
     fn get_next(
         &mut self,
         task: &mut Task,
@@ -243,7 +245,14 @@ impl<S> DurableExecutor<S> {
         spoken: Spoken,
     ) -> Option<Step> {
         loop {
-            let ready = self.ready(task, key, true);
+            let ready = match self.ready(task, key, true) {
+                // It is the error of this value alone, as of a `GET`: the others are told.
+                Ready::Never(why) => {
+                    task.reply.push_bytes(format!("-ERR {why}\r\n").as_bytes());
+                    return None;
+                }
+                ready => ready,
+            };
             if let Some(step) = step_of(ready, task) {
                 if matches!(step, Step::Behind(_)) {
                     self.fetch_ahead(left);
@@ -271,8 +280,11 @@ impl<S> DurableExecutor<S> {
         loop {
             if self.is_cold(key) {
                 *count += 1;
-                if of == Count::Deleted {
-                    self.perform_cold_delete(task, key);
+                match of {
+                    Count::Deleted => self.perform_cold_delete(task, key, DeletedBy::Delete),
+                    Count::There | Count::Touched => {
+                        task.count(one::operation(Command::CountKeys(of)));
+                    }
                 }
                 return task.done.then_some(Step::Done);
             }

@@ -73,12 +73,19 @@ impl<S> DurableExecutor<S> {
     }
 
     /// A key of a task waits no more.
-    fn resume(&mut self, number: u64, task: Task, key: &[u8]) {
+    fn resume(&mut self, number: u64, mut task: Task, key: &[u8]) {
+        let deleted = match task.leaving.is_empty() {
+            true => self.delete_behind(&mut task),
+            false => Vec::new(),
+        };
         match task.leaving.is_empty() {
             true => self.admit(task),
             false => drop(self.suspended.insert(number, task)),
         }
         self.release(key);
+        for key in deleted {
+            self.release(&key);
+        }
     }
 
     /// A key waits for no device any more: those behind it go on, until one makes it wait again.

@@ -4,7 +4,7 @@
 use super::shared::counted;
 use crate::execute::redis::{Count, OUT_OF_MEMORY};
 use crate::jobs::handoff::{Finished, Job, Origin, Work};
-use crate::latency::PendingLatencies;
+use crate::latency::{self, Operation, PendingLatencies};
 use crate::stream::output::{End, Output};
 use crate::udp::buffers::Held;
 use laneway_policy::WorkerId;
@@ -239,6 +239,8 @@ pub struct Task {
     pub number: Option<u64>,
     /// Changes on their way to the tier.
     pub leaving: Vec<Leaving>,
+    /// Keys that are deleted once all of those are there.
+    pub deletions: Vec<Box<[u8]>>,
     /// The tier has flushed everything for it, or knows when to, as of this time; memory is next.
     pub flushed_at: Option<Moment>,
     /// What is answered instead.
@@ -345,6 +347,17 @@ impl Task {
     pub fn wait_for(&mut self, position: Position) {
         self.waits_for = self.waits_for.max(Some(position));
         self.until = self.until.max(Some(position));
+    }
+
+    /// The request that is next is refused in these words before any of it is executed.
+    pub fn refuse(&mut self, words: &[u8]) {
+        self.reply.push_bytes(words);
+        self.count(Operation::Other);
+    }
+
+    /// One more request is answered, which is about no large item.
+    pub fn count(&mut self, operation: Operation) {
+        self.tally.add(latency::row(operation, false), self.arrived_nanos);
     }
 
     /// It failed: this is answered instead of whatever the reply would have been.

@@ -30,6 +30,7 @@ pub use get::get_key;
 pub use meta::get::{
     META_HEAD_BYTES_MAX, is_plain, meta_get_key, put_miss, put_plain_head, tells_of_mark,
 };
+pub use remove::{deletes_any, say_deleted};
 pub use store::{
     Body, Incoming, Joining, Landed, Landing, Spot, begin, begin_binary, begin_resp, join_slice,
     join_whole, joins, key_of_store, looks_at_old, refuse_binary, refused_by_size,

@@ -1,11 +1,33 @@
-//! `delete`, `touch`, `flush_all`.
+//! `delete`, `touch`, `flush_all`; and of all requests, which of them delete without a look.
 
 use super::anew::Anew;
-use super::{Context, Outcome, expires_at, reply};
+use super::{Context, Outcome, expires_at, meta, reply};
 use crate::event_log::DeletedBy;
 use laneway_store::{ItemMeta, Moment};
 use laneway_wire::reply::{DELETED, FLUSH_DISABLED, NOT_FOUND, OK, TOUCHED};
-use laneway_wire::{Delete, Touch};
+use laneway_wire::{Delete, Request, Touch};
+
+/// As what a request is logged that deletes the item that there is, whatever that is; nothing of
+/// other requests.
+pub fn deletes_any(request: &Request<'_>) -> Option<DeletedBy> {
+    match request {
+        Request::Delete(_) => Some(DeletedBy::Delete),
+        Request::MetaDelete(meta) if meta::delete::is_plain(meta) => Some(DeletedBy::MetaDelete),
+        _ => None,
+    }
+}
+
+/// Says that such a request was done.
+///
+/// # Panics
+/// If it is another one.
+pub fn say_deleted(request: &Request<'_>, out: &mut Vec<u8>) {
+    match request {
+        Request::Delete(delete) => reply::unless(delete.noreply, DELETED, out),
+        Request::MetaDelete(meta) => meta::delete::put_done(meta, out),
+        _ => unreachable!("it deletes nothing"),
+    }
+}
 
 pub(super) fn delete(context: &Context<'_>, request: &Delete<'_>, out: &mut Vec<u8>) -> Outcome {
     let hash = context.store.hash(request.key);

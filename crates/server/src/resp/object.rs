@@ -1,7 +1,7 @@
 //! `OBJECT` and `MEMORY USAGE`: what is known of an item besides its value.
 
 use crate::core::Core;
-use crate::resp::options::{self, Refusal, SYNTAX};
+use crate::resp::options::{self, OPTIONS_MAX, Refusal, SYNTAX};
 use crate::stream::connection::Connection;
 use laneway_store::{Got, HEADER_BYTES, ItemMeta};
 use laneway_transport::Transport;
@@ -73,6 +73,9 @@ impl<T: Transport> Core<T> {
 /// `SAMPLES count`: there is nothing to be sampled, but what is wrong is told. `OBJECT` has nothing
 /// behind its key.
 fn check_samples(mut behind: Args<'_>) -> Result<(), Refusal> {
+    if behind.left() > OPTIONS_MAX {
+        return Err(SYNTAX.into());
+    }
     while let Some(option) = behind.next() {
         let count = behind.next().filter(|_| options::is(option, "samples"));
         if options::number(count.ok_or(Refusal::from(SYNTAX))?)? < 0 {

@@ -13,6 +13,9 @@ pub type Refusal = Cow<'static, [u8]>;
 /// Redis' words.
 pub const SYNTAX: &[u8] = b"-ERR syntax error\r\n";
 
+/// Options of one request, at most: whoever sends more is wrong, and each takes a look.
+pub const OPTIONS_MAX: u32 = 8;
+
 /// What `IFEQ` compares with is longer.
 pub const LONG_COMPARED: &[u8] = b"-ERR IFEQ compares with values of up to 64 bytes here\r\n";
 
@@ -100,6 +103,9 @@ fn unit(option: &[u8]) -> Option<ExpiryUnit> {
 pub fn of_set(mut options: Args<'_>) -> Result<Set, Refusal> {
     let mut how = Set::default();
     let syntax = || Refusal::from(SYNTAX);
+    if options.left() > OPTIONS_MAX {
+        return Err(syntax());
+    }
     let mut time = None;
     while let Some(option) = options.next() {
         let has_condition = how.condition != Condition::Always;
@@ -150,6 +156,9 @@ pub fn of_getex(mut options: Args<'_>) -> Result<Expiry, Refusal> {
 /// The options of `EXPIRE`.
 pub fn of_expire(options: Args<'_>) -> Result<When, Refusal> {
     let mut when = When::default();
+    if options.left() > OPTIONS_MAX {
+        return Err(SYNTAX.into());
+    }
     for option in options {
         match () {
             () if is(option, "nx") => when.none = true,

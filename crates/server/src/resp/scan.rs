@@ -10,7 +10,7 @@ use crate::durable::pending_writes::is_over;
 use crate::durable::shared::Durable;
 use crate::durable::walks::WALKS_MAX;
 use crate::resp::glob::fits;
-use crate::resp::options::{LONG_PATTERN, PATTERN_BYTES_MAX, Refusal, SYNTAX, number};
+use crate::resp::options::{LONG_PATTERN, OPTIONS_MAX, PATTERN_BYTES_MAX, Refusal, SYNTAX, number};
 use crate::resp::state::{Seeking, Session};
 use laneway_store::{Store, meter};
 use laneway_transport::Transport;
@@ -60,6 +60,9 @@ struct Asked<'a> {
 fn read<'a>(mut args: Args<'a>) -> Result<Asked<'a>, Refusal> {
     let text = std::str::from_utf8(args.next().unwrap_or_default()).unwrap_or_default();
     let cursor = text.parse().map_err(|_| Refusal::from(BAD_CURSOR))?;
+    if args.left() > OPTIONS_MAX {
+        return Err(SYNTAX.into());
+    }
     let mut asked = Asked { cursor, pattern: None, count: 10, is_in_vain: false };
     while let Some(option) = args.next() {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());

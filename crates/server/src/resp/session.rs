@@ -34,6 +34,14 @@ const BAD_DATABASE: &[u8] = b"-ERR value is not an integer or out of range\r\n";
 const NO_FLUSH: &[u8] = b"-ERR FLUSHALL is not allowed (-F)\r\n";
 const NO_KEYS: &[u8] =
     b"-ERR KEYS is not served: it would look at every item at once; use SCAN\r\n";
+/// Patterns of a `CONFIG GET`, each of which is compared with each name, and their bytes; sections
+/// of an `INFO`; and arguments of a `HELLO`, each of which may be a password.
+const PATTERNS_MAX: u32 = 64;
+const PATTERNS_BYTES_MAX: usize = 1024;
+const MANY_PATTERNS: &[u8] = b"-ERR CONFIG GET takes 64 patterns of 1 KiB in all at most\r\n";
+const SECTIONS_MAX: u32 = 64;
+const MANY_SECTIONS: &[u8] = b"-ERR INFO takes 64 sections at most\r\n";
+const HELLO_ARGUMENTS_MAX: u32 = 16;
 const NEGATIVE_TIMEOUT: &[u8] = b"-ERR timeout is negative\r\n";
 
 impl<T: Transport> Streams<T> {
@@ -74,11 +82,7 @@ impl<T: Transport> Streams<T> {
                     return Step::Stop(bytes, Stop::Close);
                 }
             }
-            Command::Select => match integer(args.next().unwrap_or_default()) {
-                Some(0) => out.extend_from_slice(OK),
-                Some(_) => out.extend_from_slice(NO_DATABASE),
-                None => out.extend_from_slice(BAD_DATABASE),
-            },
+            Command::Select => out.extend_from_slice(selected(args.next().unwrap_or_default())),
             Command::Quit => {
                 out.extend_from_slice(OK);
                 return Step::Stop(bytes, Stop::Close);
@@ -87,8 +91,17 @@ impl<T: Transport> Streams<T> {
                 put_simple(out, b"RESET");
                 return core.resp_reset(connection, bytes);
             }
-            Command::Client => core.resp_client(connection, args, out),
-            // Either is as much work as many requests: others come first.
+            // These are as much work as many requests: others come first.
+            Command::Client => {
+                core.resp_client(connection, args, out);
+                if args.next().is_some_and(|part| is(part, "list")) {
+                    return Step::Stop(bytes, Stop::Quota);
+                }
+            }
+            Command::Commands | Command::Info | Command::Config | Command::Size => {
+                core.resp_of_server(spec.command, version, args, out);
+                return Step::Stop(bytes, Stop::Quota);
+            }
             Command::Scan => {
                 core.resp_scan(args, out);
                 return Step::Stop(bytes, Stop::Quota);
@@ -104,11 +117,6 @@ impl<T: Transport> Streams<T> {
                 (Some(_), Some(..0)) => out.extend_from_slice(NEGATIVE_TIMEOUT),
                 _ => out.extend_from_slice(BAD_DATABASE),
             },
-            Command::Commands => commands::answer(version, args, out),
-            Command::Info => put_verbatim(out, version, &core.resp_info(args)),
-            Command::Config => core.resp_config(version, args, out),
-            // Those included that are over and that nobody has met since.
-            Command::Size => put_integer(out, core.shared.store_stats().items as i64),
             Command::Time => put_time(core.clock.unix_nanos(arrived), out),
             Command::Flush => {
                 if !core.resp_flush(args, out) {
@@ -118,6 +126,15 @@ impl<T: Transport> Streams<T> {
             _ => out.extend_from_slice(NO_KEYS),
         }
         Step::Took(bytes)
+    }
+}
+
+/// What is told of who selects this database: there is one.
+fn selected(number: &[u8]) -> &'static [u8] {
+    match integer(number) {
+        Some(0) => OK,
+        Some(_) => NO_DATABASE,
+        None => BAD_DATABASE,
     }
 }
 
@@ -194,6 +211,9 @@ pub(crate) fn hello(
         out.extend_from_slice(words);
         Said::Refused
     };
+    if args.left() > HELLO_ARGUMENTS_MAX {
+        return refuse(SYNTAX, out);
+    }
     let mut version = session.version;
     if let Some(text) = args.next() {
         version = match integer(text) {
@@ -322,11 +342,35 @@ impl<T: Transport> Core<T> {
         true
     }
 
+    /// What is asked of the whole server.
+    fn resp_of_server(
+        &self,
+        command: Command,
+        version: Version,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        match command {
+            Command::Commands => commands::answer(version, args, out),
+            Command::Info if args.left() > SECTIONS_MAX => out.extend_from_slice(MANY_SECTIONS),
+            Command::Info => put_verbatim(out, version, &self.resp_info(args)),
+            Command::Config => self.resp_config(version, args, out),
+            // Those included that are over and that nobody has met since.
+            _ => put_integer(out, self.shared.store_stats().items as i64),
+        }
+    }
+
     /// `CONFIG GET pattern ...`
     fn resp_config(&self, version: Version, mut args: Args<'_>, out: &mut Vec<u8>) {
         args.next(); // `GET`
+        if args.left() > PATTERNS_MAX {
+            return out.extend_from_slice(MANY_PATTERNS);
+        }
         if args.into_iter().any(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
             return out.extend_from_slice(LONG_PATTERN);
+        }
+        if args.into_iter().map(<[u8]>::len).sum::<usize>() > PATTERNS_BYTES_MAX {
+            return out.extend_from_slice(MANY_PATTERNS);
         }
         let settings = &self.shared.settings;
         let policy = if settings.store_mode { "noeviction" } else { "allkeys-lfu" };

@@ -10,7 +10,7 @@ use crate::latency::Operation;
 use crate::request::dispatch::join;
 use crate::request::sized::Sized;
 use crate::resp::one;
-use crate::resp::options::{self, LONG_COMPARED, Refusal, SYNTAX, is};
+use crate::resp::options::{self, LONG_COMPARED, OPTIONS_MAX, Refusal, SYNTAX, is};
 use crate::resp::state::{Storing, Under, Verb};
 use crate::resp::table::Spec;
 use crate::resp::values::{self, How, PAIR, Value, head};
@@ -24,9 +24,7 @@ use laneway_wire::resp::reply::OK;
 use laneway_wire::resp::{Args, BULK_END, Pending, Scan, Scanned, Skip};
 use std::cell::Cell;
 
-/// Options behind the value of a `SET`, at most: whoever sends more is wrong.
-const OPTIONS_MAX: u32 = 8;
-/// The longest of them.
+/// The longest option behind the value of a `SET`.
 const OPTION_BYTES_MAX: usize = 64;
 
 impl<T: Transport> Streams<T> {

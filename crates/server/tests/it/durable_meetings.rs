@@ -340,6 +340,30 @@ fn an_item_whose_successor_is_refused_stays_in_memory_and_in_the_folder() {
 }
 
 #[test]
+fn a_meta_delete_of_what_lies_on_the_disk_alone_reads_no_value() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let client = rig.net.connect();
+    rig.set(&client, "long", &value(200_000, 1));
+    for key in ["a", "b", "c"] {
+        rig.set(&client, key, b"v");
+    }
+    drop((rig, kept));
+    let (mut rig, _kept) = started(&machine);
+    let client = rig.net.connect();
+    ask(&mut rig, &client, "md long k Oopaque\r\n", "HD klong Oopaque\r\n");
+    ask(&mut rig, &client, "md YQ== b k\r\n", "HD kYQ== b\r\n");
+    ask(&mut rig, &client, "md b q\r\nmd b q\r\nmn\r\n", "NF\r\nMN\r\n");
+    assert_eq!(durable(&rig).counts.faults.load(Relaxed), 0);
+    // What asks more of its item than to be gone reads it.
+    ask(&mut rig, &client, "md c C999999999\r\n", "EX\r\n");
+    assert_eq!(durable(&rig).counts.faults.load(Relaxed), 1);
+    for (key, told) in [("long", "EN\r\n"), ("a", "EN\r\n"), ("b", "EN\r\n"), ("c", "HD\r\n")] {
+        ask(&mut rig, &client, &format!("mg {key}\r\n"), told);
+    }
+}
+
+#[test]
 fn nobody_is_told_of_a_key_in_memory_that_is_not_durable() {
     let (mut rig, kept) = started(&machine());
     let (writer, client) = (rig.net.connect(), rig.net.connect());

@@ -309,6 +309,34 @@ fn what_a_flush_failed_for_is_refused_in_the_words_of_redis_and_not_shown() {
     }
 }
 
+#[test]
+fn of_an_mget_only_the_value_that_cannot_be_read_is_an_error() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let client = rig.net.connect();
+        let damaged = value(5000, 9);
+        rig.ask_resp(&client, &request(&[b"SET", b"damaged", &damaged]), 1);
+        check(&mut rig, &client, &[("SET sound s", "+OK|"), ("SET another a", "+OK|")]);
+        drop((rig, kept));
+        let mut ssd = machine.ssd.image();
+        let at = ssd.windows(100).position(|bytes| *bytes == damaged[..100]);
+        ssd[at.expect("it is on the SSD") + 7] ^= 1;
+        let machine = Machine::of(u64::MAX, machine.log.image(), ssd);
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        // Behind a write the executor is given all of it, and else one value after the other.
+        for (before, ok) in [(Vec::new(), ""), (words("SET new n"), "+OK|")] {
+            let count = 1 + usize::from(!before.is_empty());
+            let asked = [before, words("MGET sound damaged another")].concat();
+            let got = rig.ask_resp(&client, &asked, count);
+            let got = String::from_utf8_lossy(&got).replace("\r\n", "|");
+            let begins = format!("{ok}*3|$1|s|-ERR lost: key damaged");
+            assert!(got.starts_with(&begins) && got.ends_with("|$1|a|"), "{got}");
+        }
+    }
+}
+
 /// A request about very many keys lets others have their turns.
 #[test]
 fn a_request_about_many_keys_lets_others_in_between() {

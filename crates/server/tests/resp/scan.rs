@@ -297,11 +297,12 @@ fn replies(mut bytes: &[u8]) -> usize {
 /// Each is as much work as many requests, and a pattern that fits nothing makes no reply that would
 /// end the turn.
 #[test]
-fn a_pipeline_of_walks_lets_others_in_after_each() {
+fn a_pipeline_of_walks_or_of_questions_about_the_server_lets_others_in_after_each() {
     let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
     let (walker, other) = (rig.net.connect(), rig.net.connect());
     rig.say_resp(&other, "SET k v");
-    for line in ["SCAN 0 MATCH none*", "RANDOMKEY"] {
+    let of_server = ["INFO", "CONFIG GET *", "CLIENT LIST", "COMMAND LIST", "DBSIZE"];
+    for line in [&of_server[..], &["SCAN 0 MATCH none*", "RANDOMKEY"]].concat() {
         walker.send(&words(line).repeat(60));
         rig.turn();
         other.send(&words("GET k"));
@@ -331,4 +332,35 @@ fn what_one_request_is_told_of_commands_is_bounded() {
     let more = format!("{most} get");
     let got = rig.say_resp(&client, &more);
     assert_eq!(got, "-ERR COMMAND INFO, DOCS and GETKEYS take 512 words at most\r\n");
+}
+
+/// Each pattern is compared with each setting, each section with each, each password and option is
+/// looked at: a request of 1 MiB of them would be one long step.
+#[test]
+fn what_one_request_compares_is_bounded() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    const PATTERNS: &str = "-ERR CONFIG GET takes 64 patterns of 1 KiB in all at most\r\n";
+    let long = " *[abcdefghijklmnopqrstuvwxyz]";
+    for (asked, refused) in [
+        (format!("CONFIG GET{}", " save".repeat(64)), None),
+        (format!("CONFIG GET{}", " save".repeat(65)), Some(PATTERNS)),
+        (format!("CONFIG GET{}", long.repeat(35)), None),
+        (format!("CONFIG GET{}", long.repeat(36)), Some(PATTERNS)),
+        (format!("INFO{}", " cpu".repeat(64)), None),
+        (format!("INFO{}", " cpu".repeat(65)), Some("-ERR INFO takes 64 sections at most\r\n")),
+        (format!("SET k v{}", " NX".repeat(8)), None),
+        (format!("SET k v{}", " XX".repeat(9)), Some("-ERR syntax error\r\n")),
+        (format!("EXPIRE k 10{}", " NX".repeat(8)), None),
+        (format!("EXPIRE k 10{}", " NX".repeat(9)), Some("-ERR syntax error\r\n")),
+        (format!("SCAN 0{}", " COUNT 1".repeat(4)), None),
+        (format!("SCAN 0{}", " COUNT 1".repeat(5)), Some("-ERR syntax error\r\n")),
+        (format!("MEMORY USAGE k{}", " SAMPLES 1".repeat(4)), None),
+        (format!("MEMORY USAGE k{}", " SAMPLES 1".repeat(5)), Some("-ERR syntax error\r\n")),
+        (format!("HELLO 2{}", " SETNAME n".repeat(7)), None),
+        (format!("HELLO 2{}", " SETNAME n".repeat(8)), Some("-ERR syntax error\r\n")),
+    ] {
+        let got = rig.say_resp(&client, &asked);
+        assert_eq!(got.starts_with('-').then_some(&*got), refused, "{asked:.20}: {got}");
+    }
 }

@@ -4,8 +4,8 @@
 use crate::kept::{FORMS, all_plans, check, machine, started, with_folder};
 use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::resp::{bulk, request, words};
-use laneway_vopr::rig::{Rig, value};
+use laneway_vopr::rig::resp::{are_replies, bulk, request, words};
+use laneway_vopr::rig::{Rig, tail, value};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Who asks beside the client that watches: one that speaks RESP, or one of memcached's.
@@ -397,5 +397,82 @@ fn where_the_disk_refuses_the_reply_is_an_error_and_nothing_is_shown() {
         let told = say(&mut rig, &client, "MSETNX c 1 d 2");
         assert!(told.starts_with("-ERR "), "{told}");
         check(&mut rig, &other, &[("EXISTS c d", ":0|")]);
+    }
+}
+
+/// A rename writes the item under its new name before it deletes the old one, wherever the two
+/// stand in the order of keys.
+#[test]
+fn an_item_that_finds_no_room_under_its_new_name_stays_under_the_old_one() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        let set = |rig: &mut Rig, key: &str, bytes: &[u8]| {
+            rig.ask_resp(&client, &request(&[b"SET", key.as_bytes(), bytes]), 1)
+        };
+        let moved = value(40_000, 1);
+        assert_eq!(set(&mut rig, "m", &moved), b"+OK\r\n");
+        for length in [600_000, 40_000] {
+            let filler = value(length, 2);
+            let mut numbers = 0..1000;
+            let is_full = numbers.any(|number| {
+                set(&mut rig, &format!("filler-{length}-{number}"), &filler) != b"+OK\r\n"
+            });
+            assert!(is_full, "there is always room for {length} bytes");
+        }
+        for line in ["RENAME m z", "RENAME m a", "RENAMENX m z"] {
+            let told = say(&mut rig, &client, line);
+            assert!(told.starts_with("-ERR the SSD has no room"), "{line}: {told}");
+            let got = rig.ask_resp(&client, &words("GET m"), 1);
+            assert!(got == bulk(&moved), "{line}: {}", tail(&got));
+            check(&mut rig, &client, &[("EXISTS a z", ":0|")]);
+        }
+    }
+}
+
+/// What is deleted beside a long value is in the folder until that is on the SSD, and has changed
+/// with what is stored all the same.
+#[test]
+fn who_is_shown_a_part_of_a_transaction_does_not_take_what_it_deletes_for_unchanged() {
+    for form in FORMS {
+        let (mut rig, kept) = started(&machine(), form);
+        let (client, other) = (rig.net.connect(), rig.net.connect());
+        check(&mut rig, &client, &[("SET a 1", "+OK|")]);
+        check(&mut rig, &other, &[("WATCH a", "+OK|"), ("MULTI", "+OK|"), ("GET b", "+QUEUED|")]);
+        check(&mut rig, &client, &[("WATCH none", "+OK|"), ("MULTI", "+OK|")]);
+        check(&mut rig, &client, &[("SET b 2", "+QUEUED|"), ("DEL a", "+QUEUED|")]);
+        let long = request(&[b"SET", b"long", &value(40_000, 1)]);
+        assert_eq!(rig.ask_resp(&client, &long, 1), b"+QUEUED\r\n");
+        kept.gate.spills_wait.store(true, Relaxed);
+        client.send(&words("EXEC"));
+        rig.turns(100);
+        check(&mut rig, &other, &[("EXEC", "*-1|")]);
+        assert_eq!(client.receive(usize::MAX), b"", "not all of it is durable");
+        kept.gate.spills_wait.store(false, Relaxed);
+        let got = rig.until(&client, Vec::new(), |got| are_replies(got, 1));
+        assert_eq!(String::from_utf8_lossy(&got), "*3\r\n+OK\r\n:1\r\n+OK\r\n");
+        check(&mut rig, &other, &[("MGET a b", "*2|$-1|$1|2|"), ("STRLEN long", ":40000|")]);
+    }
+}
+
+#[test]
+fn a_crash_in_the_middle_of_a_rename_leaves_the_item_under_its_old_name() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, kept) = started(&machine, form);
+        let (client, other) = (rig.net.connect(), rig.net.connect());
+        let moved = value(40_000, 1);
+        let got = rig.ask_resp(&client, &request(&[b"SET", b"m", &moved]), 1);
+        assert_eq!(got, b"+OK\r\n");
+        kept.gate.spills_wait.store(true, Relaxed);
+        client.send(&words("RENAME m z"));
+        rig.turns(100);
+        check(&mut rig, &other, &[("SET another 1", "+OK|")]); // whatever was appended is durable
+        let (mut rig, _kept) = started(&machine.crashed(1), form);
+        let client = rig.net.connect();
+        let got = rig.ask_resp(&client, &words("GET m"), 1);
+        assert!(got == bulk(&moved), "{}", tail(&got));
+        check(&mut rig, &client, &[("MGET another z", "*2|$1|1|$-1|")]);
     }
 }

@@ -51,17 +51,31 @@ pub(in super::super) fn meta_delete(
         }
         Status::Exists | Status::NotFound => context.counters.delete_misses.bump_owner(),
     }
-    if matches!(status, Status::Done(_)) && meta.flags.quiet {
-        return Outcome::Done;
+    match status {
+        Status::Done(_) => put_done(meta, out),
+        Status::Exists => put_status(meta, b"EX", out),
+        Status::NotFound => put_status(meta, b"NF", out),
     }
-    out.extend_from_slice(match status {
-        Status::Done(_) => b"HD",
-        Status::Exists => b"EX",
-        Status::NotFound => b"NF",
-    });
+    Outcome::Done
+}
+
+/// Whether it deletes the item that there is, whatever that is.
+pub(in super::super) fn is_plain(meta: &Meta<'_>) -> bool {
+    let flags = &meta.flags;
+    !flags.invalidate && !flags.drop_value && flags.cas_compare.is_none()
+}
+
+/// Says that it was done.
+pub(in super::super) fn put_done(meta: &Meta<'_>, out: &mut Vec<u8>) {
+    if !meta.flags.quiet {
+        put_status(meta, b"HD", out);
+    }
+}
+
+fn put_status(meta: &Meta<'_>, status: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(status);
     reply::meta_echo(&meta.key, meta.flags.tokens, out);
     out.extend_from_slice(CRLF);
-    Outcome::Done
 }
 
 enum Status {
