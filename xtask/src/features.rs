@@ -78,6 +78,9 @@ const ASKED: &[(&str, i32, &[&str])] = &[
         &["--kernel-lane: built without the feature `kernel`", "--features kernel"],
     ),
     ("bench verbs", 2, &["built without the feature `research`", "--features research"]),
+    ("sim minos-fig2", 2, &["built without the feature `research`", "--features research"]),
+    ("sim all", 2, &["built without the feature `research`", "--features research"]),
+    ("sim --help", 0, &["plan", "scale", "--features research"]),
 ];
 
 /// The set that all tests are built with.

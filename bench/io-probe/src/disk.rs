@@ -18,18 +18,32 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const BLOCK_BYTES: u64 = 4096;
+pub const BLOCK_BYTES: u64 = 4096;
 /// Of each writer's place in the file.
 const REGION_BLOCKS: u64 = 2048;
 const WRITERS: [usize; 4] = [1, 2, 4, 16];
 const WRITERS_MAX: u64 = 16;
+/// Blocks of the file.
+pub const BLOCKS: u64 = WRITERS_MAX * REGION_BLOCKS;
 /// As many groups are under way at most, and one where the last has more records than this: their
 /// writers come back together.
 const GROUPS_MAX: u64 = 2;
 const OVERLAPPED_RECORDS_MAX: u64 = 2;
 
 #[repr(align(4096))]
-struct Block([u8; BLOCK_BYTES as usize]);
+pub struct Block(pub [u8; BLOCK_BYTES as usize]);
+
+impl Block {
+    pub fn new() -> Box<Block> {
+        Box::new(Block([7; BLOCK_BYTES as usize]))
+    }
+
+    /// Fails if this is not what was written.
+    pub fn check(&self) -> io::Result<()> {
+        let is_right = self.0.iter().all(|byte| *byte == 7);
+        is_right.then_some(()).ok_or_else(|| io::Error::other("a block was read wrongly"))
+    }
+}
 
 /// How a record becomes durable.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +132,7 @@ impl Groups {
 }
 
 /// The file, opened both ways.
-struct Disk {
+pub struct Disk {
     synced: File,
     dsync: File,
     block: Box<Block>,
@@ -137,16 +151,21 @@ impl Disk {
                 .open(path)
         };
         let synced = open(OFlags::empty(), true)?;
-        let disk = Disk {
-            dsync: open(OFlags::DSYNC, false)?,
-            synced,
-            block: Box::new(Block([7; BLOCK_BYTES as usize])),
-        };
-        for number in 0..WRITERS_MAX * REGION_BLOCKS {
+        let disk = Disk { dsync: open(OFlags::DSYNC, false)?, synced, block: Block::new() };
+        for number in 0..BLOCKS {
             disk.synced.write_all_at(&disk.block.0, number * BLOCK_BYTES)?;
         }
         disk.synced.sync_all()?;
         Ok(disk)
+    }
+
+    pub fn file(&self) -> &File {
+        &self.synced
+    }
+
+    /// What is written everywhere.
+    pub fn block(&self) -> &Block {
+        &self.block
     }
 
     /// Where the record of this number goes in a writer's place.
@@ -201,20 +220,20 @@ fn record_us(disk: &Disk, way: Way, writers: usize, time: Duration) -> io::Resul
     Ok(elapsed_us * writers as f64 / records.load(Relaxed).max(1) as f64)
 }
 
-/// Compares the ways on a new file, which is removed again.
-pub fn compare(path: &Path, rounds: u64, seconds: u64) -> io::Result<()> {
+/// Does this with a new file, which is removed again.
+pub fn on_new(path: &Path, work: impl FnOnce(&Disk) -> io::Result<()>) -> io::Result<()> {
     // A link that leads nowhere is there, too: it is not ours to remove.
     if path.symlink_metadata().is_ok() {
         return Err(io::Error::other(format!("{} is there: name a new file", path.display())));
     }
-    let disk = Disk::make(path);
-    let compared = disk.and_then(|disk| compare_on(&disk, rounds, Duration::from_secs(seconds)));
+    let done = Disk::make(path).and_then(|disk| work(&disk));
     // One that could not be opened past the page cache may be there all the same.
     let removed = std::fs::remove_file(path);
-    compared.and(removed)
+    done.and(removed)
 }
 
-fn compare_on(disk: &Disk, rounds: u64, time: Duration) -> io::Result<()> {
+/// Compares a flush for each writer with one that they share.
+pub fn compare_on(disk: &Disk, rounds: u64, time: Duration) -> io::Result<()> {
     println!("writers  shared us  own us  own, O_DSYNC us  own of shared [least..most]");
     for writers in WRITERS {
         let mut times = [const { Vec::new() }; 3];

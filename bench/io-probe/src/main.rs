@@ -5,12 +5,14 @@
 //! This is the probe by which `laneway serve` chooses epoll: a server saves no more than an echo
 //! does, since all that it does besides costs the same by either way.
 //!
-//! With `disk` it is another probe ([`disk`]): a flush for each writer, or one that they share.
+//! With `disk` it is two other probes: a flush for each writer, or one that they share ([`disk`]), and
+//! io_uring beside calls that wait ([`disk_ring`]).
 
 #![deny(unsafe_code)]
 
 mod client;
 mod disk;
+mod disk_ring;
 mod readiness;
 mod uring;
 
@@ -26,8 +28,9 @@ Compare the CPU time of an echo server by epoll and by io_uring (multishot recei
 buffers, sends submitted together, SINGLE_ISSUER and DEFER_TASKRUN).
 
 usage: io-probe [ROUNDS [SECONDS]]            default: 9 rounds, 2 seconds each side
-       io-probe disk FILE [ROUNDS [SECONDS]]  writers of 4 KB to a new FILE of 128 MiB: a flush
-                                              for each of them beside one that they share
+       io-probe disk FILE [ROUNDS [SECONDS]]  blocks of 4 KB of a new FILE of 128 MiB: a flush for
+                                              each writer beside one that they share; io_uring
+                                              beside calls that wait, for writes and for reads
 
 The server stays on CPU 0, the client on CPU 1. Ratios are medians over adjacent pairs, with the
 least and the most.";
@@ -63,7 +66,11 @@ fn main() -> std::io::Result<()> {
     let number = |at: usize, or| numbers.get(at).copied().flatten().unwrap_or(or);
     let (rounds, seconds) = (number(0, 9), number(1, 2));
     if let Some(file) = disk {
-        return disk::compare(Path::new(&file), rounds, seconds);
+        let time = Duration::from_secs(seconds);
+        return disk::on_new(Path::new(&file), |disk| {
+            disk::compare_on(disk, rounds, time)?;
+            disk_ring::compare_on(disk, rounds, time)
+        });
     }
     println!("connections  in flight  epoll us  io_uring us  ratio [least..most]");
     for (connections, depth) in LOADS {

@@ -3,11 +3,11 @@
 
 use laneway_server::built::{self, Feature};
 
-/// The feature of the papers' experiments.
+/// The feature of the papers' experiments and figures.
 pub const RESEARCH: Feature = Feature {
     name: "research",
     is_in: cfg!(feature = "research"),
-    for_what: "bench adapt, designs, interception, verbs",
+    for_what: "bench adapt, designs, interception, verbs; sim's figures of papers",
 };
 
 /// What leaves something out: it is told of where it is in alone, since nobody is to build it who

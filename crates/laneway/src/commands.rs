@@ -3,7 +3,7 @@
 
 use crate::{STATUS_USAGE, flags};
 use clap::{Arg, Command};
-use clap_complete::Shell;
+use clap_complete::aot::{Bash, Fish, Zsh, generate};
 use laneway_load::output::print;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -60,17 +60,14 @@ pub fn unknown(word: &str) -> String {
 
 /// `laneway completions SHELL`.
 pub fn completions(args: &[OsString]) -> ExitCode {
-    let shell = match args {
-        [name] => match name.to_str() {
-            Some("bash") => Shell::Bash,
-            Some("zsh") => Shell::Zsh,
-            Some("fish") => Shell::Fish,
-            _ => return which_shell(),
-        },
+    let (mut command, mut text) = (root(), Vec::new());
+    // Each by its own type: the enum of all shells has those in the binary that are not offered.
+    match args.first().filter(|_| args.len() == 1).and_then(|name| name.to_str()) {
+        Some("bash") => generate(Bash, &mut command, "laneway", &mut text),
+        Some("zsh") => generate(Zsh, &mut command, "laneway", &mut text),
+        Some("fish") => generate(Fish, &mut command, "laneway", &mut text),
         _ => return which_shell(),
-    };
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut root(), "laneway", &mut text);
+    }
     told(&text)
 }
 

@@ -5,6 +5,7 @@
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting};
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use std::ops::Range;
 
@@ -104,30 +105,21 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
         let mut builder = ChartBuilder::on(&root);
         builder.margin(12).x_label_area_size(44).y_label_area_size(72);
         builder.caption(chart.title, ("sans-serif", 16));
-        let y_linear = 0.0..(y_high * 1.08).max(1e-9);
         // Whole decades: between two of them an axis would have no number.
         let decade = |value: f64, round: fn(f64) -> f64| 10_f64.powf(round(value.log10()));
         let (low, high) = (y_low.max(1e-3) / 1.1, y_high.max(1e-3) * 1.1);
-        let y_log = (decade(low, f64::floor)..decade(high, f64::ceil)).log_scale();
-        let x_log = (x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2).log_scale();
-        match chart.log {
-            Log::Neither => {
-                draw(chart, builder.build_cartesian_2d(x_linear, y_linear).map_err(text)?, lines)?;
+        let x = match chart.log.axes().0 {
+            true => Axis::log(x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2),
+            false => Axis::linear(x_linear),
+        };
+        let y = match chart.log {
+            Log::Neither | Log::Horizontal => Axis::linear(0.0..(y_high * 1.08).max(1e-9)),
+            Log::Vertical | Log::Both => {
+                Axis::log(decade(low, f64::floor)..decade(high, f64::ceil))
             }
-            Log::Vertical => {
-                draw(chart, builder.build_cartesian_2d(x_linear, y_log).map_err(text)?, lines)?;
-            }
-            Log::Horizontal => {
-                draw(chart, builder.build_cartesian_2d(x_log, y_linear).map_err(text)?, lines)?;
-            }
-            Log::Both => {
-                draw(chart, builder.build_cartesian_2d(x_log, y_log).map_err(text)?, lines)?;
-            }
-            Log::Nines => {
-                let nines = Nines(y_high);
-                draw(chart, builder.build_cartesian_2d(x_log, nines).map_err(text)?, lines)?;
-            }
-        }
+            Log::Nines => Axis::Nines(Nines(y_high)),
+        };
+        draw(chart, builder.build_cartesian_2d(x, y).map_err(text)?, lines)?;
         root.present().map_err(text)?;
     }
     Ok(svg)
@@ -142,15 +134,11 @@ struct Drawing<'a> {
     corner: SeriesLabelPosition,
 }
 
-fn draw<'a, X, Y>(
+fn draw<'a>(
     chart: Chart<'_>,
-    mut context: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+    mut context: ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>,
     drawing: Drawing<'_>,
-) -> Result<(), String>
-where
-    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
+) -> Result<(), String> {
     let mut mesh = context.configure_mesh();
     mesh.x_desc(chart.x_label).y_desc(chart.y_label).light_line_style(WHITE);
     let share = |value: &f64| format!("{} %", number(&(100.0 * value)));
@@ -292,6 +280,55 @@ fn bar_number(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
+/// An axis: one type for all, so that what draws on two of them is compiled once.
+enum Axis {
+    Linear(RangedCoordf64),
+    Log(LogCoord<f64>),
+    Nines(Nines),
+}
+
+impl Axis {
+    fn linear(range: Range<f64>) -> Axis {
+        Axis::Linear(range.into())
+    }
+
+    fn log(range: Range<f64>) -> Axis {
+        Axis::Log(range.log_scale().into())
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        match self {
+            Axis::Linear(axis) => axis.map(value, limit),
+            Axis::Log(axis) => axis.map(value, limit),
+            Axis::Nines(axis) => axis.map(value, limit),
+        }
+    }
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        match self {
+            Axis::Linear(axis) => axis.key_points(hint),
+            Axis::Log(axis) => axis.key_points(hint),
+            Axis::Nines(axis) => axis.key_points(),
+        }
+    }
+    fn range(&self) -> Range<f64> {
+        match self {
+            Axis::Linear(axis) => axis.range(),
+            Axis::Log(axis) => axis.range(),
+            Axis::Nines(axis) => 0.0..axis.0,
+        }
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format(value: &f64) -> String {
+        RangedCoordf64::format(value)
+    }
+}
+
 /// Shares from 0 up to the one held, on a scale of what they leave.
 struct Nines(f64);
 
@@ -300,25 +337,17 @@ impl Nines {
     fn height(share: f64) -> f64 {
         -(1.0 - share.min(1.0 - 1e-9)).log10()
     }
-}
 
-impl Ranged for Nines {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
         let share = Self::height(*value) / Self::height(self.0).max(1e-9);
         limit.0 + (f64::from(limit.1 - limit.0) * share) as i32
     }
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+
+    fn key_points(&self) -> Vec<f64> {
         let all = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
         all.into_iter().filter(|&share| share <= self.0).collect()
     }
-    fn range(&self) -> Range<f64> {
-        0.0..self.0
-    }
 }
-
-impl ValueFormatter<f64> for Nines {}
 
 /// Bars in groups: one group for each of `groups`, in it one bar for each line that has a value
 /// there. An error where there is none.
@@ -340,9 +369,10 @@ pub fn bars(
         let mut builder = ChartBuilder::on(&root);
         builder.margin(12).x_label_area_size(34).y_label_area_size(72);
         builder.caption(title, ("sans-serif", 16));
-        let x = 0.0..groups.len() as f64;
+        let x = Axis::linear(0.0..groups.len() as f64);
         // The legend stands above the highest bar: a line of it takes a tenth of that.
         let y = -0.1 * high..high.max(1e-9) * (1.1 + 0.1 * lines.len() as f64);
+        let y = Axis::linear(y);
         let mut context = builder.build_cartesian_2d(x, y).map_err(text)?;
         let mut mesh = context.configure_mesh();
         mesh.disable_x_mesh().disable_x_axis().y_desc(unit).light_line_style(WHITE);

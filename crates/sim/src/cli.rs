@@ -69,6 +69,10 @@ a billion requests, bits on the wire, p99 of all and of large requests. Not in i
 bandwidth, peaks above the daily mean (70 % leaves room for 1.4 times the mean).
 ";
 
+/// Said of what this build has not.
+const LACKING: &str =
+    "built without the feature `research`; build with `cargo build --release --features research`";
+
 struct Flags {
     scenarios: Vec<&'static Scenario>,
     effort: Effort,
@@ -98,8 +102,11 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match parse(args) {
         Ok(Asked::Help) => {
             print!("{HELP}");
-            for scenario in scenarios::ALL {
+            for scenario in scenarios::BUILT {
                 println!("  {:<19} {}", scenario.name, scenario.about);
+            }
+            if !scenarios::HAS_FIGURES {
+                println!("  (those of papers: {LACKING})");
             }
             ExitCode::SUCCESS
         }
@@ -138,7 +145,7 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
         match arg {
             Long("help") | Short('h') => return Ok(help_of(&flags.scenarios)),
             Value(name) if name == "list" => return Ok(Asked::Help),
-            Value(name) if name == "all" => flags.scenarios.extend(scenarios::ALL),
+            Value(name) if name == "all" => flags.scenarios.extend(all()?),
             Value(name) => flags.scenarios.push(scenario(&name.to_string_lossy())?),
             Long("quick") => flags.effort = Effort::Quick,
             Long("full") => flags.effort = Effort::Full,
@@ -240,7 +247,18 @@ fn scenario(name: &str) -> Result<&'static Scenario, String> {
     if ["run", "plan"].contains(&name) {
         return Err(format!("{name}: is a command of its own; give it first, and no scenario"));
     }
-    scenarios::named(name).ok_or_else(|| format!("{name}: no such scenario"))
+    scenarios::named(name).ok_or_else(|| match scenarios::is_known(name) {
+        true => format!("{name}: {LACKING}"),
+        false => format!("{name}: no such scenario"),
+    })
+}
+
+/// A build that lacks some makes no page of the rest by that name.
+fn all() -> Result<&'static [Scenario], String> {
+    match scenarios::HAS_FIGURES {
+        true => Ok(scenarios::BUILT),
+        false => Err(format!("all: {LACKING}")),
+    }
 }
 
 fn run(flags: &Flags, words: &str) -> Result<(), String> {
@@ -297,16 +315,16 @@ mod tests {
     fn what_cannot_be_says_flag_value_and_limit() {
         for (line, words) in [
             ("minos-fig1", "minos-fig1: no such scenario"),
-            ("all --workers 0", "--workers 0: must be a whole number from 2 to 64"),
-            ("all --nic-gbit none", "--nic-gbit none: must be a number"),
-            ("all --nic-order fifo", "--nic-order fifo: must be round-robin or small-first"),
-            ("all --request-ns 100", "--request-ns must be at least"),
+            ("scale --workers 0", "--workers 0: must be a whole number from 2 to 64"),
+            ("scale --nic-gbit none", "--nic-gbit none: must be a number"),
+            ("scale --nic-order fifo", "--nic-order fifo: must be round-robin or small-first"),
+            ("scale --request-ns 100", "--request-ns must be at least"),
             ("scale plan", "plan: is a command of its own; give it first"),
-            ("all --slo-us 50", "--slo-us: no such flag"),
+            ("scale --slo-us 50", "--slo-us: no such flag"),
             ("scale --way rdma", "--way rdma: must be bypass, tcp-pipelined, tcp or udp"),
-            ("all --standby never", "--standby never: must be returns, epoch or reads-on"),
-            ("all --profile 3", "--profile 3: must be all or lanes"),
-            ("all --wurst 3", "--wurst: no such flag"),
+            ("scale --standby never", "--standby never: must be returns, epoch or reads-on"),
+            ("scale --profile 3", "--profile 3: must be all or lanes"),
+            ("scale --wurst 3", "--wurst: no such flag"),
         ] {
             let got = error(line);
             assert!(got.contains(words), "{line}: {got}");
@@ -340,9 +358,18 @@ mod tests {
 
     #[test]
     fn every_scenario_has_a_name_of_its_own() {
-        for scenario in scenarios::ALL {
+        for scenario in scenarios::BUILT {
             let found = scenarios::named(scenario.name).expect("it is there");
             assert_eq!(found.about, scenario.about);
+        }
+    }
+
+    #[test]
+    fn a_figure_that_is_not_built_in_is_told_from_one_that_nobody_knows() {
+        for name in ["minos-fig2", "losses", "all"] {
+            let args = vec![OsString::from(name), OsString::from("--seed")];
+            let told = parse(args).err().expect("--seed takes a number");
+            assert_eq!(told.contains("feature `research`"), !scenarios::HAS_FIGURES, "{told}");
         }
     }
 }

@@ -33,6 +33,8 @@ use std::sync::PoisonError;
 
 /// Rounds of evicting before a draft gives up, or waits for a whole chunk.
 const ROUNDS: usize = 16;
+/// Where nothing may be evicted, what a draft may do to find what is dead already.
+const RECLAIM: usize = STEP / 4;
 /// Larger classes that a small draft tries where its own has nothing to give up.
 const LARGER_CLASSES: usize = 8;
 /// Chunks the draining hand passes over for their turnover, before it takes any.
@@ -123,16 +125,19 @@ impl Store {
     }
 
     /// A slot of the class where nothing may be evicted. Only an empty chunk of another class can
-    /// help, or what is dead already: all of that if need be, since nothing is refused while there
-    /// is some.
+    /// help, or what is dead already: all that is left of large items that are over if need be,
+    /// since nothing is refused while there is some; and of what was flushed or has expired, and is
+    /// not taken out yet, what a short look finds.
     fn allocate_free(&self, class: usize) -> Option<usize> {
+        let mut looks = Budget::of(RECLAIM);
         loop {
             if let Some(offset) = self.memory.take(class) {
                 return Some(offset);
             }
             let helped = self.memory.grow(class, false)
                 || self.memory.release_empty()
-                || self.give_remains(&mut Budget::of(STEP));
+                || self.give_remains(&mut Budget::of(STEP))
+                || self.reclaim_dead(class, &mut looks);
             if !helped {
                 return None;
             }
@@ -261,16 +266,15 @@ impl Store {
         }
         let Some(victim) = self.pick(class, budget) else { return false };
         let offset = self.memory.offset_of(victim);
+        if self.take_dead(offset, self.time_told()) {
+            return true; // it was dead: that is no eviction, and says nothing of the turnover
+        }
         if self.unlink_slot(offset, Unlinked::Evicted, &mut |_| true) {
             self.note_eviction(class, 1, cause);
             return true;
         }
         // Perhaps the last piece of a large item.
-        let evicted = self.evict_owner(offset, cause, budget);
-        if evicted {
-            self.note_eviction(class, 1, cause);
-        }
-        evicted
+        self.evict_owner(class, offset, cause, budget)
     }
 
     /// Turn the class's hand. `None` if it met nothing in use before the budget was spent.
@@ -283,6 +287,7 @@ impl Store {
         }
         let mut least: Option<(u16, SlotAt)> = None;
         let mut looks = 0;
+        let may_be_flushed = self.may_hold_flushed();
         while looks < PICK_LOOKS && !budget.is_spent() {
             // In address order, round the end.
             place = if place < state.chunks().len() { place } else { 0 };
@@ -303,7 +308,7 @@ impl Store {
             let at = SlotAt { class, chunk, slot: used };
             let mark_place = self.memory.mark_of(at);
             let mark = self.memory.load_mark(mark_place, self.memory.offset_of(at), None);
-            if mark.frequency() == 0 {
+            if mark.frequency() == 0 || (may_be_flushed && self.was_flushed(at, budget)) {
                 return Some(at);
             }
             mark::store(mark_place, mark, mark.cooled());
@@ -315,13 +320,22 @@ impl Store {
         least.map(|(_, at)| at)
     }
 
-    /// Turn the hand over the large items, and evict one.
+    /// Whether the item in a slot looks as if it was flushed, however often it was asked for.
+    fn was_flushed(&self, at: SlotAt, budget: &mut Budget) -> bool {
+        budget.spend(READ);
+        record::read(&self.memory.items, self.memory.offset_of(at))
+            .is_some_and(|header| header.flush != self.flush_now())
+    }
+
+    /// Turn the hand over the large items, and evict one. Those that are being read are passed over:
+    /// to evict such frees nothing yet, and what many clients read would be lost first.
     fn evict_large(&self, cause: Cause, budget: &mut Budget) -> bool {
         let count = u64::from(self.large.highest());
         if count == 0 {
             return false;
         }
         let mut least: Option<(u16, u32)> = None;
+        let may_be_flushed = self.may_hold_flushed();
         for _ in 0..PICK_LOOKS {
             if budget.is_spent() {
                 break;
@@ -332,6 +346,12 @@ impl Store {
             let Some(descriptor) = self.large.get(number).filter(|d| d.is_alive()) else {
                 continue;
             };
+            if may_be_flushed && self.take_dead_large(number, self.time_told(), budget) {
+                return true; // see `evict_in_class`
+            }
+            if descriptor.is_pinned() {
+                continue; // its memory would come back with its last reader, who may be slow
+            }
             let mark = mark::load(&descriptor.mark);
             if mark.frequency() == 0 {
                 if self.evict_descriptor(number, cause, budget) {
@@ -350,6 +370,9 @@ impl Store {
     /// Evict the large item of a descriptor. At least one of its pieces is free then, and as many
     /// as the budget allows.
     fn evict_descriptor(&self, number: u32, cause: Cause, budget: &mut Budget) -> bool {
+        if self.take_dead_large(number, self.time_told(), budget) {
+            return true; // it was dead: see `evict_in_class`
+        }
         let location = Location::new(Medium::Extent, 0, u64::from(number));
         let Some(hash) = self.hash_of(location) else { return false };
         let held = self.large.get(number).map_or(0, |descriptor| descriptor.held_bytes());
@@ -375,17 +398,24 @@ impl Store {
         owns.then_some((number, piece))
     }
 
-    /// If the slot holds a piece of a large item: evict that item, or take its mark down if it was
-    /// used lately.
-    fn evict_owner(&self, offset: usize, cause: Cause, budget: &mut Budget) -> bool {
+    /// If the slot, of this class, holds a piece of a large item: evict that item, or take its mark
+    /// down if it was used lately. One that is being read stays: see `evict_large`.
+    fn evict_owner(&self, class: usize, offset: usize, cause: Cause, budget: &mut Budget) -> bool {
         let Some((number, _)) = self.owner_of_piece(offset) else { return false };
         let Some(descriptor) = self.large.get(number) else { return false };
+        if self.take_dead_large(number, self.time_told(), budget) {
+            return true; // see `evict_in_class`
+        }
         let mark = mark::load(&descriptor.mark);
         if mark.frequency() > 0 {
             mark::store(&descriptor.mark, mark, mark.cooled());
             return false;
         }
-        self.evict_descriptor(number, cause, budget)
+        let evicted = !descriptor.is_pinned() && self.evict_descriptor(number, cause, budget);
+        if evicted {
+            self.note_eviction(class, 1, cause);
+        }
+        evicted
     }
 
     /// Move a piece of a large item to another slot of its class. False if there is none, if
@@ -521,7 +551,7 @@ impl Store {
             self.relocate_piece(at, budget);
             return;
         }
-        if self.drop_flushed(offset) {
+        if self.take_dead(offset, self.time_told()) {
             return;
         }
         let mark = mark::load(self.memory.mark_of(at));
@@ -533,17 +563,6 @@ impl Store {
         } else {
             self.relocate_piece(at, budget);
         }
-    }
-
-    /// Takes the small item at an offset out if it was flushed; true if so. Nothing living makes
-    /// room for such, and none may come behind the sweep's hand: a pass is taken to have seen all
-    /// that were flushed before it ([`Store::flush_all`]).
-    pub(crate) fn drop_flushed(&self, offset: usize) -> bool {
-        let header = record::read(&self.memory.items, offset);
-        header.is_some_and(|header| header.flush != self.flush_now())
-            && self.unlink_slot(offset, Unlinked::Expired, &mut |header| {
-                header.flush != self.flush_now()
-            })
     }
 
     /// Move a small item to another slot of its class. False if there is none, or no item.

@@ -177,6 +177,11 @@ impl Descriptor {
         self.held_bytes.load(Relaxed)
     }
 
+    /// Whether somebody reads it, by a guess.
+    pub fn is_pinned(&self) -> bool {
+        self.pin.count() > 0
+    }
+
     /// Whether it is alive, by a guess.
     pub fn is_alive(&self) -> bool {
         self.pin.generation().is_some()

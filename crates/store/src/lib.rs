@@ -9,10 +9,10 @@
 //! It knows no protocol, connection, worker or clock: the time comes with every call. The parts,
 //! from the bottom up: `moment`, `region`, `geometry`, `mark`, `location`, `record` (how bytes
 //! lie); `pool`, `class`, `memory` (slots); `bucket`, `index` (where items are); `large` (items in
-//! pieces); `store` (all of it as one value); `unlink`, `evict`, `sweep` (how items go); `window`,
-//! `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`, `many`,
-//! `draft`, `entry`, `entries` (how they are used); `stats`. Beside it all `heap`: the allocator's
-//! memory, which holds no item; and `meter`: how much work was done, for tests.
+//! pieces); `store` (all of it as one value); `unlink`, `reclaim`, `evict`, `sweep` (how items go);
+//! `window`, `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`,
+//! `many`, `draft`, `entry`, `entries` (how they are used); `stats`. Beside it all `heap`: the
+//! allocator's memory, which holds no item; and `meter`: how much work was done, for tests.
 
 mod bucket;
 pub mod budget;
@@ -41,6 +41,7 @@ mod moment;
 mod pool;
 mod promote;
 mod read;
+mod reclaim;
 mod record;
 mod region;
 mod remains;

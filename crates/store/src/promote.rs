@@ -92,6 +92,9 @@ impl Store {
         }
         let budget = &mut Budget::of(PICK);
         let Some(victim) = self.pick(class, budget) else { return };
+        if self.take_dead(self.memory.offset_of(victim), self.time_told()) {
+            return; // however often it was asked for
+        }
         let mark = mark::load(self.memory.mark_of(victim));
         if mark.frequency() == 0 && self.demote(victim, mark, budget) {
             self.note_demotion(class);
@@ -116,7 +119,7 @@ impl Store {
 
     /// Move the item in a slot of the window out of it. False if there is no memory, or no item.
     fn demote(&self, at: SlotAt, mark: Mark, budget: &mut Budget) -> bool {
-        if self.drop_flushed(self.memory.offset_of(at)) {
+        if self.take_dead(self.memory.offset_of(at), self.time_told()) {
             return true; // its slot is free, and that is what it was to move for
         }
         let class = self.memory.ordinary_class(at.class);
@@ -133,7 +136,7 @@ impl Store {
 
     /// Get whatever is in a slot of the window out of its chunk.
     pub(crate) fn vacate_in_window(&self, at: SlotAt, budget: &mut Budget) {
-        if self.drop_flushed(self.memory.offset_of(at)) {
+        if self.take_dead(self.memory.offset_of(at), self.time_told()) {
             return;
         }
         let mark = self.memory.load_mark(self.memory.mark_of(at), self.memory.offset_of(at), None);

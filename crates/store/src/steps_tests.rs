@@ -7,6 +7,8 @@ use crate::{
     geometry::BLOCK_BYTES,
     meter::{self, Work},
     moment::Moment,
+    read::Got,
+    record::HEADER_BYTES,
     store::Store,
     types::{Config, Mode},
 };
@@ -95,6 +97,102 @@ fn what_was_flushed_moves_nowhere() {
         assert!(steps < 1_000_000, "chunks are not emptied");
     }
     assert_eq!(store.stats().evictions, 0);
+}
+
+/// Stores new items until evictions begin, each asked for so often.
+fn fill_cache(store: &Arc<Store>, hits: usize, expires: Moment) {
+    for number in 0.. {
+        if store.stats().evictions > 0 {
+            break;
+        }
+        let key = format!("old{number:06}");
+        set(store, &key, 100, expires);
+        (0..hits).for_each(|_| hit(store, &key));
+    }
+}
+
+#[test]
+fn what_is_dead_makes_room_before_what_lives_and_is_no_eviction() {
+    const NEW: u64 = 2_000;
+    // What was asked for often and flushed, and what has expired as the sweep was told.
+    for (hits, expires) in [(3, Moment::NEVER), (0, NOW.plus_seconds(1))] {
+        let store = cache(16);
+        fill_cache(&store, hits, expires);
+        if expires == Moment::NEVER {
+            assert!(store.flush_all());
+        }
+        store.sweep(NOW.plus_seconds(1), 1);
+        let before = store.stats();
+        let key = |number: u64| format!("new{number:06}");
+        (0..NEW).for_each(|number| set(&store, &key(number), 100, Moment::NEVER));
+        let after = store.stats();
+        let evicted = after.evictions - before.evictions;
+        assert!(evicted < NEW / 20, "{evicted} evicted though so much is dead");
+        assert!(after.reclaimed - before.reclaimed > NEW / 2, "{after:?}");
+        let lives = |key: String| store.peek(store.hash(key.as_bytes()), key.as_bytes(), NOW);
+        let lost = (0..NEW).filter(|number| lives(key(*number)).is_none()).count();
+        assert!((lost as u64) < NEW / 20, "{lost} are lost though so much is dead");
+    }
+}
+
+#[test]
+fn a_dead_large_item_whose_last_piece_makes_room_is_no_eviction_of_its_class() {
+    let store = cache(16);
+    for number in 0.. {
+        if store.stats().evictions > 0 {
+            break;
+        }
+        set(&store, &format!("large{number}"), 40_000, Moment::NEVER);
+    }
+    assert!(store.flush_all());
+    let counts = || {
+        let of_classes: u64 = store.class_stats().iter().map(|class| class.evicted).sum();
+        let stats = store.stats();
+        (of_classes, stats.evictions, stats.reclaimed)
+    };
+    let before = counts();
+    // As large as the slots of their last pieces, the smallest that there are.
+    let slots = store.class_stats().iter().map(|class| class.slot_bytes).min();
+    let slot_bytes = slots.expect("they have pieces") as usize;
+    for number in 0..100 {
+        let key = format!("small{number:03}");
+        set(&store, &key, slot_bytes - HEADER_BYTES - key.len(), Moment::NEVER);
+    }
+    let after = counts();
+    assert!(after.2 > before.2, "{after:?} after {before:?}");
+    assert_eq!(after.0 - before.0, after.1 - before.1, "{after:?} after {before:?}");
+}
+
+#[test]
+fn what_is_being_read_is_not_evicted_in_vain() {
+    const READ: usize = 10;
+    let store = cache(32);
+    let key = |number: usize| format!("key{number}");
+    let store_some = |numbers: std::ops::Range<usize>| {
+        numbers.for_each(|number| set(&store, &key(number), 1 << 20, Moment::NEVER));
+    };
+    store_some(0..READ);
+    let pin = |number: usize| {
+        let (key, mut out) = (key(number), Vec::new());
+        match store.get(store.hash(key.as_bytes()), key.as_bytes(), NOW, &mut out, &mut |_, _| {}) {
+            Got::Large(_, pinned) => pinned,
+            Got::Miss | Got::Copied(_) => panic!("{key} is large, and there"),
+        }
+    };
+    let pins: Vec<_> = (0..READ).map(pin).collect();
+    let are_there = || {
+        let is_there = |number: &usize| {
+            let key = key(*number);
+            store.peek(store.hash(key.as_bytes()), key.as_bytes(), NOW).is_some()
+        };
+        (0..READ).filter(is_there).count()
+    };
+    store_some(READ..100);
+    assert!(store.stats().evictions > 50, "it is full");
+    assert_eq!((are_there(), store.stats().pinned_dead_bytes), (READ, 0));
+    drop(pins);
+    store_some(100..200);
+    assert_eq!(are_there(), 0, "nobody reads them any more");
 }
 
 #[test]
@@ -323,4 +421,65 @@ fn who_may_not_evict_looks_for_an_empty_chunk_without_passing_the_others() {
         store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).unlink();
     }
     assert!(store.draft(b"another", 0, Moment::NEVER, 100).is_ok());
+}
+
+/// Stores new items until one is refused; how many were stored.
+fn fill(store: &Arc<Store>, name: &str, expires: Moment) -> usize {
+    let fits = |number: &usize| {
+        let key = format!("{name}{number:06}");
+        let Ok(mut draft) = store.draft(key.as_bytes(), 0, expires, 100) else { return false };
+        draft.write(&[b'v'; 100]).expect("a slot of its own");
+        store.enter(store.hash(key.as_bytes()), key.as_bytes(), NOW).publish(draft, None);
+        true
+    };
+    (0..).take_while(fits).count()
+}
+
+#[test]
+fn who_may_not_evict_finds_the_memory_of_what_was_flushed_or_has_expired() {
+    let config = Config { memory_bytes: 8 << 20, mode: Mode::Store, ..Config::default() };
+    let store = Store::new(config).expect("a small store");
+    let before = fill(&store, "a", NOW.plus_seconds(1));
+    assert_eq!(fill(&store, "b", Moment::NEVER), 0, "all of them live");
+    // It looks at next to nothing, and knows the time then.
+    store.sweep(NOW.plus_seconds(1), 1);
+    let behind = fill(&store, "b", Moment::NEVER);
+    assert!(behind * 10 > before * 9, "{behind} in the place of {before} that have expired");
+    assert!(store.flush_all());
+    let (draft, work) = work_of(|| store.draft(b"c", 0, Moment::NEVER, 104));
+    assert!(draft.is_ok() && work.items == 1, "{work:?}");
+    drop(draft);
+    let behind = fill(&store, "c", Moment::NEVER);
+    assert!(behind * 10 > before * 9, "{behind} in the place of {before} that were flushed");
+    let (draft, work) = work_of(|| store.draft(b"d", 0, Moment::NEVER, 104));
+    assert!(draft.is_err(), "what is left lives");
+    assert!(work.slots <= STEP as u64 / 4, "a refusal is cheap: {work:?}");
+}
+
+#[test]
+fn who_may_not_evict_finds_the_memory_of_a_large_item_that_has_expired() {
+    let config = Config { memory_bytes: 32 << 20, item_bytes_max: 16 << 20, ..Config::default() };
+    let store = Store::new(Config { mode: Mode::Store, ..config }).expect("a small store");
+    set(&store, "large", 15 << 20, NOW.plus_seconds(1));
+    fill(&store, "a", Moment::NEVER);
+    store.sweep(NOW.plus_seconds(1), 1);
+    let behind = fill(&store, "b", Moment::NEVER);
+    assert!(behind > (8 << 20) / 128, "{behind} in its place");
+}
+
+#[test]
+fn who_looks_for_what_is_dead_leaves_the_marks_of_what_lives() {
+    let config = Config { memory_bytes: 8 << 20, mode: Mode::Store, ..Config::default() };
+    let store = Store::new(config).expect("a small store");
+    // A second begins, and the sweep has not been told of it yet.
+    store.sweep(Moment::from_seconds(NOW.seconds() - 1), 1);
+    set(&store, "large", 100_000, Moment::NEVER);
+    let stored = fill(&store, "a", Moment::NEVER);
+    (0..100).for_each(|_| assert_eq!(fill(&store, "b", Moment::NEVER), 0, "all of them live"));
+    let idle = |key: &str| {
+        let seen = store.peek(store.hash(key.as_bytes()), key.as_bytes(), NOW);
+        seen.expect("it lives").idle_seconds
+    };
+    assert_eq!(idle("large"), 0);
+    assert!((0..stored).all(|number| idle(&format!("a{number:06}")) == 0));
 }

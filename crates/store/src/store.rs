@@ -42,6 +42,12 @@ pub struct Store {
     pub(crate) seq_base: AtomicU64,
     /// How often everything was flushed.
     pub(crate) flush_generation: AtomicU32,
+    /// What was flushed before this generation is taken out: the last whole pass of the sweep has
+    /// seen to that.
+    pub(crate) flush_generation_swept: AtomicU32,
+    /// The time that the sweep was told last, in milliseconds since 1970, for who makes room and is
+    /// told none.
+    pub(crate) told_millis: AtomicU64,
     pub(crate) hook: Option<Box<dyn Hook>>,
     pub(crate) evictions: OnceLock<Arc<dyn Evictions>>,
     pub(crate) counters: Counters,
@@ -149,6 +155,8 @@ impl Store {
             large: LargeTable::default(),
             seq_base: AtomicU64::new(0),
             flush_generation: AtomicU32::new(0),
+            flush_generation_swept: AtomicU32::new(0),
+            told_millis: AtomicU64::new(0),
             hook,
             evictions: OnceLock::new(),
             counters: Counters::default(),

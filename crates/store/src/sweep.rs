@@ -3,23 +3,20 @@
 //!
 //! It also holds old hit marks so that idle times do not wrap, goes on emptying chunks where memory
 //! is over its limit, and vouches for flush generations: they are kept modulo 64, so before a 64th
-//! flush the sweep must have passed.
+//! flush the sweep must have passed. Who needs memory does not wait for it (`reclaim`).
 
 use crate::{
     budget::{Budget, LOOK, READ, STEP, TAKE_OUT},
     cursor::Sweeper,
-    hook::Unlinked,
-    large::LargeName,
-    location::{Location, Medium},
     mark,
     memory::SlotAt,
     meter,
     moment::Moment,
-    record::{self, FLUSH_GENERATIONS},
+    record::FLUSH_GENERATIONS,
     store::Store,
     types::Mode,
 };
-use laneway_sync::prim::Ordering::Relaxed;
+use laneway_sync::prim::{AtomicU16, Ordering::Relaxed};
 use std::sync::PoisonError;
 
 /// Slots that one call of `flush_all` looks at where a sweep must come first.
@@ -62,6 +59,7 @@ impl Store {
     /// One bounded step of the background sweep: looks at `slots` slots at most.
     pub fn sweep(&self, now: Moment, slots: usize) -> Swept {
         let mut budget = Budget::of(STEP);
+        self.told_millis.store(now.unix_millis(), Relaxed); // see `time_told`
         if self.has_remains() {
             self.give_remains(&mut budget.split());
         }
@@ -119,6 +117,7 @@ impl Store {
                 sweeper.large += 1;
             } else {
                 let generation = self.flush_generation.load(Relaxed);
+                self.flush_generation_swept.store(sweeper.generation, Relaxed); // a hint
                 *sweeper = Sweeper {
                     generation,
                     generation_before: sweeper.generation,
@@ -133,35 +132,24 @@ impl Store {
     }
 
     fn sweep_slot(&self, at: SlotAt, now: Moment) -> bool {
-        let place = self.memory.mark_of(at);
-        let mark = mark::load(place);
-        if now != Moment::NEVER {
-            mark::store(place, mark, mark.held(now));
-        }
-        let offset = self.memory.offset_of(at);
-        let looks_dead = record::read(&self.memory.items, offset)
-            .is_some_and(|header| self.is_dead(&header, now));
-        looks_dead
-            && self.unlink_slot(offset, Unlinked::Expired, &mut |header| self.is_dead(header, now))
+        hold_mark(self.memory.mark_of(at), now);
+        self.take_dead(self.memory.offset_of(at), now)
     }
 
     fn sweep_large(&self, number: u32, now: Moment, budget: &mut Budget) -> bool {
         let Some(descriptor) = self.large.get(number).filter(|d| d.is_alive()) else {
             return false;
         };
-        let mark = mark::load(&descriptor.mark);
-        if now != Moment::NEVER {
-            mark::store(&descriptor.mark, mark, mark.held(now));
-        }
-        let looks_dead = record::read(&self.memory.items, descriptor.record_offset())
-            .is_some_and(|header| self.is_dead(&header, now));
-        if !looks_dead {
-            return false;
-        }
-        let location = Location::new(Medium::Extent, 0, u64::from(number));
-        let Some(hash) = self.hash_of(location) else { return false };
-        let name = LargeName { descriptor: number, hash };
-        self.unlink_large(name, Unlinked::Expired, budget, &mut |header| self.is_dead(header, now))
+        hold_mark(&descriptor.mark, now);
+        self.take_dead_large(number, now, budget)
+    }
+}
+
+/// Holds a mark, if the time is told.
+fn hold_mark(place: &AtomicU16, now: Moment) {
+    if now != Moment::NEVER {
+        let mark = mark::load(place);
+        mark::store(place, mark, mark.held(now));
     }
 }
 

@@ -1,18 +1,18 @@
 //! The certificate, its key and the authorities of clients, read from files in PEM. What is wrong
 //! with one is told in a sentence that begins with what asked for the file.
 
+use der::asn1::{GeneralizedTime, UtcTime};
+use der::{DateTime, Decode, Header, Reader, SliceReader, Tag};
 use laneway_sync::planted::{Bug, is_planted};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use rustls_pki_types::pem::{Error as PemError, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use x509_cert::Certificate;
-use x509_cert::der::Decode;
 
 /// Whether clients show certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,14 +144,41 @@ fn validity(
     certificate: &CertificateDer<'_>,
     now_seconds: u64,
 ) -> Result<(u64, u64), String> {
-    let parsed = Certificate::from_der(certificate);
-    let parsed = parsed.map_err(|error| file.wrong(format_args!("is no certificate: {error}")))?;
-    let validity = parsed.tbs_certificate.validity;
-    let (from, to) = (validity.not_before, validity.not_after);
-    let seconds = (from.to_unix_duration().as_secs(), to.to_unix_duration().as_secs());
+    let is_none =
+        |error: &dyn std::fmt::Display| file.wrong(format_args!("is no certificate: {error}"));
+    ParsedCertificate::try_from(certificate).map_err(|error| is_none(&error))?;
+    let (from, to) = dates(certificate).map_err(|error| is_none(&error))?;
+    let seconds = (from.unix_duration().as_secs(), to.unix_duration().as_secs());
     match seconds.1 < now_seconds {
         true => Err(file.wrong(format_args!("the certificate expired at {to}; renew it"))),
         false => Ok(seconds),
+    }
+}
+
+/// When a certificate begins to be valid, and when it ends, which rustls does not tell: the fifth
+/// field of what is signed (RFC 5280, section 4.1), behind version, number, algorithm and issuer.
+/// rustls takes none whose version is left out.
+fn dates(certificate: &[u8]) -> der::Result<(DateTime, DateTime)> {
+    let mut signed = entered(&mut entered(&mut SliceReader::new(certificate)?)?)?;
+    for _ in 0..4 {
+        signed.tlv_bytes()?;
+    }
+    let mut validity = entered(&mut signed)?;
+    Ok((date(&mut validity)?, date(&mut validity)?))
+}
+
+/// What is in the sequence that begins here.
+fn entered<'a>(reader: &mut SliceReader<'a>) -> der::Result<SliceReader<'a>> {
+    let header = Header::decode(reader)?;
+    header.tag.assert_eq(Tag::Sequence)?;
+    SliceReader::new(reader.read_slice(header.length)?)
+}
+
+/// From 2050 on a date has four digits of its year, and another tag.
+fn date(reader: &mut SliceReader<'_>) -> der::Result<DateTime> {
+    match reader.peek_tag()? {
+        Tag::UtcTime => Ok(UtcTime::decode(reader)?.to_date_time()),
+        _ => Ok(GeneralizedTime::decode(reader)?.to_date_time()),
     }
 }
 

@@ -19,6 +19,10 @@ fn a_good_pair_is_read_and_its_dates_are_told() {
     let identity = identity.unwrap_or_else(|told| panic!("{told}"));
     assert_eq!(identity.valid_seconds, (157_766_400, 1_798_761_600));
     assert_eq!(identity.read_seconds, NOW);
+    // From 2050 on dates are written in another way.
+    let late = Identity::read(&folder.files(&authority.pair_until(2051), None), &TERMS, NOW);
+    let late = late.unwrap_or_else(|told| panic!("{told}"));
+    assert_eq!(late.valid_seconds, (157_766_400, 2_556_144_000));
     // Both in one file, as memcached allows it.
     let Pair { chain, key } = authority.pair();
     let both = folder.write("both.pem", &format!("{key}{chain}{}", authority.pem));

@@ -81,10 +81,10 @@ impl<T: Transport> Streams<T> {
                         session.front = Front::new(array, None);
                         return Step::Took(bytes);
                     }
-                    Err(_) => self.resp_broken(Broken::Quotes, rest),
+                    Err(_) => self.resp_broken(core, Broken::Quotes, rest),
                 }
             }
-            Err(broken) => self.resp_broken(broken, rest),
+            Err(broken) => self.resp_broken(core, broken, rest),
         };
         // What has parts is counted as these are.
         let has_parts = matches!(connection.mode, Mode::Resp(Under::Pairs(_) | Under::Keys { .. }));
@@ -92,7 +92,8 @@ impl<T: Transport> Streams<T> {
         step
     }
 
-    fn resp_broken(&mut self, broken: Broken, rest: &[u8]) -> Step {
+    pub(super) fn resp_broken(&mut self, core: &Core<T>, broken: Broken, rest: &[u8]) -> Step {
+        core.counters().malformed.bump_owner();
         broken.put(&mut self.out);
         Step::Stop(rest.len(), Stop::Close)
     }
@@ -112,6 +113,7 @@ impl<T: Transport> Streams<T> {
         let spec = match refusal(name, args, behind) {
             Ok(spec) => spec,
             Err(words) => {
+                core.counters().malformed.bump_owner();
                 let is_exec = name.eq_ignore_ascii_case(b"exec");
                 connection.session().refuse_in_transaction(&words, is_exec, &mut self.out);
                 return Step::Took(bytes.len());
@@ -138,6 +140,7 @@ impl<T: Transport> Streams<T> {
                 self.resp_store(core, connection, spec, behind, bytes.len(), arrived)
             }
             Command::SetMany | Command::SetManyAbsent if behind.left() % 2 == 1 => {
+                core.counters().malformed.bump_owner();
                 self.out.extend_from_slice(&spec.wrong_number());
                 Step::Took(bytes.len())
             }

@@ -219,10 +219,7 @@ impl<T: Transport> Streams<T> {
         let behind = 2 * (left - 1);
         let storing = Storing { verb: Verb::Pair { left: left - 1 }, behind };
         match scan.advance(rest) {
-            Err(broken) => {
-                broken.put(&mut self.out);
-                Step::Stop(rest.len(), Stop::Close)
-            }
+            Err(broken) => self.resp_broken(core, broken, rest),
             Ok(Scanned::Whole(mut args, bytes)) => {
                 let key = match options::key(args.next().unwrap_or_default()) {
                     Ok(key) => key,
@@ -296,10 +293,7 @@ impl<T: Transport> Streams<T> {
         let storing = session.storing.expect("a value is on its way");
         let (args, bytes) = match session.scan.advance(rest) {
             Ok(Scanned::Whole(args, bytes)) => (args, bytes),
-            Err(broken) => {
-                broken.put(&mut self.out);
-                return Step::Stop(rest.len(), Stop::Close);
-            }
+            Err(broken) => return self.resp_broken(core, broken, rest),
             Ok(_) => {
                 // No option is that long, nor what `IFEQ` compares with.
                 let pending = session.scan.pending(rest);

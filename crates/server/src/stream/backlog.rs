@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// Of an epoch, the share after which a stream that stands still is its peer's affair.
 const PATIENCE_SHARE: u32 = 8;
+/// And the longest that may be: whoever begins to wait is remembered for so long, which with an
+/// epoch of a day would be hours of the beginnings of all large replies.
+const PATIENCE_NANOS_MAX: u64 = 1_000_000_000;
 /// Of an epoch, the share for which a worker must have waited for the wire to be full. More than
 /// peers that all stop reading at once can make up.
 const NOTABLE_SHARE: u32 = 4;
@@ -50,7 +53,7 @@ pub struct Backlog {
 impl Backlog {
     /// Nothing waits. Plans are made once in `epoch`.
     pub fn new(epoch: Duration) -> Backlog {
-        let patience_nanos = nanos_of(epoch / PATIENCE_SHARE);
+        let patience_nanos = nanos_of(epoch / PATIENCE_SHARE).min(PATIENCE_NANOS_MAX);
         Backlog { patience_nanos, began: VecDeque::new(), waiting: 0, limited: 0, since: None }
     }
 
@@ -73,6 +76,21 @@ impl Backlog {
     pub fn goes_on<S>(&mut self, connection: &mut Connection<S>) {
         if std::mem::take(&mut connection.blocked_nanos) != 0 {
             self.waiting -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_a_share_of_the_epoch_and_a_second_at_most() {
+        for (epoch_millis, patience_nanos) in
+            [(1, 125_000), (1_000, 125_000_000), (86_400_000, PATIENCE_NANOS_MAX)]
+        {
+            let backlog = Backlog::new(Duration::from_millis(epoch_millis));
+            assert_eq!(backlog.patience_nanos, patience_nanos);
         }
     }
 }

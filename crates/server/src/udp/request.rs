@@ -517,6 +517,7 @@ impl UdpWorker {
         rest: &[u8],
     ) -> Next {
         self.batches[from.queue()].out().extend_from_slice(what.reply);
+        core.counters().malformed.bump_owner();
         execute::refused_by_size(&core.context_of_malformed(&Cell::new(0), what), what);
         match what.then {
             Then::Continue => Next::Took(what.head_bytes),

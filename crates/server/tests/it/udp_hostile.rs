@@ -89,6 +89,14 @@ fn each_kind_of_bad_input_is_counted_and_nothing_else_happens() {
 }
 
 #[test]
+fn what_is_no_request_is_answered_and_counted() {
+    let mut rig = Rig::new(&plan(1, Form::TimeShare));
+    let mut peer = Peer::new(&rig);
+    assert_eq!(peer.ask(&mut rig, 0, 1, b"nope\r\n"), b"ERROR\r\n");
+    assert_eq!(rig.shared.totals().malformed, 1);
+}
+
+#[test]
 fn a_flood_of_fragments_from_many_sources_stays_within_its_memory() {
     for (workers, form) in FORMS {
         let mut rig = Rig::new(&plan(workers, form));

@@ -71,6 +71,28 @@ fn info_counts_as_expired_what_has_expired_and_not_what_was_flushed() {
     assert!(section(&mut rig, &client, "stats").contains(&"expired_keys:1".to_owned()));
 }
 
+/// `/metrics` and `/api/state` tell of it, whatever is spoken.
+#[test]
+fn what_the_protocol_does_not_have_and_what_breaks_it_is_counted() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    for line in ["NOPE", "GET", "MSET k v k", "GET k"] {
+        rig.say_resp(&client, line);
+    }
+    assert_eq!(rig.shared.totals().malformed, 3);
+    // At once, and behind a value that streams into its item.
+    let value = "v".repeat(100_000);
+    let head = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n";
+    let set = [&head[..], value.as_bytes(), b"xx"].concat();
+    for broken in [&b"*1\r\nx\r\n"[..], &set[..]] {
+        let before = rig.shared.totals().malformed;
+        let client = rig.net.connect();
+        let told = rig.ask_resp(&client, broken, 1);
+        assert!(told.starts_with(b"-ERR Protocol error"), "{}", String::from_utf8_lossy(&told));
+        assert_eq!(rig.shared.totals().malformed, before + 1);
+    }
+}
+
 fn told_as_kept(plan: &Plan, (enabled, settings): (&str, [&str; 2]), what: &str) {
     let mut rig = Rig::new(plan);
     let client = rig.net.connect();

@@ -95,7 +95,7 @@ pub struct Scenario {
 }
 
 /// All of them, in the order of the papers.
-pub const ALL: &[Scenario] = &[
+const ALL: &[Scenario] = &[
     Scenario {
         name: "minos-fig2",
         about: "p99 against load of early binding, late binding and stealing, K = 1 to 1000",
@@ -191,16 +191,44 @@ pub const ALL: &[Scenario] = &[
         about: "the sweep that sets SLICE_BYTES and the other constants of lanes",
         run: slice::run,
     },
-    Scenario {
-        name: "scale",
-        about: "what 1 to 1000 cores serve in a day, from measured costs",
-        run: scale::run,
-    },
+    SCALE,
 ];
 
-/// The scenario of that name.
+/// What is in every build.
+const ALWAYS: &[Scenario] = &[SCALE];
+
+/// What is asked about machines to buy.
+const SCALE: Scenario = Scenario {
+    name: "scale",
+    about: "what 1 to 1000 cores serve in a day, from measured costs",
+    run: scale::run,
+};
+
+/// Whether the figures of papers are in this build.
+pub const HAS_FIGURES: bool = cfg!(feature = "research");
+
+/// Those that are in this build.
+pub const BUILT: &[Scenario] = if HAS_FIGURES { ALL } else { ALWAYS };
+
+/// The names of all, worked out by the compiler: what names a function has it built in.
+const NAMES: [&str; ALL.len()] = {
+    let mut names = [""; ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = ALL[at].name;
+        at += 1;
+    }
+    names
+};
+
+/// The scenario of that name, if this build has it.
 pub fn named(name: &str) -> Option<&'static Scenario> {
-    ALL.iter().find(|scenario| scenario.name == name)
+    BUILT.iter().find(|scenario| scenario.name == name)
+}
+
+/// Whether a build with all of them has one of that name.
+pub fn is_known(name: &str) -> bool {
+    NAMES.contains(&name)
 }
 
 /// The machine of the paper's evaluation with this design: a wire, and a network between.
