@@ -2,8 +2,8 @@
 //! that wait: a block written and flushed by two calls or by two linked entries of a ring, and
 //! blocks read at random by as many threads as reads are in flight or by one thread with a ring.
 //!
-//! The file and its buffers are registered, so that this is the least that a ring costs. CPU time is
-//! that of the whole process, the kernel's workers for the ring among it, which flush for it.
+//! The file and its buffers are registered, so that this is the least that a ring costs. CPU time
+//! is that of the whole process, the kernel's workers for the ring among it, which flush for it.
 #![allow(unsafe_code)]
 
 use crate::disk::{BLOCK_BYTES, BLOCKS, Block, Disk};
@@ -153,8 +153,8 @@ fn by_ring(disk: &Disk, load: Load, stop: &AtomicBool) -> io::Result<u64> {
 fn cost(disk: &Disk, load: Load, is_ring: bool, time: Duration) -> io::Result<Cost> {
     let stop = AtomicBool::new(false);
     let (began, spent) = (Instant::now(), process_cpu());
+    let work = if is_ring { by_ring } else { by_calls };
     let done = thread::scope(|scope| {
-        let work = if is_ring { by_ring } else { by_calls };
         let worker = scope.spawn(|| work(disk, load, &stop));
         thread::sleep(time);
         stop.store(true, Relaxed);
@@ -167,7 +167,8 @@ fn cost(disk: &Disk, load: Load, is_ring: bool, time: Duration) -> io::Result<Co
 /// Compares a ring with calls that wait, on the disk that [`crate::disk`] made.
 pub fn compare_on(disk: &Disk, rounds: u64, time: Duration) -> io::Result<()> {
     println!(
-        "load             calls us  CPU us  io_uring us  CPU us  io_uring of calls [least..most]  its CPU"
+        "load             calls us  CPU us  io_uring us  CPU us  io_uring of calls [least..most], \
+         its CPU"
     );
     for (name, load) in LOADS {
         let mut costs = [const { Vec::new() }; 4];

@@ -5,8 +5,8 @@
 //! This is the probe by which `laneway serve` chooses epoll: a server saves no more than an echo
 //! does, since all that it does besides costs the same by either way.
 //!
-//! With `disk` it is two other probes: a flush for each writer, or one that they share ([`disk`]), and
-//! io_uring beside calls that wait ([`disk_ring`]).
+//! With `disk` it is two other probes: a flush for each writer, or one that they share ([`disk`]),
+//! and io_uring beside calls that wait ([`disk_ring`]).
 
 #![deny(unsafe_code)]
 

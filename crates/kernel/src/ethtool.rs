@@ -88,7 +88,7 @@ impl Queues {
     /// (Linux 6.12): where no queue is left for each CPU it counts them behind those that there
     /// are, unless these are no more than the CPUs.
     pub fn are_overrun(self, cpus: u32) -> bool {
-        self.count > cpus && self.count.saturating_add(cpus) > self.most
+        self.count > cpus && u64::from(self.count) + u64::from(cpus) > u64::from(self.most)
     }
 }
 

@@ -99,7 +99,7 @@ fn of_size(plan: &Plan, value_bytes: u64) -> Result<Plan, String> {
 fn nanos(report: &Report) -> Result<u64, String> {
     let told = report.runs.iter().filter_map(|run| Some(run.server.as_ref()?.cpu_us_per_request));
     let mut told: Vec<f64> = told.filter(|&us| us > 0.0).collect();
-    told.sort_unstable_by(f64::total_cmp);
+    told.sort_by(f64::total_cmp);
     if told.is_empty() {
         return Err("--service-times: the server does not tell its processor time; give its \
                     --server-pid, or a longer --duration"

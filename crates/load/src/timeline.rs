@@ -143,7 +143,7 @@ pub fn settled(samples: &[Sample], steps: &[Step]) -> Vec<Settled> {
             samples.iter().filter(|one| one.at_s >= step.from_s && one.at_s < end_s).collect();
         let mut half: Vec<f64> =
             within[within.len() / 2..].iter().map(|one| one.workers_large()).collect();
-        half.sort_unstable_by(f64::total_cmp);
+        half.sort_by(f64::total_cmp);
         let workers_large = *half.get(half.len() / 2)?;
         let first = within.iter().find(|one| one.workers_large() == workers_large)?;
         Some(Settled { step: *step, workers_large, after_s: first.at_s - step.from_s })

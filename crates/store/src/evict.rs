@@ -327,8 +327,8 @@ impl Store {
             .is_some_and(|header| header.flush != self.flush_now())
     }
 
-    /// Turn the hand over the large items, and evict one. Those that are being read are passed over:
-    /// to evict such frees nothing yet, and what many clients read would be lost first.
+    /// Turn the hand over the large items, and evict one. Those that are being read are passed
+    /// over: to evict such frees nothing yet, and what many clients read would be lost first.
     fn evict_large(&self, cause: Cause, budget: &mut Budget) -> bool {
         let count = u64::from(self.large.highest());
         if count == 0 {

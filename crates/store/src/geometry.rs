@@ -2,8 +2,8 @@
 //!
 //! Slots grow by 8 bytes up to 256, and by an eighth of an octave from there, so that rounding
 //! wastes 7 bytes of a short record at most, and of a longer one an eighth, and 6 % on average.
-//! Slots of more than an eighth of a chunk are stretched to share it evenly. The largest class holds
-//! the blocks that large items are made of. Unit: bytes.
+//! Slots of more than an eighth of a chunk are stretched to share it evenly. The largest class
+//! holds the blocks that large items are made of. Unit: bytes.
 
 /// Smallest slot: a header, a key, a value of a few bytes.
 pub const SLOT_BYTES_MIN: usize = 24;

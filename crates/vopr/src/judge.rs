@@ -33,8 +33,9 @@ mod budget {
     /// and those of one more, of several keys at most, from the request to memory and on to the log
     /// or the reply; and a stretch on its way in.
     pub const BYTES_KEPT: u64 = 512 << 10;
-    /// A step of the sweep, one of a listing, and what drafts look for their victims.
-    pub const SLOTS: u64 = (STEP + LIST_LOOKS + 4 * PICK) as u64;
+    /// A step of the sweep, one of a listing, and what drafts look for their victims, or for what
+    /// is dead where they may evict nothing: some forty slots for each draft that is refused.
+    pub const SLOTS: u64 = (STEP + LIST_LOOKS + 6 * PICK) as u64;
     /// What these take out or tell.
     pub const ITEMS: u64 = 256;
     /// Requests of a connection's turn, with the keys of a multiget behind them.

@@ -51,7 +51,7 @@ pub fn write(snapshot: &WatchSnapshot, page: &mut Page<'_>) -> fmt::Result {
 /// Clients by address: those that have moved most bytes, so that a scrape is bounded.
 fn clients(clients: &[ClientWatch], page: &mut Page<'_>) -> fmt::Result {
     let mut shown: Vec<&ClientWatch> = clients.iter().collect();
-    shown.sort_unstable_by_key(|client| Reverse(client.sums.bytes_in + client.sums.bytes_out));
+    shown.sort_by_key(|client| Reverse(client.sums.bytes_in + client.sums.bytes_out));
     shown.truncate(CLIENTS_MAX);
     let by_address = |number: fn(&ClientWatch) -> u64| {
         shown.iter().map(move |client| (vec![("client", client.address.as_str())], number(client)))

@@ -33,7 +33,7 @@ pub struct Spread {
 impl Spread {
     /// Of values; nothing of none.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_unstable_by(f64::total_cmp);
+        values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
         Some(Spread { median: median(&values), least, most })
     }
@@ -108,7 +108,7 @@ impl Results<'_> {
                 rates.push((rate, at));
             }
         }
-        rates.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        rates.sort_by(|one, other| one.0.total_cmp(&other.0));
         rates
     }
 

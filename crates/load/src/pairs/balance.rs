@@ -69,7 +69,7 @@ pub fn measure(
     let hot = ask_stats(server, "hotkeys")?;
     if hot.get("hot").is_some_and(|rule| rule != "off") {
         let mut slots = crowd.find_all(loads.len() as u64, server)?;
-        slots.sort_unstable_by(f64::total_cmp);
+        slots.sort_by(f64::total_cmp);
         measured["found_slots_max"] = json!(slots.last());
         measured["found_slots_median"] = json!(crate::report::table::median(&slots));
     }

@@ -320,7 +320,7 @@ pub fn list(root: &Path) -> Result<Vec<(String, String)>, String> {
             parse(&text).map_err(|error| format!("bench/definitions/{id}.toml: {error}"))?;
         found.push((id, definition.about));
     }
-    found.sort_unstable();
+    found.sort();
     Ok(found)
 }
 

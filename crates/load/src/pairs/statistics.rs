@@ -58,7 +58,7 @@ impl Judged {
     /// (The extreme one of nine rounds says more about the ninth than about the others.)
     fn strayed(&self) -> f64 {
         let mut all: Vec<f64> = self.values.iter().map(|value| value.ln().abs()).collect();
-        all.sort_unstable_by(f64::total_cmp);
+        all.sort_by(f64::total_cmp);
         all.get(all.len().saturating_sub(1) * 3 / 4).copied().unwrap_or(f64::INFINITY)
     }
 }
@@ -70,7 +70,7 @@ pub fn judge_what_is_there(figures: &[Figure], rounds: &[Round]) -> Vec<Judged> 
         let values: Vec<f64> =
             rounds.iter().filter_map(|round| value(figure, round).ok()).collect();
         let mut sorted = values.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
+        sorted.sort_by(f64::total_cmp);
         let there = !values.is_empty();
         there.then(|| Judged { figure: figure.clone(), median: median(&sorted), values })
     };

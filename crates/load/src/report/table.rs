@@ -213,7 +213,7 @@ fn cpu_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {
 /// `median [min..max]`, or just the value where there is one.
 pub fn spread(values: impl Iterator<Item = f64>) -> String {
     let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
+    values.sort_by(f64::total_cmp);
     match values.as_slice() {
         [] => "-".into(),
         [one] => short(*one),

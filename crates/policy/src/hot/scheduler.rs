@@ -181,7 +181,7 @@ impl Scheduler {
                 let has_proved = *is_hot && hot.standing != Standing::OnTrial;
                 hot.requests >= if has_proved { keep } else { self.threshold }
             });
-            next.sort_unstable_by_key(|(hot, _)| core::cmp::Reverse(weight(hot)));
+            next.sort_by_key(|(hot, _)| core::cmp::Reverse(weight(hot)));
             next.truncate(self.settings.keys_max);
             heaviest = next.first().map(|(hot, _)| hot.key);
         }

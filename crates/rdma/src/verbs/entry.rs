@@ -8,6 +8,7 @@ use super::outbound::{self, Outbound};
 use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{ROUTE_BYTES, Receiver, Sender};
 use super::requester::{DEPTH, Requests, VerbsRequester, Ways};
+use crate::contract::Requester;
 use crate::layout::{BULK_BYTES_MAX, LINE_BYTES, SLOT_BYTES};
 use crate::remote::Lending;
 use std::io::{self, Read, Write};

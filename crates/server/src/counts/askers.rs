@@ -42,7 +42,7 @@ impl<S> Shared<S> {
             SampledKey { key, count, bytes }
         };
         let mut counts: Vec<_> = counts.into_iter().collect();
-        counts.sort_unstable_by_key(|(_, count)| std::cmp::Reverse(count.certain()));
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(count.certain()));
         counts.truncate(SAMPLED_KEYS_MAX);
         SamplesSnapshot {
             samples,

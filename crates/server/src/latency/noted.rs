@@ -230,7 +230,7 @@ impl Ring {
                 all.push(request);
             }
         }
-        all.sort_unstable_by_key(|request| request.number);
+        all.sort_by_key(|request| request.number);
         all
     }
 }

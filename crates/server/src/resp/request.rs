@@ -92,12 +92,6 @@ impl<T: Transport> Streams<T> {
         step
     }
 
-    pub(super) fn resp_broken(&mut self, core: &Core<T>, broken: Broken, rest: &[u8]) -> Step {
-        core.counters().malformed.bump_owner();
-        broken.put(&mut self.out);
-        Step::Stop(rest.len(), Stop::Close)
-    }
-
     /// A request that is no plain `GET`: so many bytes at the front of `rest`.
     fn resp_command(
         &mut self,

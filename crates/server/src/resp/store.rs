@@ -21,7 +21,7 @@ use laneway_policy::pace::Way;
 use laneway_store::{Draft, Moment, Refused};
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::OK;
-use laneway_wire::resp::{Args, BULK_END, Pending, Scan, Scanned, Skip};
+use laneway_wire::resp::{Args, BULK_END, Broken, Pending, Scan, Scanned, Skip};
 use std::cell::Cell;
 
 /// The longest option behind the value of a `SET`.
@@ -199,6 +199,13 @@ impl<T: Transport> Streams<T> {
         connection.session().scan = Scan::default();
         connection.mode = Mode::Resp(Under::Skip(Skip::new(pending.bytes, behind)));
         Step::Took(pending.at)
+    }
+
+    /// What is no RESP ends the connection.
+    pub(super) fn resp_broken(&mut self, core: &Core<T>, broken: Broken, rest: &[u8]) -> Step {
+        core.counters().malformed.bump_owner();
+        broken.put(&mut self.out);
+        Step::Stop(rest.len(), Stop::Close)
     }
 
     /// The next pair of an `MSET`, of `left`.

@@ -175,7 +175,7 @@ impl<S> Shared<S> {
                 None => classes.push(class),
             }
         }
-        classes.sort_unstable_by_key(|class| class.slot_bytes);
+        classes.sort_by_key(|class| class.slot_bytes);
         classes
     }
 

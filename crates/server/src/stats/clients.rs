@@ -8,9 +8,7 @@ const CLIENTS_TOLD: usize = 64;
 
 /// Answer `stats clients`.
 pub fn write_clients(mut clients: Vec<ClientWatch>, out: &mut Vec<u8>) {
-    clients.sort_unstable_by_key(|client| {
-        std::cmp::Reverse(client.sums.bytes_in + client.sums.bytes_out)
-    });
+    clients.sort_by_key(|client| std::cmp::Reverse(client.sums.bytes_in + client.sums.bytes_out));
     let mut lines = Lines::new(out);
     for client in clients.iter().take(CLIENTS_TOLD) {
         let mut line = |name: &str, value: u64| {

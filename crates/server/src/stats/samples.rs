@@ -49,7 +49,7 @@ pub fn write_samples(snapshot: &SamplesSnapshot, out: &mut Vec<u8>) {
     let told: Vec<&SampledKey> = snapshot.keys.iter().filter(|key| key.certain() > 1).collect();
     lines.number("keys", told.len() as u64);
     let mut by_bytes: Vec<usize> = (0..told.len()).collect();
-    by_bytes.sort_unstable_by_key(|&at| (Reverse(told[at].moved()), at));
+    by_bytes.sort_by_key(|&at| Reverse(told[at].moved()));
     for (number, key) in told.iter().enumerate() {
         let mut line =
             |name: &str, value: &dyn Display| lines.shown(&format!("key:{number}:{name}"), value);

@@ -17,7 +17,7 @@ fn it_holds_in_every_protocol() {
         rig.send(&client, &noop);
         rig.until(&client, Vec::new(), |got| got.len() >= 24)
     };
-    let words: [(&[u8], &[u8]); 14] = [
+    let words: [(&[u8], &[u8]); 15] = [
         (b"get none\r\n", b"END\r\n"),
         (b"mg none\r\n", b"EN\r\n"),
         (b"*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n", b"$-1\r\n"),

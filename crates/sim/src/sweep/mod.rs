@@ -184,7 +184,7 @@ impl Sweep {
         }
         self.values.retain(|(other, _)| *other != place);
         self.values.push((place, values));
-        self.values.sort_unstable();
+        self.values.sort();
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Sweep {
             self.values.retain(|(other, _)| *other != place);
             self.values.push((place, values));
         }
-        self.values.sort_unstable();
+        self.values.sort();
         Ok(())
     }
 

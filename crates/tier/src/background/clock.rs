@@ -156,7 +156,7 @@ impl Round {
         let mut warmth = std::mem::take(&mut self.warmth);
         let share = (warmth.len() as u64).div_ceil(ROUND_SHARE) as usize;
         warmth.retain(|warmth| 0 < warmth.bytes);
-        warmth.sort_unstable_by_key(Warmth::rank);
+        warmth.sort_by_key(Warmth::rank);
         warmth.truncate(share);
         self.tables = warmth.into_iter().map(|warmth| warmth.table).collect();
         self.tables_count = self.tables.len();

@@ -55,7 +55,7 @@ impl Shared {
         }
         let mut tables =
             self.tables_that(|table| table.may_be_merged() && (self.evicts() || table.live != 0));
-        tables.sort_unstable_by_key(|table| table.live * 1000 / u64::from(table.bytes.max(1)));
+        tables.sort_by_key(|table| table.live * 1000 / u64::from(table.bytes.max(1)));
         let mut live = 0;
         let chosen = tables.iter().take_while(|table| {
             let dense = !is_sparse(table.live, u64::from(table.bytes));

@@ -149,8 +149,7 @@ impl Shared {
             }
             Some(Stage::Empty) => {
                 work.segments = self.sealed();
-                work.segments
-                    .sort_unstable_by_key(|(_, generation, _)| std::cmp::Reverse(*generation));
+                work.segments.sort_by_key(|(_, generation, _)| std::cmp::Reverse(*generation));
             }
             Some(Stage::Checkpoint | Stage::LastCheckpoint) | None => {}
         }
@@ -159,7 +158,7 @@ impl Shared {
     /// Looks for sparse tables, the new ones among them.
     fn begin_pass(&self, work: &mut Work) {
         let mut tables = self.tables_that(is_table_sparse);
-        tables.sort_unstable_by_key(|table| std::cmp::Reverse(table.live * 1000 / bytes_of(table)));
+        tables.sort_by_key(|table| std::cmp::Reverse(table.live * 1000 / bytes_of(table)));
         work.tables = tables.iter().map(|table| table.id).collect();
         work.passes += 1;
         work.gained = false;

@@ -164,7 +164,7 @@ impl Survey<'_> {
             }
             found.used.push(Used { slot, generation, end });
         }
-        found.used.sort_unstable_by_key(|used| used.generation);
+        found.used.sort_by_key(|used| used.generation);
         Ok(found)
     }
 

@@ -126,7 +126,7 @@ fn read_all(shared: &Shared, report: Report, progress: Progress<'_>) -> Findings
             Step::Read { .. } => progress(Stage::Reading, far.done_bytes, far.total_bytes),
             Step::Over => {
                 debug_assert_eq!(far.done_bytes, far.total_bytes, "nothing was left out");
-                findings.lost.sort_unstable();
+                findings.lost.sort();
                 findings.lost.dedup_by(|one, other| one.0 == other.0);
                 findings.items = far.items - findings.lost.len() as u64;
                 return findings;

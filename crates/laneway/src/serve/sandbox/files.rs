@@ -85,7 +85,7 @@ pub fn rules(flags: &Flags, ports_file: Option<PathBuf>) -> Vec<Rule> {
         let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
         rules.push((folder_of_cores(&pattern), Reach::Entries));
     }
-    rules.sort_unstable();
+    rules.sort();
     rules.dedup();
     rules
 }
