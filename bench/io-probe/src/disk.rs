@@ -163,7 +163,7 @@ impl Disk {
         &self.synced
     }
 
-    /// What is written everywhere.
+    /// The block that all writers write.
     pub fn block(&self) -> &Block {
         &self.block
     }

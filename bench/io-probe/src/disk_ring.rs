@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What one thread, or several, ask of the disk.
+/// One thread asks this of the disk, or several do.
 #[derive(Clone, Copy)]
 enum Load {
     /// A block is written and flushed, then the next.

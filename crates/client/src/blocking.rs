@@ -227,7 +227,8 @@ impl Client {
             if let Some(link) = link {
                 self.link = link;
             }
-            // What the server before was yet to be told, and whatever nobody waits for.
+            // The new server needs neither what the old one was yet to be told, nor what
+            // nobody waits for.
             let now_nanos = self.now_nanos();
             self.core.abandon(now_nanos);
             while self.core.answer().is_some() {}

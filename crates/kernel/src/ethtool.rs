@@ -1,6 +1,7 @@
-//! What an interface does with packets by itself, as `ethtool -k` lists it, and how many queues it
-//! has (`ethtool -l`): asked of the kernel by generic netlink (its family `ethtool`, since Linux
-//! 5.6), in the calling thread's network namespace. sysfs shows that of whoever mounted it.
+//! This module asks the kernel what an interface does with packets by itself, as `ethtool -k` lists
+//! it, and how many queues it has (`ethtool -l`). It asks by generic netlink (the family `ethtool`,
+//! since Linux 5.6), in the calling thread's network namespace. sysfs shows that of whoever mounted
+//! it.
 
 use crate::error::Error;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};

@@ -328,13 +328,16 @@ impl Store {
     }
 
     /// Turn the hand over the large items, and evict one. Those that are being read are passed
-    /// over: to evict such frees nothing yet, and what many clients read would be lost first.
+    /// over: to evict such frees nothing yet, and what many clients read would be lost first. Where
+    /// the hand meets nothing else, one of them goes all the same: readers who come one after the
+    /// other might keep them for ever, and nobody reads anew what was evicted.
     fn evict_large(&self, cause: Cause, budget: &mut Budget) -> bool {
         let count = u64::from(self.large.highest());
         if count == 0 {
             return false;
         }
         let mut least: Option<(u16, u32)> = None;
+        let mut read: Option<u32> = None;
         let may_be_flushed = self.may_hold_flushed();
         for _ in 0..PICK_LOOKS {
             if budget.is_spent() {
@@ -350,7 +353,8 @@ impl Store {
                 return true; // see `evict_in_class`
             }
             if descriptor.is_pinned() {
-                continue; // its memory would come back with its last reader, who may be slow
+                read = Some(number); // its memory comes back with its last reader, who may be slow
+                continue;
             }
             let mark = mark::load(&descriptor.mark);
             if mark.frequency() == 0 {
@@ -364,7 +368,8 @@ impl Store {
                 least = Some((mark.frequency(), number));
             }
         }
-        least.is_some_and(|(_, number)| self.evict_descriptor(number, cause, budget))
+        let victim = least.map(|(_, number)| number).or(read);
+        victim.is_some_and(|number| self.evict_descriptor(number, cause, budget))
     }
 
     /// Evict the large item of a descriptor. At least one of its pieces is free then, and as many

@@ -195,6 +195,31 @@ fn what_is_being_read_is_not_evicted_in_vain() {
     assert_eq!(are_there(), 0, "nobody reads them any more");
 }
 
+/// Readers who relieve each other keep no memory for ever.
+#[test]
+fn what_always_has_a_reader_makes_room_all_the_same() {
+    let store = cache(32);
+    let key = |number: usize| format!("key{number}");
+    (0..64).for_each(|number| set(&store, &key(number), 1 << 20, Moment::NEVER));
+    let pin = |number: usize| {
+        let (key, mut out) = (key(number), Vec::new());
+        match store.get(store.hash(key.as_bytes()), key.as_bytes(), NOW, &mut out, &mut |_, _| {}) {
+            Got::Large(_, pinned) => Some(pinned),
+            Got::Miss | Got::Copied(_) => None,
+        }
+    };
+    let readers = || -> Vec<_> { (0..64).filter_map(pin).collect() };
+    let (mut pins, value) = (readers(), vec![b'v'; 1 << 20]);
+    assert!(pins.len() > 20, "most of the memory is being read");
+    let is_stored = (0..64).any(|_| {
+        let draft = store.draft(b"new", 0, Moment::NEVER, value.len());
+        let stored = draft.is_ok_and(|mut draft| draft.write(&value).is_ok());
+        pins = readers(); // the next come before those go
+        stored
+    });
+    assert!(is_stored, "{} are read still", pins.len());
+}
+
 #[test]
 fn a_small_draft_does_no_more_than_a_few_steps_whatever_has_to_make_room() {
     let store = cache(16);

@@ -126,7 +126,7 @@ fn a_check_makes_no_file_and_asks_for_no_right_to_write() {
     fs::remove_file(&lock).expect("it is there");
     is_sound();
     assert!(!lock.exists(), "it was made");
-    // What nobody can open to write, root neither.
+    // Nobody can open a folder to write, not even root.
     fs::create_dir(&lock).expect("made");
     is_sound();
     assert_eq!(tool(&folder, "scan", &[]).status.code(), Some(74));
