@@ -75,9 +75,10 @@ fn a_store_over_an_item_of_its_size_exchanges_its_bucket_and_a_count() {
 fn stores_and_look_ups_of_different_threads_share_no_written_line() {
     let store = store();
     let (one, other) = (Hand::new(&store), Hand::new(&store));
-    let (ours, theirs) = (keys("ours"), keys("theirs"));
+    // Keys of about one length, so that all items are of one class and lie beside each other.
+    let (ours, between, theirs) = (keys("our"), keys("few"), keys("his"));
     settle(&store, &one, &ours);
-    settle(&store, &Hand::new(&store), &keys("between")); // marks of 32 slots share a line
+    settle(&store, &Hand::new(&store), &between); // marks of 32 slots share a line
     settle(&store, &other, &theirs);
     let partition = |key: &str| store.hash(key.as_bytes()).partition();
     let mut counts = 0;
