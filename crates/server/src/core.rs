@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::counts::clients::{ClientCounts, ClientSums};
 use crate::counts::counters::Counters;
 use crate::durable::pending_writes::DurableReader;
+use crate::durable::shared::Helped;
 use crate::event_log::EventLog;
 use crate::execute::{Context, ExecuteSettings};
 use crate::hot::local::HotWorker;
@@ -83,7 +84,7 @@ pub struct Core<T: Transport> {
     pub(crate) scratch: Option<Box<Scratch>>,
     /// How long slices take of late.
     pub(crate) pace: Pace,
-    /// The durable executor was given something in this turn.
+    /// The durable executor was given something in this turn, or has more to begin since the last.
     pub(crate) has_asked: bool,
     /// Counts up with every hand-over, to spread them.
     pub(crate) turn_number: u64,
@@ -313,7 +314,10 @@ impl<T: Transport> Core<T> {
         self.has_asked = false;
         let Some(durable) = self.shared.durable.get() else { return false };
         let now = self.clock.nanos();
-        durable.help(now, self.clock.moment(now))
+        let helped = durable.help(now, self.clock.moment(now));
+        // The rest is for the next turn: what has come meanwhile is served before.
+        self.has_asked = helped == Helped::More;
+        helped != Helped::Elsewhere
     }
 
     /// It is awake: who has a job for it need not wake it.

@@ -269,6 +269,7 @@ impl<T: Transport> Worker<T> {
     fn wait(&mut self, now: u64, adopted: bool) -> Wait {
         let Parts { core, streams, udp } = &self.parts;
         let busy = adopted
+            || core.has_asked // the durable executor has more to begin
             || streams.is_busy(core)
             || self.control.as_ref().is_some_and(Control::is_busy)
             || udp.as_ref().is_some_and(|udp| udp.desk.is_busy())

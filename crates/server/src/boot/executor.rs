@@ -9,7 +9,7 @@ use crate::durable::copier::{BackupSettings, Copier, Folder};
 use crate::durable::hands::{DeviceExecutor, Done, Order, carry_out};
 use crate::durable::scrub::ScrubSettings;
 use crate::durable::scrubber::Scrubber;
-use crate::durable::shared::{Durable, Recovery};
+use crate::durable::shared::{Durable, Helped, Recovery};
 use crate::durable::shared_executor::SharedExecutor;
 use crate::durable::state::DurableExecutor;
 use crate::shared::{Shared, lock};
@@ -237,7 +237,9 @@ impl Threads {
                         true => durable.ring(),
                         false => {
                             let now = clock.nanos();
-                            durable.help(now, clock.moment(now));
+                            if durable.help(now, clock.moment(now)) == Helped::More {
+                                durable.ring(); // this thread has orders to carry out
+                            }
                         }
                     });
                 })

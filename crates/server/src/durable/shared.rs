@@ -141,8 +141,20 @@ pub struct Durable {
     helper: OnceLock<Box<Helper>>,
 }
 
-/// A step of the executor by whoever asks, at this time; false if another steps it.
-type Helper = dyn Fn(u64, Moment) -> bool + Send + Sync;
+/// A step of the executor by whoever asks, at this time.
+type Helper = dyn Fn(u64, Moment) -> Helped + Send + Sync;
+
+/// What has come of [`Durable::help`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Helped {
+    /// Another thread steps the executor, and its own was woken.
+    Elsewhere,
+    /// This thread has stepped it. There may be replies for it.
+    Done,
+    /// The same, and the step has left jobs that can begin at once: this thread steps it again, or
+    /// wakes the executor's.
+    More,
+}
 
 impl Durable {
     /// For a store that was opened. With an interval writes are acknowledged before they are
@@ -177,11 +189,11 @@ impl Durable {
     }
 
     /// What was given to the executor is executed: by this thread, or by the executor's, which is
-    /// then woken. True: by this thread, and there may be replies for it.
-    pub fn help(&self, now_nanos: u64, now: Moment) -> bool {
-        let helped = self.helper.get().is_some_and(|helper| helper(now_nanos, now));
+    /// then woken.
+    pub fn help(&self, now_nanos: u64, now: Moment) -> Helped {
+        let helped = self.helper.get().map_or(Helped::Elsewhere, |helper| helper(now_nanos, now));
         // Whoever steps it may have looked for jobs before these were there.
-        if !helped || !self.jobs.is_empty() {
+        if helped == Helped::Elsewhere || (helped == Helped::Done && !self.jobs.is_empty()) {
             self.ring();
         }
         helped

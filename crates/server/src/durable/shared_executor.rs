@@ -2,11 +2,14 @@
 //! job for it, and finds that no other thread steps it, steps it itself: to wake another thread for
 //! each write, and to be woken for its reply, costs more than to execute the write. The executor's
 //! own thread ([`crate::boot`]) steps it, too: when an operation that it waited for has ended, when
-//! something is due, and for a thread that found the lock taken.
+//! something is due, and for a thread that found the lock taken. What a worker's step has left is
+//! for that worker's next turn, behind what it received meanwhile: the pipeline of one connection
+//! is more than a step, and would otherwise wake another thread each time, which executes it with
+//! none of it in its CPU's cache, and wakes the worker for the replies.
 //!
 //! A step is short and never waits for a device, so the lock is held for no longer than that.
 
-use super::shared::Durable;
+use super::shared::{Durable, Helped};
 use super::state::DurableExecutor;
 use crate::shared::lock;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -29,17 +32,20 @@ impl<S: Send + 'static> SharedExecutor<S> {
     pub fn let_help(&self, durable: &Durable) {
         let executor = Arc::downgrade(&self.0);
         durable.set_helper(Box::new(move |now_nanos, now| {
-            let Some(executor) = executor.upgrade() else { return false };
+            let Some(executor) = executor.upgrade() else { return Helped::Elsewhere };
             let mut executor = match executor.try_lock() {
                 Ok(executor) => executor,
-                Err(TryLockError::WouldBlock) => return false,
+                Err(TryLockError::WouldBlock) => return Helped::Elsewhere,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
             executor.step(now_nanos, now);
-            if executor.has_more() | executor.is_due_sooner() {
+            let goes_on = executor.can_begin_more();
+            // What has to wait is looked at again by the executor's own thread.
+            let waits = executor.has_more() && !goes_on;
+            if executor.is_due_sooner() | waits {
                 executor.durable.ring();
             }
-            true
+            if goes_on { Helped::More } else { Helped::Done }
         }));
     }
 }

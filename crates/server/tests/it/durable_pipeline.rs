@@ -440,6 +440,10 @@ fn a_worker_executes_what_it_received_or_wakes_who_does() {
     client.send(&set("k", b"one"));
     rig.turns(20);
     assert_eq!(client.receive(usize::MAX), b"STORED\r\n");
+    // More than a step takes.
+    client.send(&set("k", b"one").repeat(300));
+    rig.turns(60);
+    assert!(client.receive(usize::MAX) == b"STORED\r\n".repeat(300));
     assert_eq!(rings.load(Relaxed), 0, "nobody else was needed");
     let guard = executor.lock();
     client.send(&set("k", b"two"));
