@@ -10,6 +10,7 @@ use crate::index::{Entry, Home, Index, What};
 use crate::log::record::{Kind, Record, bytes_of};
 use crate::log::segment::Shape;
 use crate::log::{Log, Refused};
+use crate::media::bytes::Spare;
 use crate::media::disk::Disk;
 use crate::media::flushes::Medium;
 use crate::media::pm::Region;
@@ -295,6 +296,8 @@ pub struct Shared {
     pub groups: [Condvar; TURNS],
     /// Large values in memory that wait for their group.
     pub waiting: Waiting,
+    /// Memory for the runs of them that a group writes.
+    pub spare_runs: Spare,
     /// Live bytes.
     pub accounts: Mutex<Accounts>,
     /// Making room, and checkpoints.

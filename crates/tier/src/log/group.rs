@@ -181,14 +181,16 @@ impl Shared {
 
     /// Writes a group, as one with its values. Nobody else writes one meanwhile.
     fn write_out(&self, out: &Outgoing) -> Result<Written> {
-        let runs = Runs::of(&out.values);
+        let runs = Runs::of(&out.values, &self.spare_runs);
         let writes = runs.writes(&*self.ssd);
         self.counters.ssd_bytes.add(runs.bytes());
         let values = out.data || !writes.is_empty();
         // Records of values that wait are in a group with them.
         let write = |group| Log::write(&*self.region, &self.shape, group, &writes);
         let records = out.group.map(write).transpose()?;
-        Ok(Written { values, value_bytes: runs.bytes(), records })
+        let value_bytes = runs.bytes();
+        runs.give_back(&self.spare_runs);
+        Ok(Written { values, value_bytes, records })
     }
 
     /// Adds up what `work` takes, where the boundary between the two ways of a value moves.

@@ -3,6 +3,7 @@
 //! A [`Reader`] answers `None` past the end: what is read here may be damaged.
 
 use crate::types::BLOCK_BYTES;
+use std::sync::{Mutex, MutexGuard};
 
 /// Walks over bytes that may be damaged.
 pub struct Reader<'a> {
@@ -96,6 +97,11 @@ impl Blocks {
         Blocks { memory, begin, bytes }
     }
 
+    /// How long it may become without more memory.
+    fn room(&self) -> usize {
+        self.memory.len() - self.begin
+    }
+
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.memory[self.begin..self.begin + self.bytes]
@@ -104,5 +110,72 @@ impl Blocks {
     /// The bytes, to be written.
     pub fn as_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.begin..self.begin + self.bytes]
+    }
+}
+
+/// Buffers that are used again: the kernel zeroes fresh memory page by page as it is first touched,
+/// and an allocator gives what is large back to it at once.
+pub struct Spare {
+    kept: Mutex<Vec<Blocks>>,
+    /// No more than so many.
+    most: usize,
+}
+
+impl Spare {
+    /// Keeps so many buffers at most.
+    pub fn new(most: usize) -> Spare {
+        Spare { kept: Mutex::default(), most }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Blocks>> {
+        self.kept.lock().expect("nobody panics inside")
+    }
+
+    /// Room for `bytes`, rounded up to whole blocks. What lies there is not zeroed.
+    pub fn take(&self, bytes: usize) -> Blocks {
+        let bytes = bytes.next_multiple_of(BLOCK_BYTES);
+        let mut kept = self.lock();
+        let has_room = |(_, spare): &(usize, &Blocks)| bytes <= spare.room();
+        let least = kept.iter().enumerate().filter(has_room).min_by_key(|(_, spare)| spare.room());
+        match least.map(|(at, _)| at) {
+            Some(at) => Blocks { bytes, ..kept.swap_remove(at) },
+            None => {
+                drop(kept);
+                Blocks::zeroed(bytes)
+            }
+        }
+    }
+
+    /// Keeps a buffer, the largest ones where there are too many.
+    pub fn give(&self, blocks: Blocks) {
+        let mut kept = self.lock();
+        if kept.len() < self.most {
+            return kept.push(blocks);
+        }
+        if let Some(least) = kept.iter_mut().min_by_key(|spare| spare.room())
+            && least.room() < blocks.room()
+        {
+            *least = blocks;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_buffer_that_has_room_is_used_again_and_the_largest_are_kept() {
+        let spare = Spare::new(2);
+        assert_eq!(spare.take(1).as_slice(), [0; BLOCK_BYTES], "there is none yet");
+        let given = [1, 3, 2].map(|blocks| Blocks::zeroed(blocks * BLOCK_BYTES));
+        let [_, three, two] = given.each_ref().map(|blocks| blocks.as_slice().as_ptr());
+        given.into_iter().for_each(|blocks| spare.give(blocks));
+        let mut taken = [BLOCK_BYTES + 1, 1].map(|bytes| spare.take(bytes));
+        let places = taken.each_ref().map(|blocks| blocks.as_slice().as_ptr());
+        assert_eq!(places, [two, three]);
+        let lengths = taken.each_mut().map(|blocks| blocks.as_mut().len());
+        assert_eq!(lengths, [2 * BLOCK_BYTES, BLOCK_BYTES]);
+        assert!(spare.lock().is_empty());
     }
 }

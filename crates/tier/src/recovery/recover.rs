@@ -13,6 +13,7 @@ use crate::index::{Entry, Home, Index, Tie, What};
 use crate::log::record::{Kind, Record};
 use crate::log::segment::{Header, Met, Scan, Shape, life_of};
 use crate::log::{Log, Slot, put_header};
+use crate::media::bytes::Spare;
 use crate::media::disk::{Barrier, Disk, Sticky};
 use crate::media::pm::Region;
 use crate::recovery::census::{self, Containers};
@@ -24,6 +25,7 @@ use crate::recovery::make::{make, must_be_blank, new_shape};
 use crate::recovery::survey::{Survey, Surveyed, Used, segment_bytes};
 use crate::recovery::tree::Tree;
 use crate::report::Report;
+use crate::ssd::large::SPARE_RUNS_MAX;
 use crate::ssd::pointer::Pointer;
 use crate::ssd::split::Split;
 use crate::ssd::tables::{Dropped, Found, Table, for_each_record, id_of, read_table};
@@ -274,6 +276,7 @@ impl<'a> Recovery<'a> {
             settled: Condvar::new(),
             groups: Default::default(),
             waiting: Waiting::default(),
+            spare_runs: Spare::new(SPARE_RUNS_MAX),
             accounts: Mutex::new(accounts),
             maintenance: Mutex::new(maintenance),
             cut: Default::default(),

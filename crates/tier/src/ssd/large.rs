@@ -5,11 +5,11 @@
 //! ([`crate::ssd::compress`]). A short one waits in memory for its group, which writes all of its
 //! values and its records at once; meanwhile it is read from there.
 
-use crate::media::bytes::Blocks;
+use crate::media::bytes::{Blocks, Spare};
 use crate::media::disk::{Disk, Write};
 use crate::ssd::compress::{Compressor, compressed, value_of_owned};
 use crate::ssd::pointer::{Extent, PIECE_BYTES, Pointer};
-use crate::ssd::value::{Large, WAITING_VALUE_BYTES_MAX, room_of};
+use crate::ssd::value::{Large, WAITING_BYTES_MAX, WAITING_VALUE_BYTES_MAX, room_of};
 use crate::store::{Owner, Shared};
 use crate::types::{BLOCK_BYTES, Error, Result, doing};
 use crc32c::{crc32c, crc32c_append};
@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Neighbours of a group are written as one up to this length.
 const RUN_BYTES_MAX: usize = 1 << 20;
+/// The memory of so many such runs is kept for the next group: of what waits where one begins.
+pub const SPARE_RUNS_MAX: usize = (WAITING_BYTES_MAX / 2) as usize / RUN_BYTES_MAX;
 /// What is asked of the SSD at once of a value that is read.
 const READ_STRETCH_BYTES: usize = 256 << 10;
 /// What is verified and copied in one go.
@@ -191,7 +193,7 @@ pub struct Runs(Vec<(u64, Blocks)>);
 
 impl Runs {
     /// Of these values; those that do not wait are there already.
-    pub fn of(values: &[Arc<Large>]) -> Runs {
+    pub fn of(values: &[Arc<Large>], spare: &Spare) -> Runs {
         let mut parts: Vec<(u64, Arc<[u8]>, std::ops::Range<usize>)> = Vec::new();
         for value in values {
             let Some(bytes) = value.bytes_waiting() else { continue };
@@ -215,10 +217,12 @@ impl Runs {
                 fits
             });
             let (run, later) = rest.split_at(joined.count());
-            let mut blocks = Blocks::zeroed(total);
+            let mut blocks = spare.take(total);
             for (at, bytes, range) in run {
-                let to = (at - start) as usize;
-                blocks.as_mut()[to..to + range.len()].copy_from_slice(&bytes[range.clone()]);
+                let from = (at - start) as usize;
+                let (to, end) = (from + range.len(), from + length(range));
+                blocks.as_mut()[from..to].copy_from_slice(&bytes[range.clone()]);
+                blocks.as_mut()[to..end].fill(0);
             }
             runs.0.push((*start, blocks));
             rest = later;
@@ -231,6 +235,11 @@ impl Runs {
         let write =
             |(at, blocks): &'a (u64, Blocks)| Write { disk, at: *at, from: blocks.as_slice() };
         self.0.iter().map(write).collect()
+    }
+
+    /// They are written: their memory is used again.
+    pub fn give_back(self, spare: &Spare) {
+        self.0.into_iter().for_each(|(_, blocks)| spare.give(blocks));
     }
 
     /// How many bytes they are.

@@ -7,7 +7,7 @@
 //! leaves, sector by sector, old or new bytes, and where records were acknowledged these are equal.
 
 use super::{Region, Written};
-use crate::media::bytes::Blocks;
+use crate::media::bytes::{Blocks, Spare};
 use crate::media::disk::{Barrier, Disk, Write, write_together};
 use crate::types::BLOCK_BYTES;
 use std::collections::BTreeMap;
@@ -26,6 +26,15 @@ struct Staged {
 }
 
 impl Staged {
+    fn of(bytes: Box<[u8]>) -> Staged {
+        Staged { bytes, changes: 0, written: 0, by: 0 }
+    }
+
+    fn change(&mut self, skip: usize, now: &[u8]) {
+        self.bytes[skip..skip + now.len()].copy_from_slice(now);
+        self.changes += 1;
+    }
+
     fn is_changed(&self) -> bool {
         self.written < self.changes
     }
@@ -34,22 +43,41 @@ impl Staged {
 #[derive(Default)]
 struct State {
     blocks: BTreeMap<u64, Staged>,
+    /// Memory of such as were let go.
+    spare: Vec<Box<[u8]>>,
     /// Counts writes to the disk.
     writes: u64,
     /// The last block of the last one.
     newest: u64,
 }
 
+impl State {
+    /// An empty block.
+    fn fresh(&mut self) -> Box<[u8]> {
+        match self.spare.pop() {
+            Some(mut block) => {
+                block.fill(0);
+                block
+            }
+            None => vec![0; BLOCK_BYTES].into(),
+        }
+    }
+}
+
 /// The region.
 pub struct WalRegion {
     disk: Arc<dyn Disk>,
     state: Mutex<State>,
+    /// The memory of the longest run that was written.
+    run: Spare,
     /// A statistic, told without the lock.
     written_bytes: AtomicU64,
 }
 
 /// The most that one write of a fence takes.
 const RUN_BYTES_MAX: usize = 4 << 20;
+/// Blocks whose memory is kept for others: as many as one such write has.
+const SPARE_BLOCKS_MAX: usize = RUN_BYTES_MAX / BLOCK_BYTES;
 
 /// Blocks that are read: those in memory, and room for those that are not.
 struct Range {
@@ -86,7 +114,8 @@ struct Run {
 impl WalRegion {
     /// On all of `disk`.
     pub fn new(disk: Arc<dyn Disk>) -> WalRegion {
-        WalRegion { disk, state: Mutex::default(), written_bytes: AtomicU64::new(0) }
+        let (state, run) = (Mutex::default(), Spare::new(1));
+        WalRegion { disk, state, run, written_bytes: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -126,7 +155,7 @@ impl WalRegion {
             }
         }
         let copied = |(first, run): (u64, Vec<&Staged>)| {
-            let mut bytes = Blocks::zeroed(run.len() * BLOCK_BYTES);
+            let mut bytes = self.run.take(run.len() * BLOCK_BYTES);
             for (to, staged) in bytes.as_mut().chunks_mut(BLOCK_BYTES).zip(&run) {
                 to.copy_from_slice(&staged.bytes);
             }
@@ -139,38 +168,27 @@ impl WalRegion {
     fn stage(&self, at: u64, from: &[u8], keeps_rest: bool) -> io::Result<()> {
         let mut at = at;
         let mut from = from;
+        let mut state = self.lock();
         while !from.is_empty() {
             let block = at / BLOCK_BYTES as u64;
             let skip = (at % BLOCK_BYTES as u64) as usize;
             let count = from.len().min(BLOCK_BYTES - skip);
             let (now, later) = from.split_at(count);
-            let is_whole = count == BLOCK_BYTES || (skip == 0 && !keeps_rest);
-            let held = self.lock().blocks.contains_key(&block);
-            // Only one thread writes (the log's lock), so nobody stages the block meanwhile; one
-            // that a fence lets go of meanwhile is read again.
-            let fetched = match held || is_whole {
-                true => None,
-                false => Some(self.read_block(block)?),
-            };
-            let mut state = self.lock();
-            let fetched = match (state.blocks.contains_key(&block), fetched) {
-                (false, None) if !is_whole => {
+            if let Some(staged) = state.blocks.get_mut(&block) {
+                staged.change(skip, now);
+            } else {
+                let is_whole = count == BLOCK_BYTES || (skip == 0 && !keeps_rest);
+                let bytes = if is_whole {
+                    state.fresh()
+                } else {
                     drop(state);
                     let bytes = self.read_block(block)?;
                     state = self.lock();
-                    Some(bytes)
-                }
-                (_, fetched) => fetched,
-            };
-            let staged = state.blocks.entry(block).or_insert_with(|| Staged {
-                bytes: fetched.unwrap_or_else(|| vec![0; BLOCK_BYTES].into()),
-                changes: 0,
-                written: 0,
-                by: 0,
-            });
-            staged.bytes[skip..skip + count].copy_from_slice(now);
-            staged.changes += 1;
-            drop(state);
+                    bytes
+                };
+                // Only one thread writes (the log's lock), so nobody has staged it meanwhile.
+                state.blocks.entry(block).or_insert_with(|| Staged::of(bytes)).change(skip, now);
+            }
             at += count as u64;
             from = later;
         }
@@ -198,10 +216,14 @@ impl WalRegion {
     /// disk has whose sync failed nobody knows.
     fn let_go(&self, number: u64) {
         let mut state = self.lock();
-        let newest = state.newest;
-        state
-            .blocks
-            .retain(|&block, staged| staged.is_changed() || number < staged.by || block == newest);
+        let State { blocks, spare, newest, .. } = &mut *state;
+        blocks.retain(|block, staged| {
+            let stays = staged.is_changed() || number < staged.by || *block == *newest;
+            if !stays && spare.len() < SPARE_BLOCKS_MAX {
+                spare.push(std::mem::take(&mut staged.bytes));
+            }
+            stays
+        });
     }
 }
 
@@ -252,7 +274,9 @@ impl Region for WalRegion {
         };
         let is_served = !values.is_empty() && records.iter().all(is_synced);
         write_together(&[&records, values].concat())?;
-        Ok(Written { number: self.note(&runs), is_served })
+        let number = self.note(&runs);
+        runs.into_iter().for_each(|run| self.run.give(run.bytes));
+        Ok(Written { number, is_served })
     }
 
     fn sync(&self, why: Barrier, written: &Written) -> io::Result<()> {
@@ -311,6 +335,25 @@ mod tests {
         assert_eq!(block(2), [1, 2, 0]);
         region.write((3 * BLOCK_BYTES) as u64, &[3; 10]).unwrap();
         assert_eq!(block(3), [3, 7, 7]);
+    }
+
+    #[test]
+    fn the_memory_of_a_block_that_was_let_go_is_used_again_and_empty() {
+        const BLOCK: u64 = BLOCK_BYTES as u64;
+        let disk = SimDisk::new(8 * BLOCK_BYTES, Power::new(u64::MAX), 1, Faults::default());
+        let region = WalRegion::new(Arc::new(disk));
+        for first in [0, 3] {
+            region.append(first * BLOCK, &[9; 3 * BLOCK_BYTES]).unwrap();
+            region.fence(Barrier::Group).unwrap();
+        }
+        // But the newest block, of either time.
+        assert_eq!(region.lock().spare.len(), 3);
+        region.append(6 * BLOCK, &[1]).unwrap();
+        assert_eq!(region.lock().spare.len(), 2);
+        region.fence(Barrier::Group).unwrap();
+        let mut bytes = [7; BLOCK_BYTES];
+        region.read(6 * BLOCK, &mut bytes).unwrap();
+        assert_eq!((bytes[0], &bytes[1..]), (1, &[0; BLOCK_BYTES - 1][..]));
     }
 
     #[test]
