@@ -22,6 +22,9 @@ use crate::whole::backup::{Backup, Bounds};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// So much of the log in no group yet makes a commit urgent: a quarter of a segment, as these are.
+const URGENT_LOG_BYTES: u32 = 1 << 20;
+
 /// A durable store of items, small ones in persistent memory, large ones on the SSD.
 ///
 /// All methods may be called from any thread.
@@ -243,10 +246,13 @@ impl Tier {
         self.shared.writer().check().err()
     }
 
-    /// Whether short large values that wait for their commit take half of the memory that there is
-    /// for them. Without room there each is written by itself, which costs several times as much.
+    /// Whether a commit is worth its while before anybody waits for it. Short large values that wait
+    /// for it take half of the memory that there is for them: without room there each is written by
+    /// itself, which costs several times as much. Or much of the active segment is in no group: who
+    /// fills it waits until all of it is durable, and so does everybody who writes.
     pub fn is_commit_urgent(&self) -> bool {
         self.shared.waiting.is_half_full()
+            || URGENT_LOG_BYTES <= self.shared.writer().log.loose_bytes()
     }
 
     /// Tells the time: what migration meets from now on that has expired by then is dropped, and

@@ -260,6 +260,11 @@ impl Log {
         (0 < gap).then_some(gap)
     }
 
+    /// How much is in no group yet.
+    pub fn loose_bytes(&self) -> u32 {
+        self.active.as_ref().map_or(0, |active| active.tail - active.grouped)
+    }
+
     /// What is in no group yet, as one.
     pub fn take_group(&mut self) -> Option<Group> {
         let active = self.active.as_mut()?;

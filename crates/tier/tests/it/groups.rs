@@ -117,6 +117,25 @@ fn a_value_that_waits_is_read_replaced_deleted_and_scanned_as_any_other() {
 }
 
 #[test]
+fn a_commit_is_urgent_once_a_megabyte_of_the_log_is_in_no_group() {
+    const SEGMENT_BYTES: u32 = 2 << 20;
+    let settings = Settings { segment_bytes: SEGMENT_BYTES, ..at_interval() };
+    for kind in KINDS {
+        let (log, ssd) = (vec![0; 10 * SEGMENT_BYTES as usize], vec![0; 16 << 20]);
+        let machine = Machine::of(kind, &Faults::default(), u64::MAX, log, ssd);
+        let (tier, _) = machine.open(settings).unwrap();
+        let puts = (0..2000).take_while(|&number| {
+            put(&tier, number, number, 900);
+            !tier.is_commit_urgent()
+        });
+        let puts = puts.count();
+        assert!((1000..1200).contains(&puts), "{puts} records of about a kilobyte");
+        tier.commit().unwrap();
+        assert!(!tier.is_commit_urgent());
+    }
+}
+
+#[test]
 fn memory_for_what_waits_is_bounded_and_what_finds_no_room_is_written_at_once() {
     const BOUND: u64 = 8 << 20;
     const BYTES: usize = 60_000;
