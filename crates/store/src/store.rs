@@ -328,19 +328,27 @@ impl Store {
         Some(())
     }
 
+    /// The same, in `room`.
+    #[inline]
+    pub(crate) fn key_in<'r>(
+        &self,
+        offset: usize,
+        header: &Header,
+        room: &'r mut [u8; KEY_BYTES_MAX],
+    ) -> Option<&'r [u8]> {
+        let key = room.get_mut(..header.key_bytes)?;
+        let key_at = header.header_bytes();
+        let words = self.memory.items.words_at(offset, key_at + key.len())?;
+        words::read_to(words, key_at, key);
+        Some(key)
+    }
+
     /// The hash of whatever key the record at a location holds. Not validated.
     pub(crate) fn hash_of(&self, location: Location) -> Option<KeyHash> {
         let offset = self.record_offset(location)?;
         let header = record::read(&self.memory.items, offset)?;
-        if header.key_bytes > KEY_BYTES_MAX {
-            return None;
-        }
-        let key_at = header.header_bytes();
-        let words = self.memory.items.words_at(offset, key_at + header.key_bytes)?;
         let mut room = [0; KEY_BYTES_MAX];
-        let key = &mut room[..header.key_bytes];
-        words::read_to(words, key_at, key);
-        Some(self.hash(key))
+        self.key_in(offset, &header, &mut room).map(|key| self.hash(key))
     }
 
     /// Expired, or flushed.

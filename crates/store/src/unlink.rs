@@ -12,7 +12,7 @@ use crate::{
     moment::Moment,
     record::{self, Header},
     store::{Record, Store},
-    types::KeyHash,
+    types::{KEY_BYTES_MAX, KeyHash},
 };
 use laneway_sync::{
     pin::{Killed, Unpinned},
@@ -62,9 +62,10 @@ impl Store {
             Unlinked::Replaced | Unlinked::Deleted | Unlinked::Moved => {}
         }
         if let Some(hook) = &self.hook {
-            let mut key = Vec::new();
-            self.key_at(record.offset, &record.header, &mut key).expect("a linked item has a key");
-            hook.unlinked(hash, &key, record.location, record.header.seq, why);
+            let mut room = [0; KEY_BYTES_MAX];
+            let key = self.key_in(record.offset, &record.header, &mut room);
+            let key = key.expect("a linked item has a key");
+            hook.unlinked(hash, key, record.location, record.header.seq, why);
         }
     }
 
@@ -82,10 +83,11 @@ impl Store {
     /// Tell the hook of a new or changed item. The caller is inside its bucket.
     pub(crate) fn announce_inside(&self, hash: KeyHash, record: &Record, now: Moment) {
         if let Some(hook) = &self.hook {
-            let mut key = Vec::new();
-            self.key_at(record.offset, &record.header, &mut key).expect("a linked item has a key");
+            let mut room = [0; KEY_BYTES_MAX];
+            let key = self.key_in(record.offset, &record.header, &mut room);
+            let key = key.expect("a linked item has a key");
             let mark = self.mark_of(record.location).map_or(Mark::new(now), mark::load);
-            hook.published(hash, &key, record.location, &self.meta_of(&record.header, mark, now));
+            hook.published(hash, key, record.location, &self.meta_of(&record.header, mark, now));
         }
     }
 

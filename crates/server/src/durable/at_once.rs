@@ -211,7 +211,7 @@ impl<S> DurableExecutor<S> {
             (store.hash(key), key)
         };
         let keys: Vec<(KeyHash, &[u8])> = changes.iter().map(hashed).collect();
-        keys.iter().for_each(|(_, key)| self.cover(task, key));
+        keys.iter().for_each(|(hash, _)| self.cover(task, *hash));
         let mut entries = store.enter_all(&keys, now);
         for (at, draft) in drafts.into_iter().enumerate() {
             match draft {
@@ -233,9 +233,10 @@ impl<S> DurableExecutor<S> {
                 task.deletions.push((*key).into());
                 continue;
             };
-            let change = capture::Change::Published { expires: item.meta.expires };
+            let (key, hash) = ((*key).into(), *hash);
+            let change = capture::Change::Published { expires: item.meta.expires, seen: None };
             self.moved += item.value.len() as u64;
-            self.keep(task, (*key).into(), change, Some(&item.value[..]));
+            self.keep(task, capture::Changed { key, hash, change }, Some(&item.value[..]));
         }
         if task.leaving.is_empty() {
             self.delete_behind(task);

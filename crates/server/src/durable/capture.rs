@@ -14,15 +14,27 @@ pub enum Change {
     Published {
         /// When.
         expires: Moment,
+        /// The item, if the store has told.
+        seen: Option<ItemMeta>,
     },
     /// It has none any more.
     Deleted,
 }
 
-/// Keys, and the last thing that happened to each.
-pub type Changes = Vec<(Box<[u8]>, Change)>;
+/// A key that has changed.
+#[derive(Debug)]
+pub struct Changed {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Its hash.
+    pub hash: KeyHash,
+    /// The last thing that happened to it.
+    pub change: Change,
+}
 
-#[derive(Default)]
+/// Those of one command.
+pub type Changes = Vec<Changed>;
+
 struct Notes {
     keys: Changes,
     /// The next item that is published has only moved.
@@ -30,10 +42,11 @@ struct Notes {
 }
 
 impl Notes {
-    fn note(&mut self, key: &[u8], change: Change) {
-        match self.keys.iter_mut().find(|(known, _)| **known == *key) {
-            Some((_, last)) => *last = change,
-            None => self.keys.push((key.into(), change)),
+    fn note(&mut self, hash: KeyHash, key: &[u8], change: Change) {
+        let is_it = |known: &&mut Changed| known.hash == hash && *known.key == *key;
+        match self.keys.iter_mut().find(is_it) {
+            Some(known) => known.change = change,
+            None => self.keys.push(Changed { key: key.into(), hash, change }),
         }
     }
 }
@@ -54,16 +67,19 @@ fn with(note: impl FnOnce(&mut Notes)) {
 }
 
 impl Hook for Capture {
-    fn published(&self, _hash: KeyHash, key: &[u8], _location: Location, meta: &ItemMeta) {
-        with(|notes| match notes.moving {
-            true => notes.moving = false,
-            false => notes.note(key, Change::Published { expires: meta.expires }),
+    fn published(&self, hash: KeyHash, key: &[u8], _location: Location, meta: &ItemMeta) {
+        with(|notes| match std::mem::take(&mut notes.moving) {
+            true => {}
+            false => {
+                let change = Change::Published { expires: meta.expires, seen: Some(*meta) };
+                notes.note(hash, key, change);
+            }
         });
     }
 
-    fn unlinked(&self, _hash: KeyHash, key: &[u8], _location: Location, _seq: u64, why: Unlinked) {
+    fn unlinked(&self, hash: KeyHash, key: &[u8], _location: Location, _seq: u64, why: Unlinked) {
         with(|notes| match why {
-            Unlinked::Deleted => notes.note(key, Change::Deleted),
+            Unlinked::Deleted => notes.note(hash, key, Change::Deleted),
             Unlinked::Moved => notes.moving = true,
             // A new item follows, or the tier knows the expiry, or it still holds the item.
             Unlinked::Replaced | Unlinked::Expired | Unlinked::Evicted => {}
@@ -72,11 +88,11 @@ impl Hook for Capture {
 }
 
 /// Runs `command` on this thread and says which keys it changed, in the order of their first
-/// change.
-pub fn during<R>(command: impl FnOnce() -> R) -> (R, Changes) {
-    NOTES.set(Some(Notes::default()));
+/// change, in the memory of a list that is empty.
+pub fn during<R>(room: Changes, command: impl FnOnce() -> R) -> (R, Changes) {
+    NOTES.with_borrow_mut(|notes| *notes = Some(Notes { keys: room, moving: false }));
     let result = command();
-    let notes = NOTES.take();
+    let notes = NOTES.with_borrow_mut(Option::take);
     (result, notes.map(|notes| notes.keys).unwrap_or_default())
 }
 
@@ -97,21 +113,28 @@ mod tests {
             store.enter(store.hash(key), key, NOW).publish(draft, None);
         };
         set(b"before");
-        let ((), changed) = during(|| {
+        let ((), changed) = during(Vec::new(), || {
             set(b"one");
             set(b"one");
             set(b"two");
             store.enter(store.hash(b"before"), b"before", NOW).unlink();
             store.enter(store.hash(b"two"), b"two", END); // has expired
         });
-        let expected: [(&[u8], Change); 3] = [
-            (b"one", Change::Published { expires: END }),
-            (b"two", Change::Published { expires: END }),
-            (b"before", Change::Deleted),
-        ];
+        let expected: [(&[u8], Option<Moment>); 3] =
+            [(b"one", Some(END)), (b"two", Some(END)), (b"before", None)];
         assert_eq!(changed.len(), expected.len());
-        for ((key, change), (wanted, which)) in changed.iter().zip(expected) {
-            assert_eq!((&**key, *change), (wanted, which));
+        for (Changed { key, hash, change }, (wanted, end)) in changed.iter().zip(expected) {
+            assert_eq!((&**key, *hash), (wanted, store.hash(wanted)));
+            let Change::Published { expires, seen } = *change else {
+                assert_eq!(end, None, "it was deleted");
+                continue;
+            };
+            assert_eq!(Some(expires), end);
+            let seen = seen.expect("the store has told");
+            assert_eq!((seen.expires, seen.value_bytes), (END, 1));
         }
+        let one = store.peek(store.hash(b"one"), b"one", NOW).map(|seen| seen.seq);
+        let Change::Published { seen, .. } = changed[0].change else { unreachable!("as above") };
+        assert_eq!(seen.map(|seen| seen.seq), one, "the last item that it was given");
     }
 }

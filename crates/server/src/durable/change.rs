@@ -1,13 +1,13 @@
 //! Writes what a command has changed in memory to the tier. Where the tier refuses, the change in
 //! memory is taken back.
 
-use super::capture::Change;
+use super::capture::{Change, Changed};
 use super::ends;
 use super::hands::{Aside, Order, Spilled};
 use super::shared::bump;
 use super::state::{DurableExecutor, Pending};
 use super::task::{Leaving, NO_MEMORY_STORING, Task};
-use laneway_store::{Got, ItemMeta as Seen, Pinned};
+use laneway_store::{Got, ItemMeta as Seen, KeyHash, Pinned};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{Error, ItemMeta, Result, Ticket, Tried};
 use std::borrow::Cow;
@@ -47,21 +47,19 @@ pub(super) fn marks_of(meta: &ItemMeta) -> (bool, bool) {
 
 impl<S> DurableExecutor<S> {
     /// Keeps the last that happened to a key; if that is an item whose value is at hand, it is
-    /// `stored`.
-    pub(super) fn keep(
-        &mut self,
-        task: &mut Task,
-        key: Box<[u8]>,
-        change: Change,
-        stored: Option<&[u8]>,
-    ) {
-        let store = &self.shared.store;
-        let (hash, now) = (store.hash(&key), self.now);
+    /// `stored`. Then nobody looks for it in memory, where the store has told of it: what becomes
+    /// of it there since is no matter.
+    pub(super) fn keep(&mut self, task: &mut Task, changed: Changed, stored: Option<&[u8]>) {
+        let Changed { key, hash, change } = changed;
+        let (store, now) = (&self.shared.store, self.now);
         self.durable.pending_writes.changed(hash);
         self.ends.forget(&key);
         let mut value = Cow::Borrowed(stored.unwrap_or_default());
         let got = match (change, stored) {
             (Change::Deleted, _) => Got::Miss,
+            (Change::Published { expires, seen: Some(seen) }, Some(_)) if !expires.is_over(now) => {
+                Got::Copied(seen)
+            }
             (_, Some(_)) => store.peek(hash, &key, now).map_or(Got::Miss, Got::Copied),
             // Nobody has asked for it yet: it is no hit.
             _ => store.peek_value(hash, &key, now, value.to_mut()),
@@ -70,15 +68,17 @@ impl<S> DurableExecutor<S> {
             assert!(seen.value_bytes as usize == stored.len(), "it stored what it was given");
         }
         let kept = match (got, change) {
-            (Got::Copied(seen), _) => self.put(task, &key, &seen, value, None),
-            (Got::Large(seen, pinned), _) => self.put(task, &key, &seen, value, Some(pinned)),
-            (Got::Miss, Change::Published { expires }) if !expires.is_over(now) => {
+            (Got::Copied(seen), _) => self.put(task, (&key, hash), &seen, value, None),
+            (Got::Large(seen, pinned), _) => {
+                self.put(task, (&key, hash), &seen, value, Some(pinned))
+            }
+            (Got::Miss, Change::Published { expires, .. }) if !expires.is_over(now) => {
                 // Memory is so short that it was evicted at once.
                 task.fail(NO_MEMORY_STORING);
                 bump(&self.durable.counts.refused.memory);
                 return;
             }
-            (Got::Miss, _) => self.put_deletion(task, &key),
+            (Got::Miss, _) => self.put_deletion(task, (&key, hash)),
         };
         match kept {
             Ok(()) => {
@@ -96,18 +96,18 @@ impl<S> DurableExecutor<S> {
     fn put(
         &mut self,
         task: &mut Task,
-        key: &[u8],
+        (key, hash): (&[u8], KeyHash),
         seen: &Seen,
         mut value: Cow<'_, [u8]>,
         pinned: Option<Pinned>,
     ) -> Result<()> {
         let meta = meta_of(seen);
-        let tier = self.durable.tier.clone();
-        if tier.is_large(key.len(), seen.value_bytes as usize) {
-            if let Some(error) = tier.refuses_writes() {
+        if self.durable.tier.is_large(key.len(), seen.value_bytes as usize) {
+            if let Some(error) = self.durable.tier.refuses_writes() {
                 return Err(error);
             }
-            if let Some(ticket) = self.put_at_once(key, meta, &mut value, pinned.as_ref())? {
+            let at_once = self.put_at_once((key, hash), meta, &mut value, pinned.as_ref())?;
+            if let Some(ticket) = at_once {
                 self.submitted(task, key, ticket, false);
                 return Ok(());
             }
@@ -124,8 +124,8 @@ impl<S> DurableExecutor<S> {
         if let Some(pinned) = pinned {
             pinned.copy_into(value.to_mut());
         }
-        let sequence = self.next_sequence(key);
-        match tier.try_put(key, &value, meta, sequence)? {
+        let sequence = self.next_sequence_of(hash);
+        match self.durable.tier.try_put(key, &value, meta, sequence)? {
             Tried::Done(ticket) => self.submitted(task, key, ticket, false),
             Tried::Waits(()) => {
                 let aside = Aside::Put { value: value.into_owned(), meta };
@@ -138,7 +138,7 @@ impl<S> DurableExecutor<S> {
     /// A large value that is short goes with its group, if there is room for it at once.
     fn put_at_once(
         &mut self,
-        key: &[u8],
+        (key, hash): (&[u8], KeyHash),
         meta: ItemMeta,
         value: &mut Cow<'_, [u8]>,
         pinned: Option<&Pinned>,
@@ -150,7 +150,7 @@ impl<S> DurableExecutor<S> {
         if let Some(pinned) = pinned {
             pinned.copy_into(value.to_mut());
         }
-        let sequence = self.next_sequence(key);
+        let sequence = self.next_sequence_of(hash);
         match self.durable.tier.try_put_large(key, value, meta, sequence)? {
             Tried::Done(ticket) => Ok(Some(ticket)),
             Tried::Waits(()) => {
@@ -162,11 +162,11 @@ impl<S> DurableExecutor<S> {
         }
     }
 
-    fn put_deletion(&mut self, task: &mut Task, key: &[u8]) -> Result<()> {
+    fn put_deletion(&mut self, task: &mut Task, (key, hash): (&[u8], KeyHash)) -> Result<()> {
         if is_planted(Bug::DeleteForgotten) {
             return Ok(());
         }
-        let sequence = self.next_sequence(key);
+        let sequence = self.next_sequence_of(hash);
         match self.durable.tier.try_delete(key, sequence)? {
             Tried::Done(Some(ticket)) => self.submitted(task, key, ticket, true),
             Tried::Done(None) => {}
@@ -183,7 +183,9 @@ impl<S> DurableExecutor<S> {
             if task.error.is_some() {
                 self.take_back(key);
             } else {
-                self.keep(task, key.clone(), Change::Deleted, None);
+                let hash = self.shared.store.hash(key);
+                let change = Change::Deleted;
+                self.keep(task, Changed { key: key.clone(), hash, change }, None);
             }
         }
         keys.retain(|key| !task.leaving.iter().any(|leaving| leaving.key == *key));
@@ -203,8 +205,11 @@ impl<S> DurableExecutor<S> {
     /// records of a key the later must count, and a CAS id must not come again after a restart,
     /// which begins above every record.
     pub(super) fn next_sequence(&mut self, key: &[u8]) -> u64 {
-        let store = &self.shared.store;
-        self.sequence = self.sequence.max(store.seq_of(store.hash(key))) + 1;
+        self.next_sequence_of(self.shared.store.hash(key))
+    }
+
+    fn next_sequence_of(&mut self, hash: KeyHash) -> u64 {
+        self.sequence = self.sequence.max(self.shared.store.seq_of(hash)) + 1;
         self.sequence
     }
 

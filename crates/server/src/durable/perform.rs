@@ -14,6 +14,7 @@ use crate::request::requests::{operation, writes};
 use crate::stats::{TierSnapshot, write_tier};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
+use laneway_store::KeyHash;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{Error, Result, Stats};
 use laneway_wire::reply::{CRLF, OK};
@@ -36,18 +37,19 @@ impl<S> DurableExecutor<S> {
         (size, stored): (u64, Option<&[u8]>),
         command: impl FnOnce(&Context<'_>, &mut Vec<u8>) -> Outcome,
     ) -> bool {
-        self.cover(task, key);
+        self.cover(task, self.shared.store.hash(key));
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.scratch);
+        let room = std::mem::take(&mut self.changes);
         let context = self.context(&touched, task.seen);
         let context = Context { read_only: task.read_only, by: task.asker(), ..context };
-        let (outcome, mut changes) = capture::during(|| command(&context, &mut out));
+        let (outcome, mut changes) = capture::during(room, || command(&context, &mut out));
         if is_planted(Bug::TouchUnwritten) && matches!(operation, Operation::Touch) {
             changes.clear();
         }
         if matches!(outcome, Outcome::Kept) {
             assert!(changes.is_empty() && out.is_empty(), "what is asked again has done nothing");
-            self.scratch = out;
+            (self.scratch, self.changes) = (out, changes);
             return false;
         }
         if self.dice.falls() && self.shared.hot.is_none() {
@@ -70,10 +72,11 @@ impl<S> DurableExecutor<S> {
         let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
         task.tally.add(latency::row(operation, large), task.arrived_nanos);
         task.tally.is_about(if large { size.0 } else { 0 });
-        for (changed, change) in changes {
-            let stored = stored.filter(|_| *changed == *key);
-            self.keep(task, changed, change, stored);
+        for changed in changes.drain(..) {
+            let stored = stored.filter(|_| *changed.key == *key);
+            self.keep(task, changed, stored);
         }
+        self.changes = changes;
         true
     }
 
@@ -150,13 +153,15 @@ impl<S> DurableExecutor<S> {
         if self.shared.connections.events.watches(Class::Deletions) {
             self.log_cold_delete(task, key, by);
         }
-        self.cover(task, key);
+        let hash = self.shared.store.hash(key);
+        self.cover(task, hash);
         self.counters().delete_hits.bump_owner();
         if by == DeletedBy::MetaDelete {
             self.counters().cmd_meta.bump_owner();
         }
         task.count(Operation::Delete);
-        self.keep(task, key.into(), capture::Change::Deleted, None);
+        let change = capture::Change::Deleted;
+        self.keep(task, capture::Changed { key: key.into(), hash, change }, None);
     }
 
     fn log_cold_delete(&self, task: &Task, key: &[u8], by: DeletedBy) {
@@ -166,11 +171,10 @@ impl<S> DurableExecutor<S> {
         context.log_delete_of(key, by, value_bytes);
     }
 
-    pub(super) fn cover(&mut self, task: &mut Task, key: &[u8]) {
+    pub(super) fn cover(&mut self, task: &mut Task, hash: KeyHash) {
         // Also where replies do not wait for durability: the tier may yet refuse the change, and a
         // large value is on its way to a device before that is known.
         if self.durable.waits || !is_planted(Bug::UntakenShown) {
-            let hash = self.shared.store.hash(key);
             self.durable.pending_writes.cover(hash);
             task.covers.push(hash);
         }

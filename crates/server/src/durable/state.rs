@@ -4,6 +4,7 @@
 //! [`super::admit`] decides which request may begin, [`super::perform`] executes it,
 //! [`super::change`] writes what changed, and [`super::reply`] answers.
 
+use super::capture::Changes;
 use super::ends::Ends;
 use super::hands::{DeviceExecutor, Done, Order};
 use super::pending_writes::DurableReader;
@@ -58,6 +59,8 @@ pub struct DurableExecutor<S> {
     pub(super) moved: u64,
     /// For the reply to what is being executed; empty.
     pub(super) scratch: Vec<u8>,
+    /// For what is being executed to note what it changes; empty.
+    pub(super) changes: Changes,
     /// Where requests about several keys are tried out; once there was one.
     pub(super) trial: Option<Box<Scratch>>,
     /// The last number it gave.
@@ -142,6 +145,7 @@ impl<S> DurableExecutor<S> {
             dice: Dice::new(shared.workers.len()),
             moved: 0,
             scratch: Vec::new(),
+            changes: Vec::new(),
             trial: None,
             number: 0,
             busy: HashMap::new(),

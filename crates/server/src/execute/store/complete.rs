@@ -49,7 +49,8 @@ pub(super) fn complete<S: Deref<Target = Store>>(
     let Place::Whole(condition) = how.place else { unreachable!("a whole value is a draft") };
     let mut draft = draft;
     let mut entry = context.enter(hash, key);
-    match (condition, entry.meta()) {
+    let there = if condition == Condition::Always { None } else { entry.meta() };
+    match (condition, there) {
         (Condition::Always, _) | (Condition::Present, Some(_)) => {}
         (_, None) if context.has_forgotten() => return Err(draft),
         (Condition::Absent, None) => {}
