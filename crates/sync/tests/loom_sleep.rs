@@ -2,7 +2,10 @@
 //! wake it does. `RUSTFLAGS="--cfg loom" cargo test -p laneway-sync --release --test loom_sleep`
 #![cfg(loom)]
 
-use laneway_sync::prim::{AtomicU64, Ordering::Relaxed};
+use laneway_sync::prim::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use laneway_sync::ring::Ring;
 use laneway_sync::sleep::{Posted, Sleeper};
 use loom::{sync::Arc, thread};
@@ -46,5 +49,45 @@ fn two_who_post_to_one_sleeper_leave_nothing_beside_it() {
         let wakes = woken.iter().filter(|woken| **woken).count();
         assert!(wakes <= 1, "woken twice for one sleep");
         assert!(seen == 2 || wakes == 1, "asleep beside a job");
+    });
+}
+
+/// Who helps; that somebody wants it; jobs.
+type Shared = (Sleeper, AtomicU64, [AtomicU64; 2]);
+
+/// Puts down a job, and does what is there unless another does. Returns what was done.
+fn ask(shared: &Shared, number: usize) -> [u64; 2] {
+    let (helping, is_wanted, jobs) = shared;
+    let mut done = [0; 2];
+    jobs[number].store(1, Relaxed);
+    is_wanted.swap(1, Release);
+    while Posted::now().must_wake(helping) {
+        is_wanted.swap(0, Acquire);
+        for (job, done) in jobs.iter().zip(&mut done) {
+            *done |= job.load(Relaxed);
+        }
+        helping.fall_asleep();
+        if is_wanted.load(Relaxed) == 0 {
+            break;
+        }
+    }
+    done
+}
+
+/// Who has a job leaves it to the one who helps, if somebody does: that one looks once more when he
+/// has fallen asleep.
+#[test]
+fn a_job_that_is_left_to_another_is_done() {
+    loom::model(|| {
+        let words = || AtomicU64::new(0);
+        let shared: Arc<Shared> = Arc::new((Sleeper::new(), words(), [words(), words()]));
+        shared.0.fall_asleep();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || ask(&shared, 1))
+        };
+        let done = ask(&shared, 0);
+        let other = other.join().unwrap();
+        assert_eq!([done[0] | other[0], done[1] | other[1]], [1, 1], "a job lies there");
     });
 }

@@ -236,9 +236,14 @@ impl Threads {
                     serve(&orders, &tier, &done, || match gives_way {
                         true => durable.ring(),
                         false => {
-                            let now = clock.nanos();
-                            if durable.help(now, clock.moment(now)) == Helped::More {
-                                durable.ring(); // this thread has orders to carry out
+                            let help = || {
+                                let now = clock.nanos();
+                                durable.help(now, clock.moment(now)) == Helped::More
+                            };
+                            // Once more, for those who have come meanwhile, as they are in the
+                            // same group then. But this thread has orders to carry out.
+                            if help() && help() {
+                                durable.ring();
                             }
                         }
                     });

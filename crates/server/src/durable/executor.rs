@@ -102,13 +102,8 @@ impl<S> DurableExecutor<S> {
         busy
     }
 
-    /// Whether it has jobs that the next step begins.
-    pub(super) fn can_begin_more(&self) -> bool {
-        (self.has_more() || !self.durable.jobs.is_empty()) && self.takes_more()
-    }
-
     /// Whether something may begin.
-    fn takes_more(&self) -> bool {
+    pub(super) fn takes_more(&self) -> bool {
         self.goes_on() && self.barrier.is_empty()
     }
 

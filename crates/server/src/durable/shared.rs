@@ -8,6 +8,7 @@ use crate::jobs::handoff::Job;
 use laneway_policy::{WorkerId, WorkerTarget};
 use laneway_store::Moment;
 use laneway_sync::ring::Ring;
+use laneway_sync::sleep::{Posted, Sleeper};
 use laneway_tier::{Error, Report, Tier};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -139,6 +140,10 @@ pub struct Durable {
     stopping: AtomicBool,
     bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
     helper: OnceLock<Box<Helper>>,
+    /// Awake while somebody helps.
+    helping: Sleeper,
+    /// Somebody wants a step.
+    is_wanted: AtomicBool,
 }
 
 /// A step of the executor by whoever asks, at this time.
@@ -147,13 +152,22 @@ type Helper = dyn Fn(u64, Moment) -> Helped + Send + Sync;
 /// What has come of [`Durable::help`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Helped {
-    /// Another thread steps the executor, and its own was woken.
+    /// Another thread steps the executor, and will again.
     Elsewhere,
     /// This thread has stepped it. There may be replies for it.
     Done,
-    /// The same, and the step has left jobs that can begin at once: this thread steps it again, or
-    /// wakes the executor's.
+    /// The same, and the step has left jobs that can begin at once, or somebody has asked for one
+    /// meanwhile: this thread helps again, or wakes the executor's.
     More,
+}
+
+/// Somebody helps, until this is dropped.
+struct Helping<'a>(&'a Sleeper);
+
+impl Drop for Helping<'_> {
+    fn drop(&mut self) {
+        self.0.fall_asleep();
+    }
 }
 
 impl Durable {
@@ -175,6 +189,8 @@ impl Durable {
             stopping: AtomicBool::new(false),
             bell: OnceLock::new(),
             helper: OnceLock::new(),
+            helping: Sleeper::new(),
+            is_wanted: AtomicBool::new(false),
         }
     }
 
@@ -186,15 +202,31 @@ impl Durable {
     /// How others step the executor; once, before there are any.
     pub(super) fn set_helper(&self, helper: Box<Helper>) {
         assert!(self.helper.set(helper).is_ok(), "there is one executor");
+        self.helping.fall_asleep();
     }
 
-    /// What was given to the executor is executed: by this thread, or by the executor's, which is
-    /// then woken.
+    /// What was given to the executor is executed: by this thread; or by the one that helps just
+    /// now, which looks once more when it has done so; or by the executor's, which is then woken.
     pub fn help(&self, now_nanos: u64, now: Moment) -> Helped {
-        let helped = self.helper.get().map_or(Helped::Elsewhere, |helper| helper(now_nanos, now));
-        // Whoever steps it may have looked for jobs before these were there.
-        if helped == Helped::Elsewhere || (helped == Helped::Done && !self.jobs.is_empty()) {
+        let Some(helper) = self.helper.get() else {
             self.ring();
+            return Helped::Elsewhere;
+        };
+        // (C) pairs with (D). It reads, too: so who sees that of another sees this one.
+        self.is_wanted.swap(true, Ordering::Release);
+        if !Posted::now().must_wake(&self.helping) {
+            return Helped::Elsewhere;
+        }
+        // (D) pairs with (C): the step finds what was put down by all whose wish ends here.
+        self.is_wanted.swap(false, Ordering::Acquire);
+        let helping = Helping(&self.helping);
+        let helped = helper(now_nanos, now);
+        drop(helping);
+        match helped {
+            Helped::Elsewhere => self.ring(),
+            // Asleep first: who comes from now on helps, and who came before is seen.
+            Helped::Done if self.is_wanted.load(Ordering::Relaxed) => return Helped::More,
+            Helped::Done | Helped::More => {}
         }
         helped
     }
@@ -269,6 +301,47 @@ pub fn add(count: &AtomicU64, more: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use laneway_tier::disk::sim::{Faults, Power, SimDisk};
+    use laneway_tier::pm::sim::SimRegion;
+    use laneway_tier::{Media, Settings};
+
+    const NOW: Moment = Moment::from_seconds(1);
+
+    fn durable() -> Arc<Durable> {
+        let power = Power::new(u64::MAX);
+        let region = Arc::new(SimRegion::new(8 << 20, power.clone(), Faults::default()));
+        let ssd = Arc::new(SimDisk::new(8 << 20, power, 1, Faults::default()));
+        let segment_bytes = 64 << 10;
+        let settings = Settings { segment_bytes, background: false, ..Settings::default() };
+        let media = Media { region, ssd };
+        let (tier, report) = Tier::open(media, settings, 1, &mut |_, _| {}).unwrap();
+        let recovery = Recovery { report, took_ms: 0 };
+        Arc::new(Durable::new(Arc::new(tier), None, recovery))
+    }
+
+    #[test]
+    fn who_asks_for_a_step_during_a_step_leaves_it_to_who_makes_that_one() {
+        let durable = durable();
+        let rings = Arc::new(AtomicU64::new(0));
+        let counts = rings.clone();
+        durable.set_bell(Box::new(move || bump(&counts)));
+        let rung = || rings.load(Ordering::Relaxed);
+        assert_eq!((durable.help(0, NOW), rung()), (Helped::Elsewhere, 1), "nobody can");
+        let (asker, steps) = (Arc::downgrade(&durable), AtomicU64::new(0));
+        durable.set_helper(Box::new(move |_, _| {
+            let step = steps.fetch_add(1, Ordering::Relaxed);
+            if step == 0 {
+                // As another thread would.
+                let asker = asker.upgrade().expect("it is being asked");
+                assert_eq!(asker.help(0, NOW), Helped::Elsewhere);
+            }
+            if step < 2 { Helped::Done } else { Helped::Elsewhere }
+        }));
+        assert_eq!((durable.help(0, NOW), rung()), (Helped::More, 1), "it was asked meanwhile");
+        assert_eq!((durable.help(0, NOW), rung()), (Helped::Done, 1));
+        assert_eq!((durable.help(0, NOW), rung()), (Helped::Elsewhere, 2), "another has it locked");
+        assert_eq!((durable.help(0, NOW), rung()), (Helped::Elsewhere, 3), "it may be asked again");
+    }
 
     #[test]
     fn what_is_refused_counts_by_what_stood_in_its_way() {

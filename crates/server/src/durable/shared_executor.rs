@@ -2,10 +2,11 @@
 //! job for it, and finds that no other thread steps it, steps it itself: to wake another thread for
 //! each write, and to be woken for its reply, costs more than to execute the write. The executor's
 //! own thread ([`crate::boot`]) steps it, too: when an operation that it waited for has ended, when
-//! something is due, and for a thread that found the lock taken. What a worker's step has left is
-//! for that worker's next turn, behind what it received meanwhile: the pipeline of one connection
-//! is more than a step, and would otherwise wake another thread each time, which executes it with
-//! none of it in its CPU's cache, and wakes the worker for the replies.
+//! something is due, and for a thread that found it locked by neither. What a worker's step has
+//! left is for that worker's next turn, behind what it received meanwhile: the pipeline of one
+//! connection is more than a step, and would otherwise wake another thread each time, which
+//! executes it with none of it in its CPU's cache, and wakes the worker for the replies. So is what
+//! another thread asks for during the step ([`Durable::help`]).
 //!
 //! A step is short and never waits for a device, so the lock is held for no longer than that.
 
@@ -39,13 +40,13 @@ impl<S: Send + 'static> SharedExecutor<S> {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
             executor.step(now_nanos, now);
-            let goes_on = executor.can_begin_more();
+            let has_more = executor.has_more() || !executor.durable.jobs.is_empty();
+            let goes_on = executor.takes_more();
             // What has to wait is looked at again by the executor's own thread.
-            let waits = executor.has_more() && !goes_on;
-            if executor.is_due_sooner() | waits {
+            if executor.is_due_sooner() | (has_more && !goes_on) {
                 executor.durable.ring();
             }
-            if goes_on { Helped::More } else { Helped::Done }
+            if has_more && goes_on { Helped::More } else { Helped::Done }
         }));
     }
 }
