@@ -229,7 +229,7 @@ impl<S> DurableExecutor<S> {
         for ((hash, key), Change { item, .. }) in keys.iter().zip(changes) {
             let Some(item) = item else {
                 // Who watches it is told at once, as of what is stored.
-                self.durable.pending_writes.changed(*hash);
+                self.durable.pending_writes.changed_owner(*hash);
                 task.deletions.push((*key).into());
                 continue;
             };

@@ -52,7 +52,7 @@ impl<S> DurableExecutor<S> {
     pub(super) fn keep(&mut self, task: &mut Task, changed: Changed, stored: Option<&[u8]>) {
         let Changed { key, hash, change } = changed;
         let (store, now) = (&self.shared.store, self.now);
-        self.durable.pending_writes.changed(hash);
+        self.durable.pending_writes.changed_owner(hash);
         self.ends.forget(&key);
         let mut value = Cow::Borrowed(stored.unwrap_or_default());
         let got = match (change, stored) {
@@ -227,7 +227,7 @@ impl<S> DurableExecutor<S> {
         let store = &self.shared.store;
         let hash = store.hash(key);
         store.enter(hash, key, self.now).unlink();
-        self.durable.pending_writes.changed(hash);
+        self.durable.pending_writes.changed_owner(hash);
         self.durable.pending_writes.taken_back();
     }
 
@@ -242,6 +242,7 @@ impl<S> DurableExecutor<S> {
         if !self.sweeps() || self.now_nanos < self.sweep.1 {
             return;
         }
+        self.hand.empty(); // now and then, though there is always something to do
         let found = self.durable.tier.expired(&self.sweep.0, SWEEP_LOOKS, self.now.seconds());
         self.sweep.0 = found.next.unwrap_or_default();
         let was_written = std::mem::replace(&mut self.swept, self.sequence) != self.sequence;

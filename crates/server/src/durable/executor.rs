@@ -99,6 +99,9 @@ impl<S> DurableExecutor<S> {
         self.flush_if_due();
         self.drop_expired();
         self.commit_if_needed();
+        if !busy {
+            self.hand.empty();
+        }
         busy
     }
 

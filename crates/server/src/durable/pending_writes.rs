@@ -3,6 +3,10 @@
 //!
 //! Keys share counters by their hash; a key that is hidden for another's sake goes the longer way
 //! and gets the same answer.
+//!
+//! The durable executor alone counts, and whoever steps it has its lock: so nothing comes between a
+//! load and a store, and no counter needs a locked instruction. What earlier steps have released is
+//! behind that lock, and so behind each release of a later one.
 
 use laneway_store::{KeyHash, Moment};
 use laneway_sync::planted::{Bug, is_planted};
@@ -60,27 +64,28 @@ impl PendingWrites {
     }
 
     /// A key was changed in memory.
-    pub fn changed(&self, hash: KeyHash) {
-        self.editions[slot_of(hash)].fetch_add(1, Release); // (Q) pairs with (P)
+    pub fn changed_owner(&self, hash: KeyHash) {
+        count_edition(&self.editions[slot_of(hash)]);
     }
 
     /// Every key was.
-    pub fn all_changed(&self) {
-        for edition in &self.editions {
-            edition.fetch_add(1, Release); // (Q) pairs with (P)
-        }
+    pub fn all_changed_owner(&self) {
+        self.editions.iter().for_each(count_edition);
     }
 
     /// A key is about to be changed: before its bucket is entered.
-    pub fn cover(&self, hash: KeyHash) {
+    pub fn cover_owner(&self, hash: KeyHash) {
         // (V) pairs with (W): the bucket's version is left by a release after this, and a reader of
         // the new item has acquired that version before it looks here.
-        self.slot(hash).fetch_add(1, Relaxed);
+        let slot = self.slot(hash);
+        slot.store(slot.load(Relaxed) + 1, Relaxed);
     }
 
     /// What was changed is durable, or taken back.
-    pub fn uncover(&self, hash: KeyHash) {
-        self.slot(hash).fetch_sub(1, Release); // (K) pairs with (L); seen late, it costs a detour
+    pub fn uncover_owner(&self, hash: KeyHash) {
+        let slot = self.slot(hash);
+        // (K) pairs with (L); seen late, it costs a detour.
+        slot.store(slot.load(Relaxed) - 1, Release);
     }
 
     /// An item was taken back: after it has left memory, before it is uncovered.
@@ -113,6 +118,10 @@ impl PendingWrites {
         let look = self.tier.look(key).filter(|_| !is_planted(Bug::MissNotAsked))?;
         (!is_over(look.expires_at_seconds, now)).then_some(look.value_bytes)
     }
+}
+
+fn count_edition(edition: &AtomicU64) {
+    edition.store(edition.load(Relaxed) + 1, Release); // (Q) pairs with (P)
 }
 
 fn slot_of(hash: KeyHash) -> usize {

@@ -175,7 +175,7 @@ impl<S> DurableExecutor<S> {
         // Also where replies do not wait for durability: the tier may yet refuse the change, and a
         // large value is on its way to a device before that is known.
         if self.durable.waits || !is_planted(Bug::UntakenShown) {
-            self.durable.pending_writes.cover(hash);
+            self.durable.pending_writes.cover_owner(hash);
             task.covers.push(hash);
         }
     }
@@ -210,7 +210,7 @@ impl<S> DurableExecutor<S> {
             if !self.shared.store.flush_all() {
                 return Step::Barrier;
             }
-            self.durable.pending_writes.all_changed();
+            self.durable.pending_writes.all_changed_owner();
             self.ends.forget_all();
             if is_due {
                 self.shared.flush_at(0);
@@ -224,7 +224,7 @@ impl<S> DurableExecutor<S> {
         // has, everything is flushed once more.
         let now = task.flushed_at.unwrap_or(context.now);
         let outcome = execute::command(&Context { now, ..context }, request, &mut out);
-        self.durable.pending_writes.all_changed();
+        self.durable.pending_writes.all_changed_owner();
         self.ends.forget_all();
         match outcome {
             Outcome::Again => return Step::Barrier, // the same, as an outcome

@@ -21,7 +21,7 @@ impl<S> DurableExecutor<S> {
 
     pub(super) fn answer(&mut self, task: Task) {
         for hash in &task.covers {
-            self.durable.pending_writes.uncover(*hash);
+            self.durable.pending_writes.uncover_owner(*hash);
         }
         if task.origin.is_some() {
             self.durable.answered(task.bytes); // the executor's own were not counted

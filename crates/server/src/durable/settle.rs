@@ -36,7 +36,7 @@ impl<S> DurableExecutor<S> {
                     self.lose(&key);
                 }
                 for hash in std::mem::take(&mut task.covers) {
-                    self.durable.pending_writes.uncover(hash);
+                    self.durable.pending_writes.uncover_owner(hash);
                 }
                 match has_several {
                     true => task.begin_again_behind(durable, why),

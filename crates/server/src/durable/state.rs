@@ -19,7 +19,7 @@ use crate::jobs::handoff::Finished;
 use crate::resp::scratch::Scratch;
 use crate::shared::Shared;
 use laneway_policy::CorePlan;
-use laneway_store::Moment;
+use laneway_store::{Hand, Moment};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Position;
 use laneway_wire::Limits;
@@ -59,6 +59,8 @@ pub struct DurableExecutor<S> {
     pub(super) moved: u64,
     /// For the reply to what is being executed; empty.
     pub(super) scratch: Vec<u8>,
+    /// Free slots that it keeps from one store to the next.
+    pub(super) hand: Hand,
     /// For what is being executed to note what it changes; empty.
     pub(super) changes: Changes,
     /// Where requests about several keys are tried out; once there was one.
@@ -145,6 +147,7 @@ impl<S> DurableExecutor<S> {
             dice: Dice::new(shared.workers.len()),
             moved: 0,
             scratch: Vec::new(),
+            hand: Hand::new(&shared.store),
             changes: Vec::new(),
             trial: None,
             number: 0,
@@ -226,7 +229,7 @@ impl<S> DurableExecutor<S> {
         Context {
             store: &self.shared.store,
             others: &[],
-            hand: None,
+            hand: Some(&self.hand),
             now: self.now,
             counters: self.counters(),
             settings: &self.execute_settings,
