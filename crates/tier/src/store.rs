@@ -38,14 +38,23 @@ pub const RESERVE_DELETE: u32 = 2;
 
 /// What is appended and not yet settled by a group.
 pub struct Pending {
+    /// How many records these are: of some that have nothing left to do but to be durable.
+    pub records: usize,
     /// Offered to the index once it is durable.
     pub offer: Option<Offer>,
-    /// Where it ends.
+    /// Where it ends, or the last of them.
     pub end: Position,
     /// The value that its group writes.
     pub value: Option<Arc<Large>>,
     /// Blocks that nobody needs once it is durable, as [`Writer::waiting`] has them.
     pub frees: Vec<(Position, Arc<Large>)>,
+}
+
+impl Pending {
+    /// Whether nothing is left to do with it but to be durable.
+    fn is_done(&self) -> bool {
+        self.offer.is_none() && self.value.is_none() && self.frees.is_empty()
+    }
 }
 
 /// What a record does to the index.
@@ -151,6 +160,15 @@ impl Writer {
         self.log.appended_bytes() + self.tabled_bytes
     }
 
+    /// A record that was appended waits for its group: with the one before where nothing is left to
+    /// do with either.
+    pub fn await_group(&mut self, pending: Pending) {
+        match self.pending.last_mut().filter(|last| last.is_done() && pending.is_done()) {
+            Some(last) => (last.records, last.end) = (last.records + 1, pending.end),
+            None => self.pending.push(pending),
+        }
+    }
+
     /// Whether a group is being made durable.
     pub fn is_under_way(&self) -> bool {
         self.settled < self.group
@@ -193,7 +211,7 @@ impl Writer {
     pub fn begin(&mut self) -> u64 {
         self.writing = true;
         self.group += 1;
-        self.group_records = self.pending.len();
+        self.group_records = self.pending.iter().map(|pending| pending.records).sum();
         self.ends[turn(self.group)] = self.log.tail();
         self.group
     }

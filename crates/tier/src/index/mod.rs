@@ -40,7 +40,9 @@ impl Default for Index {
 
 /// What was offered is in the index, or not.
 fn count(entries: &Entries, offered: &Counts, published: &Published) {
-    if let Published::Current(before) = published {
+    if let Published::Current(before) = published
+        && before.as_ref().map(Counts::of).as_ref() != Some(offered)
+    {
         entries.came(offered);
         before.iter().for_each(|before| entries.went(before));
     }

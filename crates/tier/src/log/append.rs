@@ -163,6 +163,9 @@ impl Shared {
                 _ => {}
             }
         }
+        // Then it is visible at once; what it replaces keeps its blocks until this is durable.
+        let is_at_once = self.settings.durability == Durability::Interval;
+        let mut frees = Vec::new();
         let offer = match (&draft.what, draft.kind) {
             (_, Kind::FlushAll) => Some(Offer::FlushAll(sequence)),
             (Some(what), _) => {
@@ -174,16 +177,20 @@ impl Shared {
                     expires_at_seconds: draft.meta.expires_at_seconds,
                     what: what.clone(),
                 };
-                Some(Offer::Entry(draft.key.into(), entry))
+                if is_at_once {
+                    self.offer_entry(&writer.log, (draft.key, entry), at.end, &mut frees);
+                    None
+                } else {
+                    Some(Offer::Entry(draft.key.into(), entry))
+                }
             }
             (None, _) => None,
         };
-        let mut pending = Pending { offer, end: at.end, value, frees: Vec::new() };
-        if self.settings.durability == Durability::Interval {
-            // Visible at once; what it replaces keeps its blocks until this is durable.
+        let mut pending = Pending { records: 1, offer, end: at.end, value, frees };
+        if is_at_once {
             self.offer(&writer.log, &mut pending);
         }
-        writer.pending.push(pending);
+        writer.await_group(pending);
     }
 
     /// Ends the active segment, and whatever group is in it, and begins the next; or waits until

@@ -22,12 +22,14 @@ use crate::ssd::boundary::{Mix, Took};
 use crate::ssd::large::Runs;
 use crate::ssd::value::Large;
 use crate::store::{Pending, Shared, Writer, turn};
-use crate::types::{Position, Result, doing};
+use crate::types::{Durability, Position, Result, doing};
 use laneway_sync::planted::{Bug, is_planted};
 use std::sync::{Arc, Condvar, MutexGuard};
 
 /// Records that are offered to the index while the writer is held.
 const OFFERED_AT_ONCE: usize = 64;
+/// Records that leave blocks meanwhile, which takes less than to offer those.
+const LEFT_AT_ONCE: usize = 1024;
 
 /// A group on its way out.
 struct Outgoing {
@@ -257,9 +259,14 @@ impl Shared {
     }
 
     /// Offers what is durable to the index, some at a time: whoever appends does not wait for all
-    /// of a large group. No other group is settled meanwhile.
+    /// of a large group. No other group is settled meanwhile. What was offered as it was appended
+    /// only leaves the blocks that it replaced.
     fn offer_all(&self, pending: &mut [Pending]) {
-        for (nth, some) in pending.chunks_mut(OFFERED_AT_ONCE).enumerate() {
+        let at_once = match self.settings.durability {
+            Durability::Ack => OFFERED_AT_ONCE,
+            Durability::Interval => LEFT_AT_ONCE,
+        };
+        for (nth, some) in pending.chunks_mut(at_once).enumerate() {
             if 0 < nth {
                 std::thread::yield_now();
             }
@@ -278,7 +285,7 @@ impl Shared {
             writer.failed.get_or_insert_with(|| error.to_string());
             return Err(error);
         }
-        let records = out.pending.len() as u64;
+        let records: usize = out.pending.iter().map(|pending| pending.records).sum();
         if let Some(fair) = self.index.fair() {
             // Before anybody is told that the group is durable: what was refused is not there.
             let holds = out.group.map_or(Ok(()), |group| fair.settled(group.end()));
@@ -289,7 +296,7 @@ impl Shared {
         if let Some(group) = out.group {
             let vouched = writer.log.settle(group);
             self.counters.groups.add(1);
-            self.counters.grouped_records.add(records);
+            self.counters.grouped_records.add(records as u64);
             while let Some((_, large)) = writer.waiting.pop_front_if(|(end, _)| *end <= vouched) {
                 self.space.free(&large.extents);
             }
@@ -302,7 +309,7 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::index::{Entry, Published, Tie, What};
-    use crate::log::append::Draft;
+    use crate::log::append::{Draft, small};
     use crate::log::record::Kind;
     use crate::media::disk::sim::{Faults, Power, SimDisk};
     use crate::media::pm::sim::SimRegion;
@@ -310,10 +317,14 @@ mod tests {
     use crate::types::{IndexKind, ItemMeta, Settings};
 
     fn open(index: Option<IndexKind>) -> Shared {
+        open_by(Settings { index, ..Settings::default() })
+    }
+
+    fn open_by(settings: Settings) -> Shared {
         let power = Power::new(u64::MAX);
         let region = Arc::new(SimRegion::new(512 << 10, power.clone(), Faults::default()));
         let ssd = Arc::new(SimDisk::new(1 << 20, power, 1, Faults::default()));
-        let settings = Settings { segment_bytes: 16 << 10, index, ..Settings::default() };
+        let settings = Settings { segment_bytes: 16 << 10, ..settings };
         let purpose = Purpose::Use { new_id: 1 };
         recover(Media { region, ssd }, settings, purpose, &mut |_, _| {}).unwrap().0
     }
@@ -340,6 +351,26 @@ mod tests {
         assert!(writer.may_begin());
         writer.settled = second;
         assert!(!writer.is_under_way() && writer.is_settled());
+    }
+
+    #[test]
+    fn records_with_nothing_left_to_do_wait_for_their_group_as_one() {
+        let durability = Durability::Interval;
+        let shared = open_by(Settings { durability, ..Settings::default() });
+        let before = shared.counters.grouped_records.get();
+        let put = |key: &[u8]| {
+            let draft = small(key, b"value", ItemMeta::default(), None);
+            shared.append(&draft, 0).unwrap().unwrap().0
+        };
+        let last = [&b"one"[..], b"two", b"one"].map(put)[2];
+        assert_eq!(shared.index.get(b"one").map(|one| one.sequence), Some(last.sequence));
+        let waiting = |writer: &Writer| -> Vec<_> {
+            writer.pending.iter().map(|pending| (pending.records, pending.end)).collect()
+        };
+        assert_eq!(waiting(&shared.writer()), [(3, last.end)]);
+        shared.commit(Barrier::Group).unwrap();
+        assert!(shared.writer().is_settled() && shared.is_durable(last).unwrap());
+        assert_eq!(shared.counters.grouped_records.get() - before, 3);
     }
 
     #[test]
