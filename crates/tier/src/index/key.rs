@@ -19,6 +19,11 @@ enum Lies {
 }
 
 impl Key {
+    /// The same key, if it is a short one.
+    pub fn short(key: &[u8]) -> Option<Key> {
+        (key.len() <= SHORT_BYTES_MAX).then(|| Key::from(key))
+    }
+
     /// How many of its bytes lie elsewhere.
     pub fn elsewhere_bytes(&self) -> usize {
         match &self.0 {
@@ -82,9 +87,26 @@ impl PartialOrd for Key {
     }
 }
 
+/// The bytes of a short key as numbers that have its order.
+fn numbers(text: &[u8; SHORT_BYTES_MAX]) -> (u64, u64, u64) {
+    let number = |at: usize| {
+        let eight = text[at..at + 8].try_into().expect("as many as were asked for");
+        u64::from_be_bytes(eight)
+    };
+    // What the second has, too, makes no difference where those are equal.
+    (number(0), number(8), number(SHORT_BYTES_MAX - 8))
+}
+
 impl Ord for Key {
     fn cmp(&self, other: &Key) -> Ordering {
-        (**self).cmp(&**other)
+        match (&self.0, &other.0) {
+            // Behind a short key there are zeros: it comes before all that it begins, and among
+            // those of zeros alone the length decides.
+            (Lies::Here { bytes, text }, Lies::Here { bytes: other_bytes, text: other_text }) => {
+                numbers(text).cmp(&numbers(other_text)).then(bytes.cmp(other_bytes))
+            }
+            _ => (**self).cmp(&**other),
+        }
     }
 }
 
@@ -104,5 +126,25 @@ mod tests {
         keys.sort_unstable();
         assert_eq!(keys.iter().map(|key| &**key).collect::<Vec<_>>(), plain);
         assert_eq!(std::mem::size_of::<Key>(), 3 * std::mem::size_of::<usize>());
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_bytes_whatever_they_end_with() {
+        let mut plain: Vec<Vec<u8>> = Vec::new();
+        for bytes in [0, 1, 7, 8, 9, 14, 15, 16, 17, SHORT_BYTES_MAX - 1, SHORT_BYTES_MAX, 23] {
+            for (at, byte) in [(0, 0), (0, 255), (7, 1), (8, 0), (14, 2), (15, 255), (21, 1)] {
+                for rest in [0, 1, 255] {
+                    let mut key = vec![rest; bytes];
+                    key.get_mut(at).into_iter().for_each(|there| *there = byte);
+                    plain.push(key);
+                }
+            }
+        }
+        for one in &plain {
+            for other in &plain {
+                let keys = [one, other].map(|key| Key::from(&key[..]));
+                assert_eq!(keys[0].cmp(&keys[1]), one.cmp(other), "{one:?} {other:?}");
+            }
+        }
     }
 }
