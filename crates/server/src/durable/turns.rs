@@ -6,10 +6,13 @@
 //! device: its line is stalled then.
 
 use super::task::{ConnectionName, Task};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 
 /// Turns that may be waited for; further jobs stay in the queue, which is bounded too.
 const TURNS_MAX: usize = 256;
+/// Lines whose memory is kept for others: those of as many connections as a step serves.
+const SPARE_MAX: usize = 64;
 
 /// Whose turn it is.
 enum Turn {
@@ -34,6 +37,10 @@ struct Line {
 pub(super) struct Turns {
     order: VecDeque<Turn>,
     lines: HashMap<ConnectionName, Line>,
+    /// How many of them are stalled.
+    stalled: usize,
+    /// Memory of lines that are no more: some kilobytes each, which no allocator has at hand.
+    spare: Vec<VecDeque<Task>>,
     /// Jobs here, stalled ones included.
     jobs: usize,
 }
@@ -45,7 +52,11 @@ impl Turns {
         let Some(name) = task.connection else {
             return self.order.push_back(Turn::Alone(Box::new(task)));
         };
-        let line = self.lines.entry(name).or_default();
+        let spare = &mut self.spare;
+        let line = self.lines.entry(name).or_insert_with(|| Line {
+            waiting: spare.pop().unwrap_or_default(),
+            ..Line::default()
+        });
         line.waiting.push_back(task);
         if !line.stalled && !line.is_listed {
             line.is_listed = true;
@@ -63,17 +74,20 @@ impl Turns {
                 }
                 Turn::Of(name) => name,
             };
-            let Some(line) = self.lines.get_mut(&name) else { continue };
+            let Entry::Occupied(mut entry) = self.lines.entry(name) else { continue };
+            let line = entry.get_mut();
             line.is_listed = false;
             if line.stalled {
                 continue; // it is listed anew when it goes on
             }
             let task = line.waiting.pop_front();
-            if line.waiting.is_empty() {
-                self.lines.remove(&name);
-            } else {
+            if !line.waiting.is_empty() {
                 line.is_listed = true;
                 self.order.push_back(Turn::Of(name));
+            } else if self.spare.len() < SPARE_MAX {
+                self.spare.push(entry.remove().waiting);
+            } else {
+                entry.remove();
             }
             if task.is_some() {
                 self.jobs -= 1;
@@ -85,13 +99,19 @@ impl Turns {
 
     /// A job of this connection was begun and waits: none behind it begins.
     pub fn stall(&mut self, name: ConnectionName) {
-        self.lines.entry(name).or_default().stalled = true;
+        let line = self.lines.entry(name).or_default();
+        self.stalled += usize::from(!line.stalled);
+        line.stalled = true;
     }
 
     /// The job that waited is done: those behind it go on, the first of them before any other,
     /// since it has waited longest.
     pub fn unstall(&mut self, name: ConnectionName) {
+        if self.stalled == 0 {
+            return; // as with nearly every job that is done
+        }
         let Some(line) = self.lines.get_mut(&name) else { return };
+        self.stalled -= usize::from(line.stalled);
         line.stalled = false;
         if line.waiting.is_empty() {
             self.lines.remove(&name);
@@ -119,7 +139,7 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
-    use super::Turns;
+    use super::{SPARE_MAX, Turns};
     use crate::durable::task::Task;
     use crate::jobs::handoff::Work;
     use laneway_policy::WorkerId;
@@ -179,5 +199,21 @@ mod tests {
         turns.stall(name);
         turns.unstall(name);
         assert!(turns.lines.is_empty(), "nothing is kept of who has no job");
+    }
+
+    #[test]
+    fn the_memory_of_a_line_is_the_next_ones() {
+        let mut turns = Turns::default();
+        for round in 0..3 {
+            (0..SPARE_MAX as u32 + 9).for_each(|slot| turns.enlist(job(Some(slot), round)));
+            assert!(turns.spare.is_empty(), "each that there is has been taken");
+            assert_eq!(all(&mut turns).len(), SPARE_MAX + 9);
+            assert_eq!((turns.lines.len(), turns.spare.len()), (0, SPARE_MAX));
+        }
+        let name = job(Some(1), 0).connection.expect("it has one");
+        turns.stall(name);
+        turns.stall(name);
+        turns.unstall(name);
+        assert_eq!((turns.stalled, turns.lines.len()), (0, 0));
     }
 }
