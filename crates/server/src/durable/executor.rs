@@ -98,7 +98,8 @@ impl<S> DurableExecutor<S> {
         }
         self.flush_if_due();
         self.drop_expired();
-        self.commit_if_needed();
+        let has_more = self.has_more() || !self.durable.jobs.is_empty();
+        self.commit_if_needed(has_more && self.takes_more());
         if !busy {
             self.hand.empty();
         }

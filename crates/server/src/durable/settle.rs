@@ -5,6 +5,10 @@ use super::shared::bump;
 use super::state::DurableExecutor;
 use laneway_tier::{Position, Result};
 
+/// A commit is put off by so many steps at most, in which a connection can have all begun that it
+/// may have under way.
+const PUT_OFF_MAX: u32 = 7;
+
 impl<S> DurableExecutor<S> {
     /// A commit has ended.
     pub(super) fn committed(&mut self, result: Result<()>) {
@@ -71,9 +75,15 @@ impl<S> DurableExecutor<S> {
         }
     }
 
-    /// Begins a commit if somebody waits for one, or it is time.
-    pub(super) fn commit_if_needed(&mut self) {
+    /// Begins a commit if somebody waits for one, or it is time. Where the next step has more to
+    /// begin, that is to be in the same group: a pipeline is more than a step, and would be two
+    /// groups each time, one behind the other.
+    pub(super) fn commit_if_needed(&mut self, has_more: bool) {
         if self.committing {
+            return;
+        }
+        if has_more && self.put_off < PUT_OFF_MAX {
+            self.put_off += 1;
             return;
         }
         let waiting = !self.held.is_empty() || !self.pending.is_empty();
@@ -88,6 +98,7 @@ impl<S> DurableExecutor<S> {
             return;
         }
         self.commit_nanos = self.now_nanos + self.durable.interval_nanos;
+        self.put_off = 0;
         self.committing = true;
         self.appended = false;
         self.hands.order(Order::Commit);

@@ -92,6 +92,8 @@ pub struct DurableExecutor<S> {
     pub(super) held: VecDeque<Task>,
     /// A commit is under way.
     pub(super) committing: bool,
+    /// Steps since the last commit began that have left it to the next.
+    pub(super) put_off: u32,
     /// Something was appended since the last commit began.
     pub(super) appended: bool,
     /// When the next commit is due, where replies do not wait for it.
@@ -163,6 +165,7 @@ impl<S> DurableExecutor<S> {
             settling: Vec::new(),
             held: VecDeque::new(),
             committing: false,
+            put_off: 0,
             appended: false,
             commit_nanos: 0,
             barrier: VecDeque::new(),
