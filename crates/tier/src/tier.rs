@@ -246,10 +246,10 @@ impl Tier {
         self.shared.writer().check().err()
     }
 
-    /// Whether a commit is worth its while before anybody waits for it. Short large values that wait
-    /// for it take half of the memory that there is for them: without room there each is written by
-    /// itself, which costs several times as much. Or much of the active segment is in no group: who
-    /// fills it waits until all of it is durable, and so does everybody who writes.
+    /// Whether a commit is worth its while before anybody waits for it. Short large values that
+    /// wait for it take half of the memory that there is for them: without room there each is
+    /// written by itself, which costs several times as much. Or much of the active segment is in no
+    /// group: who fills it waits until all of it is durable, and so does everybody who writes.
     pub fn is_commit_urgent(&self) -> bool {
         self.shared.waiting.is_half_full()
             || URGENT_LOG_BYTES <= self.shared.writer().log.loose_bytes()

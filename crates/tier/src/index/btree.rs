@@ -85,7 +85,7 @@ impl Waiting {
     fn came(&self, entry: &Entry) {
         if let What::Large(large) = &entry.what
             && let Some(first) = large.extents.first()
-            && large.bytes_waiting().is_some()
+            && large.is_waiting()
         {
             let mut values = self.values.write().expect(UNPOISONED);
             values.insert(first.start, large.clone());

@@ -148,7 +148,7 @@ impl Shared {
             writer.log.set_flush_sequence(sequence);
         }
         let value = match &draft.what {
-            Some(What::Large(large)) => Some(large.clone()).filter(|l| l.bytes_waiting().is_some()),
+            Some(What::Large(large)) if large.is_waiting() => Some(large.clone()),
             _ => None,
         };
         // A record that migration appends again has its value where it was.

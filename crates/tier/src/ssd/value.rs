@@ -78,6 +78,11 @@ impl Large {
         self.waiting.lock().expect("nobody panics inside")
     }
 
+    /// Whether it waits for its group.
+    pub fn is_waiting(&self) -> bool {
+        self.lock().is_some()
+    }
+
     /// What is stored of it, if that waits for its group.
     pub fn bytes_waiting(&self) -> Option<Arc<[u8]>> {
         self.lock().clone()
