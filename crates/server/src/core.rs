@@ -315,8 +315,13 @@ impl<T: Transport> Core<T> {
         let Some(durable) = self.shared.durable.get() else { return false };
         let now = self.clock.nanos();
         let helped = durable.help(now, self.clock.moment(now));
-        // The rest is for the next turn: what has come meanwhile is served before.
-        self.has_asked = helped == Helped::More;
+        // The rest is for the next turn: what has come meanwhile is served before. Not where that
+        // turn may run large requests to completion: the rest is others' too, who would wait.
+        match helped == Helped::More {
+            true if self.sends_in_slices() => self.has_asked = true,
+            true => durable.ring(),
+            false => {}
+        }
         helped != Helped::Elsewhere
     }
 

@@ -6,9 +6,9 @@
 //! those of the bucket and of the partition's counts.
 //!
 //! A slot in a hand counts as used, as a draft's does, and with `-M` another worker may be refused
-//! while it would have served it: one slot of each class and worker. So that chunks can be emptied
-//! and nothing is withheld for long, the owner empties its hand whenever it has nothing to do, and
-//! once a second.
+//! while it would have served it: one slot of each class and worker, and one of the durable
+//! executor, if there is one. So that chunks can be emptied and nothing is withheld for long, the
+//! owner empties its hand whenever it has nothing to do, and once a second.
 
 use crate::store::Store;
 use laneway_sync::planted::{Bug, is_planted};

@@ -11,6 +11,7 @@
 //! - [`slot`]: a message in memory that two processes share, its doorbell, and memory on loan.
 //! - [`place`]: whether a message in memory that two processes share is still the one told of.
 //! - [`sleep`]: who sleeps is woken for what is put down.
+//! - [`cover`]: whether what is seen may be told, or is a change that is under way.
 //! - [`edition`]: whether those for whom something was put down still come for it.
 //! - [`idle`]: whether several workers have nothing left to do.
 //! - [`append`]: pieces put behind a vector, kept together or not at all.
@@ -22,6 +23,7 @@
 //! primitive, and one canary feature per ordering shows that the models would notice its absence.
 
 pub mod append;
+pub mod cover;
 pub mod descriptors;
 pub mod edition;
 pub mod idle;

@@ -7,10 +7,11 @@ use super::hands::{Aside, Order, Spilled};
 use super::shared::bump;
 use super::state::{DurableExecutor, Pending};
 use super::task::{Leaving, NO_MEMORY_STORING, Task};
-use laneway_store::{Got, ItemMeta as Seen, KeyHash, Pinned};
+use laneway_store::{Got, ItemMeta as Seen, KeyHash, Moment, Pinned, Store};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{Error, ItemMeta, Result, Ticket, Tried};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Marks in a record; above them stand milliseconds ([`ends::record_of`]).
 const STALE: u16 = 1;
@@ -45,25 +46,37 @@ pub(super) fn marks_of(meta: &ItemMeta) -> (bool, bool) {
     (meta.marks & STALE != 0, meta.marks & TOKEN_SENT != 0)
 }
 
+/// The item that a change has left, and its value: what is `stored`, where that is at hand. Then
+/// nobody looks for it in memory, where the store has told of it: what becomes of it there since is
+/// no matter.
+fn left_by<'v>(
+    store: &Arc<Store>,
+    changed: &Changed,
+    stored: Option<&'v [u8]>,
+    now: Moment,
+) -> (Got, Cow<'v, [u8]>) {
+    let Changed { key, hash, change } = changed;
+    let mut value = Cow::Borrowed(stored.unwrap_or_default());
+    let got = match (*change, stored) {
+        (Change::Deleted, _) => Got::Miss,
+        (Change::Published { expires, seen: Some(seen) }, Some(_)) if !expires.is_over(now) => {
+            Got::Copied(seen)
+        }
+        (_, Some(_)) => store.peek(*hash, key, now).map_or(Got::Miss, Got::Copied),
+        // Nobody has asked for it yet: it is no hit.
+        _ => store.peek_value(*hash, key, now, value.to_mut()),
+    };
+    (got, value)
+}
+
 impl<S> DurableExecutor<S> {
     /// Keeps the last that happened to a key; if that is an item whose value is at hand, it is
-    /// `stored`. Then nobody looks for it in memory, where the store has told of it: what becomes
-    /// of it there since is no matter.
+    /// `stored`.
     pub(super) fn keep(&mut self, task: &mut Task, changed: Changed, stored: Option<&[u8]>) {
+        self.durable.pending_writes.changed_owner(changed.hash);
+        self.ends.forget(&changed.key);
+        let (got, value) = left_by(&self.shared.store, &changed, stored, self.now);
         let Changed { key, hash, change } = changed;
-        let (store, now) = (&self.shared.store, self.now);
-        self.durable.pending_writes.changed_owner(hash);
-        self.ends.forget(&key);
-        let mut value = Cow::Borrowed(stored.unwrap_or_default());
-        let got = match (change, stored) {
-            (Change::Deleted, _) => Got::Miss,
-            (Change::Published { expires, seen: Some(seen) }, Some(_)) if !expires.is_over(now) => {
-                Got::Copied(seen)
-            }
-            (_, Some(_)) => store.peek(hash, &key, now).map_or(Got::Miss, Got::Copied),
-            // Nobody has asked for it yet: it is no hit.
-            _ => store.peek_value(hash, &key, now, value.to_mut()),
-        };
         if let (Got::Copied(seen), Some(stored)) = (&got, stored) {
             assert!(seen.value_bytes as usize == stored.len(), "it stored what it was given");
         }
@@ -72,7 +85,7 @@ impl<S> DurableExecutor<S> {
             (Got::Large(seen, pinned), _) => {
                 self.put(task, (&key, hash), &seen, value, Some(pinned))
             }
-            (Got::Miss, Change::Published { expires, .. }) if !expires.is_over(now) => {
+            (Got::Miss, Change::Published { expires, .. }) if !expires.is_over(self.now) => {
                 // Memory is so short that it was evicted at once.
                 task.fail(NO_MEMORY_STORING);
                 bump(&self.durable.counts.refused.memory);
@@ -293,5 +306,36 @@ impl<S> DurableExecutor<S> {
                 Tried::Done(())
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use laneway_store::Config;
+
+    const NOW: Moment = Moment::from_seconds(1);
+
+    #[test]
+    fn an_item_whose_value_is_at_hand_is_kept_though_memory_has_evicted_it_since() {
+        let store = Store::new(Config::default()).expect("memory");
+        let (key, hash) = (&b"key"[..], store.hash(b"key"));
+        let mut draft = store.draft(key, 7, Moment::NEVER, 5).expect("memory");
+        draft.write(b"value").expect("memory");
+        store.enter(hash, key, NOW).publish(draft, None);
+        let seen = store.peek(hash, key, NOW);
+        let item = seen.expect("it was published");
+        store.enter(hash, key, NOW).unlink(); // nothing is left of it, as behind an eviction
+        let got = |change, stored: Option<&[u8]>| {
+            let changed = Changed { key: key.into(), hash, change };
+            left_by(&store, &changed, stored, NOW).0
+        };
+        let (told, value) = (|expires| Change::Published { expires, seen }, Some(&b"value"[..]));
+        assert!(matches!(got(told(Moment::NEVER), value), Got::Copied(kept) if kept == item));
+        assert!(matches!(got(told(NOW), value), Got::Miss), "it is over");
+        assert!(matches!(got(told(Moment::NEVER), None), Got::Miss), "nobody has its value");
+        assert!(matches!(got(Change::Deleted, value), Got::Miss), "it was deleted");
+        let untold = Change::Published { expires: Moment::NEVER, seen: None };
+        assert!(matches!(got(untold, value), Got::Miss), "nobody has told of it");
     }
 }

@@ -5,15 +5,16 @@
 //! and gets the same answer.
 //!
 //! The durable executor alone counts, and whoever steps it has its lock: so nothing comes between a
-//! load and a store, and no counter needs a locked instruction. What earlier steps have released is
-//! behind that lock, and so behind each release of a later one.
+//! load and a store, and neither kind of counter needs a locked instruction. What earlier steps
+//! have released is behind that lock, and so behind each release of a later one.
 
 use laneway_store::{KeyHash, Moment};
+use laneway_sync::cover::Cover;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Tier;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Counters; a power of two.
 const SLOTS: usize = 1 << 14;
@@ -34,7 +35,8 @@ pub enum DurableReader<'a> {
 /// The pending-write filter.
 pub struct PendingWrites {
     tier: Arc<Tier>,
-    changing: Box<[AtomicU32]>,
+    /// Changes that are under way.
+    changing: Box<[Cover]>,
     /// How often keys were changed.
     editions: Box<[AtomicU64]>,
     /// Items that were taken back.
@@ -48,12 +50,12 @@ pub struct Sight(u64);
 impl PendingWrites {
     /// Over nothing.
     pub fn new(tier: Arc<Tier>) -> PendingWrites {
-        let changing = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
+        let changing = (0..SLOTS).map(|_| Cover::new()).collect();
         let editions = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
         PendingWrites { tier, changing, editions, taken_back: AtomicU64::new(0) }
     }
 
-    fn slot(&self, hash: KeyHash) -> &AtomicU32 {
+    fn slot(&self, hash: KeyHash) -> &Cover {
         &self.changing[slot_of(hash)]
     }
 
@@ -75,17 +77,14 @@ impl PendingWrites {
 
     /// A key is about to be changed: before its bucket is entered.
     pub fn cover_owner(&self, hash: KeyHash) {
-        // (V) pairs with (W): the bucket's version is left by a release after this, and a reader of
-        // the new item has acquired that version before it looks here.
-        let slot = self.slot(hash);
-        slot.store(slot.load(Relaxed) + 1, Relaxed);
+        // The bucket's version is left by a release after this, and a reader of the new item has
+        // acquired that version before it looks here.
+        self.slot(hash).raise_owner();
     }
 
     /// What was changed is durable, or taken back.
     pub fn uncover_owner(&self, hash: KeyHash) {
-        let slot = self.slot(hash);
-        // (K) pairs with (L); seen late, it costs a detour.
-        slot.store(slot.load(Relaxed) - 1, Release);
+        self.slot(hash).lower_owner();
     }
 
     /// An item was taken back: after it has left memory, before it is uncovered.
@@ -103,14 +102,14 @@ impl PendingWrites {
     /// Whether what was read in memory since may not be durable: it is being changed, or was taken
     /// back between being read and this question, when nothing hides it any more.
     pub fn hides_since(&self, hash: KeyHash, sight: Sight) -> bool {
-        // (L) pairs with (K): who sees a key uncovered sees what was taken back before. (W) too.
-        let hidden = self.slot(hash).load(Acquire) != 0;
+        // Who sees a key uncovered sees what was taken back before: so a relaxed load will do.
+        let hidden = self.slot(hash).hides();
         (hidden && !is_planted(Bug::PendingWriteShown)) || self.taken_back.load(Relaxed) != sight.0
     }
 
     /// Whether a key is being changed.
     pub fn hides(&self, hash: KeyHash) -> bool {
-        self.slot(hash).load(Relaxed) != 0 // (W) pairs with (V)
+        self.slot(hash).hides()
     }
 
     /// Bytes of the value of the living item that the tier holds under this key.

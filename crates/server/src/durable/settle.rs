@@ -5,9 +5,9 @@ use super::shared::bump;
 use super::state::DurableExecutor;
 use laneway_tier::{Position, Result};
 
-/// A commit is put off by so many steps at most, in which a connection can have all begun that it
-/// may have under way.
-const PUT_OFF_MAX: u32 = 7;
+/// A commit is left to the next step for so long, which is about what a group takes: not by a step
+/// that began later, however much there is to begin.
+const PUT_OFF_NANOS: u64 = 500_000;
 
 impl<S> DurableExecutor<S> {
     /// A commit has ended.
@@ -75,15 +75,11 @@ impl<S> DurableExecutor<S> {
         }
     }
 
-    /// Begins a commit if somebody waits for one, or it is time. Where the next step has more to
-    /// begin, that is to be in the same group: a pipeline is more than a step, and would be two
-    /// groups each time, one behind the other.
+    /// Begins a commit if somebody waits for one, or it is time. Where somebody waits and the next
+    /// step has more to begin, that is to be in the same group: a pipeline is more than a step, and
+    /// would be two groups each time, one behind the other.
     pub(super) fn commit_if_needed(&mut self, has_more: bool) {
         if self.committing {
-            return;
-        }
-        if has_more && self.put_off < PUT_OFF_MAX {
-            self.put_off += 1;
             return;
         }
         let waiting = !self.held.is_empty() || !self.pending.is_empty();
@@ -97,8 +93,14 @@ impl<S> DurableExecutor<S> {
         if !due {
             return;
         }
+        if has_more && self.durable.waits {
+            let since = *self.put_off_since.get_or_insert(self.now_nanos);
+            if self.now_nanos < since + PUT_OFF_NANOS {
+                return;
+            }
+        }
+        self.put_off_since = None;
         self.commit_nanos = self.now_nanos + self.durable.interval_nanos;
-        self.put_off = 0;
         self.committing = true;
         self.appended = false;
         self.hands.order(Order::Commit);

@@ -2,11 +2,12 @@
 //! job for it, and finds that no other thread steps it, steps it itself: to wake another thread for
 //! each write, and to be woken for its reply, costs more than to execute the write. The executor's
 //! own thread ([`crate::boot`]) steps it, too: when an operation that it waited for has ended, when
-//! something is due, and for a thread that found it locked by neither. What a worker's step has
-//! left is for that worker's next turn, behind what it received meanwhile: the pipeline of one
-//! connection is more than a step, and would otherwise wake another thread each time, which
-//! executes it with none of it in its CPU's cache, and wakes the worker for the replies. So is what
-//! another thread asks for during the step ([`Durable::help`]).
+//! something is due, when nothing may begin, and for a thread that found the lock taken by it. What
+//! a worker's step has left is for that worker's next turn, behind what it received meanwhile: the
+//! pipeline of one connection is more than a step, and would otherwise wake another thread each
+//! time, which executes it with none of it in its CPU's cache, and wakes the worker for the
+//! replies. So is what another thread asks for during the step ([`Durable::help`]). Where that turn
+//! may run large requests to completion, the executor's own thread is woken all the same.
 //!
 //! A step is short and never waits for a device, so the lock is held for no longer than that.
 

@@ -92,8 +92,8 @@ pub struct DurableExecutor<S> {
     pub(super) held: VecDeque<Task>,
     /// A commit is under way.
     pub(super) committing: bool,
-    /// Steps since the last commit began that have left it to the next.
-    pub(super) put_off: u32,
+    /// Since when a commit that somebody waits for has been left to the next step.
+    pub(super) put_off_since: Option<u64>,
     /// Something was appended since the last commit began.
     pub(super) appended: bool,
     /// When the next commit is due, where replies do not wait for it.
@@ -165,7 +165,7 @@ impl<S> DurableExecutor<S> {
             settling: Vec::new(),
             held: VecDeque::new(),
             committing: false,
-            put_off: 0,
+            put_off_since: None,
             appended: false,
             commit_nanos: 0,
             barrier: VecDeque::new(),

@@ -3,7 +3,7 @@
 use crate::durable::{FORMS, answers_within, check, machine, started};
 use laneway_policy::Form;
 use laneway_tier::Settings;
-use laneway_vopr::rig::durable::{Kept, settings};
+use laneway_vopr::rig::durable::{Kept, Machine, settings};
 use laneway_vopr::rig::{Plan, Rig, value};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -80,5 +80,27 @@ fn with_an_interval_a_value_that_the_tier_has_not_taken_yet_is_shown_to_nobody()
         let told = rig.until(&writer, Vec::new(), |got| got.ends_with(b"\r\n"));
         assert!(told.starts_with(b"SERVER_ERROR"), "{}", told.escape_ascii());
         rig.until(&reader, Vec::new(), |got| got == b"END\r\n");
+    }
+}
+
+/// Whoever fills a segment of the log waits until all of it is durable, and so does everybody else.
+#[test]
+fn with_an_interval_a_megabyte_of_the_log_is_made_durable_before_its_time() {
+    let segment_bytes: u32 = 2 << 20;
+    let machine = Machine::new(10 * segment_bytes as usize, 8 << 20);
+    let durability = laneway_tier::Durability::Interval;
+    let tier = machine.open(Settings { durability, segment_bytes, ..settings() }).expect("sound");
+    let kept = Kept { interval: Some(Duration::from_secs(3600)), ..Kept::of(&tier) };
+    let mut rig = Rig::new(&Plan { kept: Some(kept), ..Plan::of(2, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "key", b"1"); // the first commit is due at once
+    rig.turns(4);
+    let before = tier.stats().groups;
+    for (sets, groups) in [(500, 0), (100, 1)] {
+        for number in 0..sets {
+            rig.set(&client, "key", &value(1900, number));
+        }
+        rig.turns(4);
+        assert_eq!(tier.stats().groups - before, groups, "behind {sets} of about 2 KB");
     }
 }

@@ -59,6 +59,30 @@ fn whole(number: u64, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
+fn the_executor_keeps_a_free_slot_until_it_has_nothing_to_do_or_sweeps() {
+    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
+    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
+    let mut rig = Rig::new(&Plan { kept: Some(kept), ..Plan::of(1, Form::TimeShare) });
+    let client = rig.net.connect();
+    rig.set(&client, "k", b"value");
+    rig.turns(20);
+    let slots = rig.shared.store.slots_used();
+    for (passed_nanos, held) in [(0, 1), (2_000_000_000, 0)] {
+        let executor = rig.executor.take().expect("kept");
+        client.send(&b"set k 0 0 5\r\nvalue\r\n".repeat(3));
+        rig.turns(20);
+        rig.clock.advance(passed_nanos);
+        let now = rig.clock.nanos();
+        executor.lock().step(now, rig.clock.moment(now));
+        assert_eq!(rig.shared.store.slots_used(), slots + held, "behind {passed_nanos} ns");
+        rig.executor = Some(executor);
+        rig.turns(20);
+        assert_eq!(rig.shared.store.slots_used(), slots);
+        assert_eq!(client.receive(usize::MAX), b"STORED\r\n".repeat(3));
+    }
+}
+
+#[test]
 fn long_values_asked_for_at_once_come_in_one_after_the_other_and_none_is_refused() {
     for (memory_bytes, form) in [(16 << 20, Form::TimeShare), (32 << 20, Form::Roles)] {
         for bytes in LENGTHS {

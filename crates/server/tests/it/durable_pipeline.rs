@@ -457,21 +457,6 @@ fn a_worker_executes_what_it_received_or_wakes_who_does() {
 }
 
 #[test]
-fn what_is_at_hand_when_a_step_ends_is_in_the_same_group() {
-    let machine = Machine::new(LOG_BYTES, SSD_BYTES);
-    let (mut rig, _kept) = started(&machine, Plan::of(2, Form::TimeShare), None);
-    let client = rig.net.connect();
-    rig.set(&client, "k", b"before");
-    let groups = |rig: &Rig| rig.shared.durable.get().expect("kept").tier.stats().groups;
-    let before = groups(&rig);
-    // More than a step takes.
-    client.send(&set("k", b"v").repeat(100));
-    let got = rig.until(&client, Vec::new(), |got| got.len() >= 100 * b"STORED\r\n".len());
-    assert!(got == b"STORED\r\n".repeat(100));
-    assert_eq!(groups(&rig) - before, 1);
-}
-
-#[test]
 fn replies_to_reads_behind_a_write_that_waits_are_bounded_too() {
     const ASKED: usize = 20_000;
     let machine = Machine::new(LOG_BYTES, SSD_BYTES);

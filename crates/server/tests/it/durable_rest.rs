@@ -1,11 +1,13 @@
 //! The durable executor at rest: its own thread sleeps, and what others leave under way wakes it.
+//! A worker that goes on with it does not sleep before.
 
-use laneway_policy::Form;
+use laneway_policy::{Design, Form};
 use laneway_server::clock::Clock;
 use laneway_tier::{Durability, Settings};
 use laneway_vopr::rig::durable::{Kept, Machine, settings};
 use laneway_vopr::rig::{Plan, Rig, value};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
@@ -91,4 +93,70 @@ fn with_an_interval_the_executor_wakes_when_a_commit_is_due() {
     rig.turns(20);
     let (sleeps_ms, _) = rest(&rig);
     assert!(100 < sleeps_ms, "{sleeps_ms} ms");
+}
+
+/// More than a step begins, which is 64.
+const SETS: u64 = 300;
+
+/// Requests for them.
+fn sets() -> Vec<u8> {
+    b"set k 0 0 1\r\nv\r\n".repeat(SETS as usize)
+}
+
+/// A server of one worker, which steps the executor.
+fn helped(plan: Plan) -> Rig {
+    let machine = Machine::new(1 << 20, 8 << 20);
+    let kept = Kept::of(&machine.open(settings()).expect("the media are sound"));
+    let rig = Rig::new(&Plan { kept: Some(kept), ..plan });
+    rig.let_help();
+    rig
+}
+
+fn begun(rig: &Rig) -> u64 {
+    rig.shared.durable.get().expect("kept").counts.requests.load(Relaxed)
+}
+
+/// What a worker's step leaves to begin is for its own next turn: nobody else comes for it.
+#[test]
+fn a_worker_that_has_left_something_to_begin_does_not_sleep() {
+    let mut rig = helped(Plan::of(1, Form::TimeShare));
+    let _executor = rig.executor.take(); // nobody but the worker makes a step
+    let sleeps = |rig: &Rig| rig.workers[0].transport().inner().asleep().is_some();
+    let client = rig.net.connect();
+    let at_rest = (0..10_000).any(|_| {
+        rig.turn();
+        sleeps(&rig)
+    });
+    assert!(at_rest, "it has nothing to do");
+    assert_eq!(client.send(&sets()), sets().len());
+    let mut went_on = 0;
+    for _ in 0..100 {
+        let had = begun(&rig);
+        rig.turn();
+        if 0 < had && had < SETS {
+            assert!(!sleeps(&rig), "behind {had} of {SETS}");
+            went_on += 1;
+        }
+    }
+    assert_eq!((begun(&rig), 2 < went_on), (SETS, true), "it went on {went_on} times");
+}
+
+/// Its next turn may send all of a large value, and others' small requests are in what is left.
+#[test]
+fn what_is_left_is_for_the_executors_thread_where_requests_run_to_completion() {
+    let mut rig = helped(Plan::design(Design::Hkh, 1));
+    let rings = Arc::new(AtomicU64::new(0));
+    let counts = rings.clone();
+    rig.shared.durable.get().expect("kept").set_bell(Box::new(move || {
+        counts.fetch_add(1, Relaxed);
+    }));
+    let executor = rig.executor.take();
+    let client = rig.net.connect();
+    assert_eq!(client.send(&sets()), sets().len());
+    rig.turns(50);
+    assert!((1..SETS).contains(&begun(&rig)), "{} were begun", begun(&rig));
+    assert_eq!(rings.load(Relaxed), 1);
+    rig.executor = executor;
+    let got = rig.until(&client, Vec::new(), |got| got.len() >= SETS as usize * 8);
+    assert!(got == b"STORED\r\n".repeat(SETS as usize));
 }

@@ -18,6 +18,7 @@ mod durable_admin;
 mod durable_crash;
 mod durable_ends;
 mod durable_evicted;
+mod durable_groups;
 mod durable_interval;
 mod durable_long;
 mod durable_meetings;

@@ -345,4 +345,26 @@ mod tests {
         assert_eq!(joined(kept)[..], [Extent { start: 1, blocks: 4 }]);
         assert_eq!(spare, [Extent { start: 5, blocks: 4 }]);
     }
+
+    #[test]
+    fn a_run_in_memory_that_was_used_before_is_zero_behind_each_value() {
+        let (spare, mut used) = (Spare::new(1), Blocks::zeroed(3 * BLOCK_BYTES));
+        used.as_mut().fill(7);
+        let place = used.as_slice().as_ptr();
+        spare.give(used);
+        let value = |start: u32, bytes: usize| {
+            let extents = smallvec![Extent { start, blocks: bytes.div_ceil(BLOCK_BYTES) as u32 }];
+            let pointer = Pointer { bytes: bytes as u64, extents, ..Pointer::default() };
+            Arc::new(Large::waiting(pointer, vec![1_u8; bytes].into()))
+        };
+        // Neighbours: the one that is first on the SSD came last.
+        let runs = Runs::of(&[value(6, 10), value(4, BLOCK_BYTES + 10)], &spare);
+        let [(at, blocks)] = &runs.0[..] else { panic!("they are one run") };
+        assert_eq!((*at, blocks.as_slice().as_ptr()), (4 * BLOCK_BYTES as u64, place));
+        let behind = [0_u8; BLOCK_BYTES - 10];
+        let wanted = [&[1_u8; BLOCK_BYTES + 10][..], &behind, &[1; 10], &behind].concat();
+        assert!(blocks.as_slice() == wanted, "bytes of an earlier group");
+        runs.give_back(&spare);
+        assert_eq!(spare.take(1).as_slice().as_ptr(), place);
+    }
 }

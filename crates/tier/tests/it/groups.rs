@@ -117,6 +117,27 @@ fn a_value_that_waits_is_read_replaced_deleted_and_scanned_as_any_other() {
 }
 
 #[test]
+fn blocks_that_one_of_many_small_writes_replaced_are_free_behind_their_group() {
+    for kind in KINDS {
+        let (tier, _) = machine(kind).open(at_interval()).unwrap();
+        let free = || tier.stats().ssd_free_bytes;
+        let before = free();
+        put(&tier, 1, 1, 5000);
+        tier.commit().unwrap();
+        assert_eq!(before - free(), 2 * 4096);
+        // The others have nothing left to do, and wait as one.
+        (0..3).for_each(|number| put(&tier, number, 2, 10));
+        for number in 3..6 {
+            tier.commit().unwrap();
+            put(&tier, number, 2, 10); // a later group vouches for that
+        }
+        tier.commit().unwrap();
+        assert_eq!(free(), before);
+        (0..6).for_each(|number| holds(&tier, number, 2, 10));
+    }
+}
+
+#[test]
 fn a_commit_is_urgent_once_a_megabyte_of_the_log_is_in_no_group() {
     const SEGMENT_BYTES: u32 = 2 << 20;
     let settings = Settings { segment_bytes: SEGMENT_BYTES, ..at_interval() };
