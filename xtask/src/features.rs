@@ -18,10 +18,12 @@ usage: cargo xtask features
 Each flag and command that needs a feature must be refused with the feature's name and the line that
 builds it, and with the status that its kind of error has.";
 
-/// Everything, for which clang is needed.
-const ALL: &str = "laneway/full,laneway-client/rdma";
+/// Everything, for which clang is needed; and of the simulation its meter of work and its bugs, of
+/// which none is there until it is planted.
+const ALL: &str = "laneway/full,laneway-client/rdma,laneway-vopr/meter,laneway-vopr/planted";
 /// All that needs no clang.
-const WITHOUT_CLANG: &str = "laneway/research,laneway-client/rdma";
+const WITHOUT_CLANG: &str =
+    "laneway/research,laneway-client/rdma,laneway-vopr/meter,laneway-vopr/planted";
 /// What a release has: what needs nothing to build, and nothing to run until it is asked for.
 pub const RELEASED: &str = "rdma";
 const COMPILERS: [&str; 2] = ["clang-14", "clang"];

@@ -31,7 +31,7 @@ usage: cargo xtask instructions [--update] [NAME]
 Last, one path is counted again with a needless allocation for each request, which the ceilings
 must notice.
 
-The ceilings stand in bench/instructions.toml. Builds examples/instructions.rs of the server in a
+The ceilings stand in bench/instructions.toml. Builds examples/instructions.rs of crates/rig in a
 folder of its own, target/instructions, with the flags that the ceilings were made with.";
 
 const CEILINGS: &str = "bench/instructions.toml";
@@ -190,7 +190,7 @@ pub fn build(feature: Option<&str>) -> Result<PathBuf, String> {
     cargo.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_DEBUG", "0")]);
     // In an incremental build code is inlined less, however few its units are.
     cargo.envs([("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"), ("CARGO_INCREMENTAL", "0")]);
-    cargo.args(["build", "--quiet", "--release", "-p", "laneway-server"]);
+    cargo.args(["build", "--quiet", "--release", "-p", "laneway-rig"]);
     cargo.args(["--example", "instructions"]);
     if let Some(feature) = feature {
         cargo.args(["--features", feature]);

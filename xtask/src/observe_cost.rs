@@ -55,7 +55,7 @@ const CEILINGS: &str = "bench/observe-cost.toml";
 const MARGIN: f64 = 1.05;
 /// The feature without which everything is recorded.
 const UNOBSERVED: &str = "unobserved";
-/// Paths of examples/instructions.rs, each with the requests in flight.
+/// Paths of crates/rig/examples/instructions.rs, each with the requests in flight.
 const PATHS: [(&str, usize); 2] = [("get", 1), ("get-burst", 16)];
 
 /// Most that sketch, table and slots may take of a request's instructions.

@@ -1,10 +1,11 @@
 //! Builds and runs the whole-server simulation (`crates/vopr`), with its meter of work and its
 //! planted bugs compiled in.
 
+use crate::features;
 use crate::outcome::{Failure, Outcome, failed, passed};
 use crate::process;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const HELP: &str = "\
@@ -42,6 +43,8 @@ const DAILY: u64 = 1_000;
 const DAY_STRIDE: u64 = 100_000;
 const DAY_SECONDS: u64 = 86_400;
 const WEEK_DAYS: u64 = 7;
+/// The tests of the package, and of no other by this name.
+const TEST: &str = "vopr";
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
     let mut parser = parser;
@@ -52,9 +55,9 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         }
         return ci();
     }
-    let mut run = cargo("run");
-    run.arg("--").args(arguments);
-    match run.status().map_err(|error| format!("cargo: {error}"))?.code() {
+    let mut run = Command::new(built()?);
+    run.args(arguments).current_dir(process::root()).stdin(Stdio::null());
+    match run.status().map_err(|error| format!("laneway-vopr: {error}"))?.code() {
         Some(0) => passed(""),
         Some(2) => Err(Failure::Usage("see above".into())),
         // It has printed each seed with the command that repeats it.
@@ -62,20 +65,22 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     }
 }
 
-/// What cargo does with the simulation as it is always built: unoptimised enough to assert, with
-/// meter and bugs.
-fn cargo(task: &str) -> Command {
-    let mut cargo = process::cargo();
-    cargo.args([task, "--quiet", "-p", "laneway-vopr", "--features", "planted,meter"]);
-    cargo
-}
-
-/// A copy of the simulation. Cargo's own makes room for one without bugs when the tests begin.
+/// A copy of the simulation as the tests are built: unoptimised enough to assert, with meter and
+/// bugs. While the copy runs, others may build.
 fn built() -> Result<PathBuf, String> {
-    process::run(&mut cargo("build"))?;
+    let mut build = process::cargo();
+    // Features are those of all packages that are named, and of their tests where one is built: so
+    // all of it is there where the tests have been built. With a test cargo builds the programs of
+    // its package.
+    build.args(["test", "--no-run", "--quiet", "--workspace", "--features", features::tested()]);
+    build.args(["--test", TEST]);
+    process::run(&mut build)?;
     let (name, folder) = ("laneway-vopr", process::scratch_dir("vopr")?);
     let (from, to) = (process::target_dir().join("debug").join(name), folder.join(name));
-    std::fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+    // One that still runs cannot be written, but another can take its place.
+    let copy = folder.join(format!("{name}.new"));
+    let copied = std::fs::copy(&from, &copy).and_then(|_| std::fs::rename(&copy, &to));
+    copied.map_err(|error| format!("{}: {error}", from.display()))?;
     Ok(to)
 }
 
@@ -92,7 +97,6 @@ fn ci() -> Outcome {
         &["--seed", &first, "--seeds", &daily],
         &["--planted", "--seeds", &daily, "--hints", &hints],
     ];
-    // Built once: while it runs, others may build.
     let built = built()?;
     let mut notes = Vec::new();
     for part in parts {

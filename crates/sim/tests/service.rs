@@ -1,5 +1,5 @@
 //! Service times that `laneway bench --service-times` has written are read by `laneway sim run
-//! --service-file`.
+//! --service-file`. It measures a process, and so is a program of its own.
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "the load generator's tests use all of it")]

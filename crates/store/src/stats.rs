@@ -57,6 +57,11 @@ impl Store {
         }
     }
 
+    /// Items that were evicted so far, without all that [`Store::stats`] adds up.
+    pub fn evicted_items(&self) -> u64 {
+        self.counters.evictions.load(Relaxed)
+    }
+
     /// Every slab class that has chunks.
     pub fn class_stats(&self) -> Vec<ClassStats> {
         self.memory.class_stats()

@@ -7,8 +7,8 @@
 //! place of the disks; then the clients' own histories are held against it.
 
 use crate::media::LOG_BYTES;
-use crate::rig::durable::{Machine, settings};
-use crate::rig::{Rig, RigStream};
+use laneway_rig::durable::{Machine, settings};
+use laneway_rig::{Rig, RigStream};
 use laneway_server::durable::backup::{Asked, Standing, Told};
 use laneway_server::durable::copier::{Copier, Place};
 use laneway_server::durable::shared::Durable;
@@ -89,14 +89,15 @@ struct Was {
 }
 
 /// The instant that a backup is of.
-struct Cut {
+pub struct Cut {
     moment: u64,
     /// What the store held.
     items: BTreeMap<Vec<u8>, Was>,
 }
 
 impl Cut {
-    fn of(tier: &Tier, moment: u64) -> Cut {
+    /// What a store holds now, at this moment of the books.
+    pub fn of(tier: &Tier, moment: u64) -> Cut {
         let found = tier.scan(b"", None, usize::MAX).into_iter();
         let items = found.map(|(key, item)| {
             // One that cannot be read has changed for sure, as far as anybody can know.
@@ -126,7 +127,7 @@ impl Cut {
     }
 
     /// Whether what was written meanwhile may have been too much for these bounds, as is said.
-    fn bears_out(&self, why: &str, bounds: &Bounds, tier: &Tier, keys: u64) -> bool {
+    pub fn bears_out(&self, why: &str, bounds: &Bounds, tier: &Tier, keys: u64) -> bool {
         let Some(why) = why.strip_prefix("the backup was given up: ") else { return false };
         if why.contains("of memory") {
             bounds.memory_bytes < self.memory_bytes(keys)
@@ -369,34 +370,4 @@ fn loaded(stream: &[u8]) -> Result<Items, String> {
     let found = Cut::of(&tier, 0).items.into_iter();
     let items = found.map(|(key, was)| Some((key, was.item?))).collect::<Option<Items>>();
     items.ok_or_else(|| "an item of a loaded copy cannot be read".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_written_meanwhile_must_bear_out_why_a_backup_was_given_up() {
-        let machine = Machine::new(LOG_BYTES, COPY_SSD_BYTES);
-        let tier = machine.open(settings()).unwrap();
-        let put = |key: &[u8], bytes| {
-            tier.put(key, &vec![7; bytes], ItemMeta::default()).unwrap();
-        };
-        put(b"large", 9000); // three blocks
-        put(b"small", 100);
-        let cut = Cut::of(&tier, 1);
-        let borne_out = |blocks, memory_bytes, why: &str| {
-            let bounds = Bounds { blocks, memory_bytes, ..Bounds::NONE };
-            cut.bears_out(&format!("the backup was given up: {why}"), &bounds, &tier, 2)
-        };
-        let [blocks, memory, room] =
-            ["more than 2 blocks of the SSD", "more than 0 MiB of memory", "no room left"];
-        put(b"small", 9000);
-        assert!(!borne_out(0, 1 << 28, blocks) && !borne_out(0, 1 << 28, room));
-        assert!(!borne_out(0, 1 << 28, memory) && borne_out(0, 100, memory));
-        put(b"large", 10);
-        assert!(borne_out(2, 1 << 28, blocks) && borne_out(2, 1 << 28, room));
-        assert!(!borne_out(3, 1 << 28, blocks));
-        assert!(!borne_out(0, 0, "for no reason"));
-    }
 }

@@ -3,8 +3,8 @@
 use crate::backup::{Copy, End, Turn};
 use crate::life::Life;
 use crate::media::LOG_BYTES;
-use crate::rig::durable::Machine;
 use crate::world::{Outcome, World};
+use laneway_rig::durable::Machine;
 use laneway_server::clock::Clock;
 use laneway_tier::{Error, dump};
 

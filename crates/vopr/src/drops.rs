@@ -6,18 +6,24 @@
 
 use crate::request::{key_name, key_number};
 use laneway_tier::Tier;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Keys and sequences.
 type Told = Arc<Mutex<Vec<(Box<[u8]>, u64)>>>;
 
+/// A key, and what the tier was seen to hold of it.
+struct Key {
+    name: String,
+    /// Sequences, and when each was first seen.
+    seen: Vec<(u64, u64)>,
+}
+
 /// What one tier has dropped, and what it was seen to hold.
 pub struct Drops {
     tier: Arc<Tier>,
     told: Told,
-    /// Of each key: sequences, and when each was first seen.
-    seen: HashMap<usize, Vec<(u64, u64)>>,
+    /// By number.
+    keys: Vec<Key>,
 }
 
 impl Drops {
@@ -29,7 +35,7 @@ impl Drops {
             let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
             heard.push((key.into(), sequence));
         }));
-        Drops { tier: tier.clone(), told, seen: HashMap::new() }
+        Drops { tier: tier.clone(), told, keys: Vec::new() }
     }
 
     /// Keys of which something was dropped since this was asked last, and the moment at which what
@@ -39,8 +45,8 @@ impl Drops {
         let mut dropped = Vec::new();
         for (name, sequence) in told {
             let Some(key) = key_number(&name) else { continue };
-            let seen = self.seen.get(&key).into_iter().flatten();
-            let until = seen.copied().find(|(seen, _)| sequence <= *seen).map_or(now, |(_, at)| at);
+            let mut seen = self.keys.get(key).into_iter().flat_map(|key| &key.seen);
+            let until = seen.find(|(seen, _)| sequence <= *seen).map_or(now, |(_, at)| *at);
             dropped.push((key, until));
         }
         dropped
@@ -48,9 +54,11 @@ impl Drops {
 
     /// Looks at what the index has.
     pub fn look(&mut self, keys: usize, now: u64) {
-        for key in 0..keys {
-            let Some(look) = self.tier.look(key_name(key).as_bytes()) else { continue };
-            let seen = self.seen.entry(key).or_default();
+        for number in self.keys.len()..keys {
+            self.keys.push(Key { name: key_name(number), seen: Vec::new() });
+        }
+        for Key { name, seen } in &mut self.keys {
+            let Some(look) = self.tier.look(name.as_bytes()) else { continue };
             if seen.last().is_none_or(|(last, _)| *last < look.sequence) {
                 seen.push((look.sequence, now));
             }

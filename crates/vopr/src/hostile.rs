@@ -1,10 +1,10 @@
 //! Clients that misbehave: none of them may hurt anybody else, and none may keep what it took.
 
 use crate::ask::key_name;
-use crate::rig::tls::ENCRYPTED;
-use crate::rig::value;
 use crate::scene::Scene;
 use crate::wire::Wire;
+use laneway_rig::tls::ENCRYPTED;
+use laneway_rig::value;
 use laneway_transport::memory::Net;
 
 /// What one of them does.

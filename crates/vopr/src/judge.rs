@@ -3,10 +3,10 @@
 
 use crate::hostile;
 use crate::life::Life;
-use crate::rig::Rig;
 use crate::shm::ShmClients;
 use crate::swarm::{Kept, Swarm};
 use laneway_policy::rate::BURST_NANOS;
+use laneway_rig::Rig;
 use laneway_server::clock::Clock;
 use laneway_server::counts::clients::{ClientSums, PLACES};
 use laneway_server::latency::histogram::Reading;

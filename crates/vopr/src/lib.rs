@@ -1,8 +1,8 @@
 //! Runs the whole server under simulation.
 //!
-//! [`rig`] is a server without threads, kernel or time: its workers and its durable executor are
-//! stepped by hand over networks and disks in memory, so that a run repeats exactly from its seed.
-//! The server's own tests stand on it.
+//! The server is that of [`laneway_rig`], without threads, kernel or time: its workers and its
+//! durable executor are stepped by hand over networks and disks in memory, so that a run repeats
+//! exactly from its seed.
 //!
 //! [`swarm`] draws what a run looks like, [`world`] carries the run out, [`life`] is one life of
 //! the server in it, `steps` has the single steps of everybody, and [`run`] repeats and shrinks a
@@ -34,8 +34,6 @@ pub mod regressions;
 pub mod request;
 pub mod resp;
 mod rests;
-#[allow(missing_docs)] // a harness of tests: its names and their uses say what they are
-pub mod rig;
 pub mod run;
 mod scene;
 pub mod scrub;

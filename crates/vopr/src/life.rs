@@ -6,10 +6,10 @@ use crate::devices::Devices;
 use crate::drops::Drops;
 use crate::hostile::Hostile;
 use crate::operator::Operator;
-use crate::rig::Rig;
 use crate::scrub::Scrubs;
 use crate::shm::ShmClients;
 use crate::watcher::Watcher;
+use laneway_rig::Rig;
 use laneway_tier::Tier;
 use std::sync::Arc;
 

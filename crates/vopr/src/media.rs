@@ -1,7 +1,7 @@
 //! What a store lies on in a run: how its disks fail and rot, and disks that are not its own or of
 //! another day (docs/disk-format.md).
 
-use crate::rig::durable::{Machine, SEGMENT_BYTES};
+use laneway_rig::durable::{Machine, SEGMENT_BYTES};
 use laneway_tier::disk::Disk;
 use laneway_tier::disk::sim::{Faults, Random};
 use laneway_tier::{Settings, Tier};
@@ -54,6 +54,11 @@ pub fn takes_all(machine: &Machine, tier: &Tier) -> Result<(), String> {
     }
 }
 
+/// How many superblocks were written to the SSD.
+pub fn superblocks(machine: &Machine) -> u64 {
+    root(&machine.ssd.part(0..2 * SUPERBLOCK_BYTES)).number
+}
+
 /// What lies on both disks of a machine, at some time.
 pub struct Images {
     log: Vec<u8>,
@@ -69,11 +74,6 @@ impl Images {
     /// A machine that has it.
     pub fn machine(&self) -> Machine {
         Machine::of(u64::MAX, self.log.clone(), self.ssd.clone())
-    }
-
-    /// How many superblocks were written.
-    pub fn superblocks(&self) -> u64 {
-        root(&self.ssd).number
     }
 
     /// Some bytes of the one or of the other change; now and then at the front of what names the

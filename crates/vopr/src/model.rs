@@ -15,6 +15,8 @@ pub type ValueId = u32;
 pub struct Values {
     numbers: HashMap<Vec<u8>, ValueId>,
     bytes: Vec<Vec<u8>>,
+    /// What is one behind the other: who looks for an order of requests asks again and again.
+    joined: HashMap<(ValueId, ValueId), ValueId>,
 }
 
 impl Values {
@@ -43,8 +45,13 @@ impl Values {
     }
 
     pub(crate) fn joined(&mut self, first: ValueId, second: ValueId) -> ValueId {
+        if let Some(id) = self.joined.get(&(first, second)) {
+            return *id;
+        }
         let both = [self.bytes(first), self.bytes(second)].concat();
-        self.id(&both)
+        let id = self.id(&both);
+        self.joined.insert((first, second), id);
+        id
     }
 }
 

@@ -6,7 +6,7 @@
 //! at a byte a second migration makes one turn, and beside it only such as are told to have gone
 //! beyond the rate. What a compaction loses, the clients' histories miss.
 
-use crate::rig::{Rig, RigStream};
+use laneway_rig::{Rig, RigStream};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Shared;
 use laneway_tier::disk::sim::Random;

@@ -3,7 +3,7 @@
 
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
 use crate::request::{Expect, Reply, Request, key_name, refusal};
-use crate::rig::resp::{reply_bytes, request};
+use laneway_rig::resp::{reply_bytes, request};
 
 /// The beginning of what is told where too much is asked to change in one moment: nothing was done.
 const TOO_MUCH: &[u8] = b"-ERR what changes in one moment";

@@ -4,8 +4,8 @@ use crate::books::Books;
 use crate::encryption::Encryption;
 use crate::meta::Style;
 use crate::model::{Asked, Count, Fetch, New, Ttl};
-use crate::rig::{lines, value};
 use crate::swarm::Swarm;
+use laneway_rig::{lines, value};
 use laneway_tier::disk::sim::Random;
 
 /// Operations that may be pending on a key before clients ask another.

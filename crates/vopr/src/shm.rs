@@ -8,7 +8,6 @@
 //! workers for both, and unmaps regions.
 
 use crate::asking::Asking;
-use crate::rig::Rig;
 use crate::scene::Scene;
 use crate::shm_hostile::HostileMember;
 use laneway_client::{Core, Memory, Settings, Topology};
@@ -17,6 +16,7 @@ use laneway_rdma::contract::{Peer, Requester as _};
 use laneway_rdma::door::Version;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
+use laneway_rig::Rig;
 use laneway_tier::disk::sim::Random;
 use std::io;
 use std::os::unix::net::UnixStream;

@@ -3,9 +3,9 @@
 use crate::hostile::Hostile;
 use crate::judge;
 use crate::life::Life;
-use crate::rig::RigTransport;
 use crate::world::{Outcome, World};
 use laneway_policy::{Design, Form};
+use laneway_rig::RigTransport;
 use laneway_server::clock::Clock;
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::meter;

@@ -5,8 +5,8 @@
 //! `skipped` lines between them say; at a rest it has been told of all that were logged; and of
 //! what the server has counted as done, as many events were told as there must be.
 
-use crate::rig::Rig;
 use crate::swarm::Swarm;
+use laneway_rig::Rig;
 use laneway_server::counts::counters::Totals;
 use laneway_tier::disk::sim::Random;
 use laneway_transport::memory::Client;

@@ -3,8 +3,8 @@
 //! Who encrypts is rustls' client over the pipe, and not a stream of `laneway-tls`: what is wrong
 //! there would be wrong at both ends, and right between them.
 
-use crate::rig::tls::ENCRYPTED;
 use laneway_certs::session;
+use laneway_rig::tls::ENCRYPTED;
 use laneway_transport::memory::{Client, Net};
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{Read, Write};

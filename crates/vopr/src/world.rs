@@ -16,8 +16,6 @@ use crate::life::{Life, ROUNDS_MAX};
 use crate::media::{self, Images, LOG_BYTES};
 use crate::model::Loss;
 use crate::operator::Operator;
-use crate::rig::durable::{Kept as RigKept, Machine, settings};
-use crate::rig::{Plan, READ_ONLY, RESP_ALONE, Rig};
 use crate::scene::Scene;
 use crate::scrub::Scrubs;
 use crate::shm::{self, ShmClients};
@@ -26,6 +24,8 @@ use crate::swarm::{Kept, Swarm};
 use crate::users::USERS;
 use crate::watcher::Watcher;
 use laneway_rdma::faults::Faults as SlotFaults;
+use laneway_rig::durable::{Kept as RigKept, Machine, settings};
+use laneway_rig::{Plan, READ_ONLY, RESP_ALONE, Rig};
 use laneway_server::access::client_limits::Rates;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Phase;
@@ -560,10 +560,10 @@ impl World {
                 let (Some(tier), Some(machine)) = (&life.tier, &self.machine) else {
                     return Ok(false);
                 };
-                let before = Images::of(machine).superblocks();
+                let before = media::superblocks(machine);
                 // A medium that refuses has refused the writes that it would lose, too.
                 let settled = tier.settle().is_ok();
-                return Ok(settled && before < Images::of(machine).superblocks());
+                return Ok(settled && before < media::superblocks(machine));
             }
         }
         Err("the durable executor does not stop".into())

@@ -236,7 +236,7 @@ mod tests {
             assert!(!wire.contains(&name), "{name} of {wire:?}");
         }
         // What only a test says breaks no program.
-        let test = steps(&["crates/wire/tests/binary.rs"]);
+        let test = steps(&["crates/wire/tests/it/binary.rs"]);
         assert_eq!(test, ["build of tests", "tests", "doc tests", "documentation"]);
         assert!(steps(&["crates/server/tests/hot/alone.rs"]).contains(&"histories"));
         let always = STEPS.iter().filter(|step| matches!(step.scope, Scope::Always)).count();
@@ -250,7 +250,7 @@ mod tests {
             let step = STEPS.iter().find(|step| step.name == name).expect("a step");
             change.line(step)
         };
-        let tests = "test -p laneway --all-targets --no-fail-fast";
+        let tests = "test -p laneway --tests --no-fail-fast";
         assert_eq!(line("tests").as_deref(), Some(tests));
         assert_eq!(line("doc tests"), None);
         for step in STEPS {

@@ -9,8 +9,8 @@ pub enum Hold {
     DebugProgram,
     /// The program of `target/instructions`, which one that records nothing replaces.
     CountedProgram,
-    /// A loopback port that was free a moment before a server is started on it, and the logs and
-    /// folders of such servers.
+    /// A loopback port that was free a moment before a server is started on it, and the logs,
+    /// folders and programs of such servers.
     Ports,
 }
 
@@ -58,6 +58,11 @@ impl Step {
     pub fn excludes(&self, other: &Step) -> bool {
         let alone = |step: &Step| step.holds.contains(&Hold::Machine);
         alone(self) || alone(other) || self.holds.iter().any(|hold| other.holds.contains(hold))
+    }
+
+    /// Whether it leaves CPU to a step beside it: its clients and servers wait for each other.
+    pub fn is_light(&self) -> bool {
+        matches!(self.holds, [Hold::Ports])
     }
 
     const fn quick(self) -> Step {
@@ -117,6 +122,8 @@ const SIMULATED: &[&str] = &[
     "crates/tls/",
     "crates/server/",
 ];
+/// What steps them by hand.
+const RIG: &[&str] = &["crates/rig/"];
 /// What the program has beside them.
 const PROGRAM: &[&str] = &["crates/xdp/", "crates/kernel/", "crates/admin/", "crates/laneway/"];
 const WIRE: &[&str] = &["crates/wire/", "fuzz/"];
@@ -147,19 +154,20 @@ const COUNTED_AND_PORTS: &[Hold] = &[Hold::CountedProgram, Hold::Ports];
 pub const STEPS: &[Step] = &[
     step(SETUP, "xtask setup", 1),
     step("format", "fmt --all --check", 2).quick(),
-    step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings", 31).quick(),
+    step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings", 72).quick(),
     // Without features other modules stand in for what is not built.
-    step("plain clippy", "clippy --quiet -p laneway -- -D warnings", 20).on(&[SIMULATED, PROGRAM]),
-    step("tidy", "xtask tidy", 6).quick(),
+    step("plain clippy", "clippy --quiet -p laneway -- -D warnings", 7).on(&[SIMULATED, PROGRAM]),
+    step("tidy", "xtask tidy", 4).quick(),
     // Apart from the tests, for while these run others may build in the same folder. It follows
-    // what finds a mistake in seconds.
-    step("build of tests", "test --quiet --workspace --all-targets --no-run", 280)
+    // what finds a mistake in seconds. Examples have no tests: clippy checks them all, and what
+    // runs one builds it.
+    step("build of tests", "test --quiet --workspace --tests --no-run", 280)
         .scope(Scope::Packages)
         .quick()
         .after(&["format", "clippy", "tidy"])
         .holds(DEBUG),
     // The dev profile: assertions and overflow checks are on.
-    step("tests", "test --workspace --all-targets --no-fail-fast", 210)
+    step("tests", "test --workspace --tests --no-fail-fast", 367)
         .scope(Scope::Packages)
         .quick()
         .after(&["build of tests"])
@@ -168,23 +176,23 @@ pub const STEPS: &[Step] = &[
         .scope(Scope::Libraries)
         .quick()
         .after(&["build of tests"]),
-    step("documentation", "doc --quiet --workspace --no-deps --document-private-items", 22)
+    step("documentation", "doc --quiet --workspace --no-deps --document-private-items", 34)
         .scope(Scope::Packages)
         .quick()
         .with(&[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")]),
     step("shared lines", "test -p laneway-store --features lines --test lines", 3)
         .on(&[&["crates/store/", "crates/sync/", "crates/store/tests/lines.rs"]])
         .quick(),
-    // After the build of tests, which the same folder is locked for.
+    // After the build of tests, of which it takes the program.
     step("vopr", "xtask vopr --ci", 200)
-        .on(&[SIMULATED, &["crates/vopr/", "crates/client/", "crates/certs/"]])
+        .on(&[SIMULATED, RIG, &["crates/vopr/", "crates/client/", "crates/certs/"]])
         .after(&["build of tests"]),
-    step("loom", "xtask loom", 20).on(&[&["crates/sync/", "crates/sync/tests/"]]),
-    step("loom canaries", "xtask loom --canary", 43)
+    step("loom", "xtask loom", 23).on(&[&["crates/sync/", "crates/sync/tests/"]]),
+    step("loom canaries", "xtask loom --canary", 44)
         .on(&[&["crates/sync/", "crates/sync/tests/"]])
         .after(&["loom"]),
     // Two minutes in all; a night is `cargo xtask fuzz --hours 8`.
-    step("fuzz", "xtask fuzz text --seconds 20", 108).on(&[WIRE]),
+    step("fuzz", "xtask fuzz text --seconds 20", 87).on(&[WIRE]),
     step("fuzz login", "xtask fuzz login --seconds 5", 7).on(&[WIRE]).after(FUZZ),
     step("fuzz meta commands", "xtask fuzz meta --seconds 10", 12).on(&[WIRE]).after(FUZZ),
     step("fuzz RESP", "xtask fuzz resp --seconds 10", 12).on(&[WIRE]).after(FUZZ),
@@ -198,7 +206,7 @@ pub const STEPS: &[Step] = &[
         .after(FUZZ),
     step("fuzz traces", "xtask fuzz traces --seconds 5", 7).on(&[LOAD]).after(FUZZ),
     // After the build of tests, of which it takes the crates below the lane.
-    step("kernel lane", "xtask kernel", 180).on(&[LANE]).after(&["build of tests"]).holds(DEBUG),
+    step("kernel lane", "xtask kernel", 23).on(&[LANE]).after(&["build of tests"]).holds(DEBUG),
     step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", 22).on(&[TIER]).after(FUZZ),
     step("fuzz dumps", "xtask fuzz dump --seconds 10", 12).on(&[TIER]).after(FUZZ),
     step("tier bench", "xtask tier-bench", 49).on(&[&[
@@ -208,26 +216,28 @@ pub const STEPS: &[Step] = &[
         "crates/store/",
         "crates/load/",
     ]]),
-    step("instructions", "xtask instructions", 100).on(&[SIMULATED, CEILINGS]).holds(COUNTED),
+    step("instructions", "xtask instructions", 100).on(&[SIMULATED, RIG, CEILINGS]).holds(COUNTED),
     // Of `laneway` alone, as all that follow build it: with the whole workspace its dependencies
     // have other features, and it would be built twice.
-    step("release build", "build --quiet --release -p laneway", 120)
+    step("release build", "build --quiet --release -p laneway", 146)
         .on(&[SIMULATED, PROGRAM, SUITES]),
     step("features", "xtask features", 1).on(&[SIMULATED, PROGRAM]).after(RELEASE).holds(PORTS),
-    step("histories", "xtask histories --dev --operations 200000", 30)
+    step("histories", "xtask histories --dev --operations 200000", 8)
         .on(&[&[
             "crates/policy/",
             "crates/sync/",
             "crates/store/",
             "crates/server/",
             "crates/server/tests/hot/",
+            "crates/rig/",
         ]])
         .after(&["build of tests"]),
     step("observe cost", "xtask observe-cost --check", 160)
-        .on(&[SIMULATED, &["bench/observe-cost.toml"]])
+        .on(&[SIMULATED, RIG, &["bench/observe-cost.toml"]])
         .after(RELEASE)
         .holds(COUNTED_AND_PORTS),
-    step("peers", "xtask peers", 1).on(&[SIMULATED, PROGRAM, SUITES]),
+    // It puts servers where the others that hold ports start them.
+    step("peers", "xtask peers", 1).on(&[SIMULATED, PROGRAM, SUITES]).holds(PORTS),
     step("replay", "xtask replay", 3).on(&[SIMULATED, PROGRAM, SUITES]).after(REPLAY).holds(PORTS),
     step("replay binary", "xtask replay --binary", 3)
         .on(&[SIMULATED, PROGRAM, SUITES])
@@ -245,19 +255,19 @@ pub const STEPS: &[Step] = &[
         .on(&[SIMULATED, PROGRAM, SUITES])
         .after(RELEASE)
         .holds(PORTS),
-    step("clients", "xtask clients", 22)
+    step("clients", "xtask clients", 20)
         .on(&[SIMULATED, PROGRAM, SUITES])
         .after(RELEASE)
         .holds(PORTS),
-    step("Python client", "xtask wheel", 60)
+    step("Python client", "xtask wheel", 41)
         .on(&[SIMULATED, PROGRAM, &["crates/client/", "clients/python/"]])
         .after(RELEASE)
         .holds(PORTS),
-    step("redis-py", "xtask redis", 30)
+    step("redis-py", "xtask redis", 24)
         .on(&[SIMULATED, PROGRAM, SUITES])
         .after(REPLAY)
         .holds(PORTS),
-    step("Redis' clients", "xtask redis --clients", 10)
+    step("Redis' clients", "xtask redis --clients", 21)
         .on(&[SIMULATED, PROGRAM, SUITES])
         .after(REPLAY)
         .holds(PORTS),

@@ -2,6 +2,8 @@
 //!
 //! One at a time they run in the order of the list. Otherwise the one begins behind which the
 //! longest row of others waits: what is long and begins last keeps all others waiting for its end.
+//! Beside a step that computes, one begins that mostly waits, if there is one, and beside that one
+//! that computes: two that wait leave CPUs unused.
 
 use super::list::Step;
 use std::cmp::Reverse;
@@ -28,9 +30,14 @@ pub fn next(steps: &[Step], states: &[State], jobs: usize) -> Option<usize> {
     };
     let mut ready =
         (0..steps.len()).filter(|at| states[*at] == State::Waiting && is_ready(&steps[*at]));
+    let wants_light = running().count() > 0 && !running().any(Step::is_light);
+    let key = |at: &usize| {
+        let is_wanted = steps[*at].is_light() == wants_light;
+        (is_wanted, seconds_behind(steps, *at), Reverse(*at))
+    };
     match jobs {
         1 => ready.next(),
-        _ => ready.max_by_key(|at| (seconds_behind(steps, *at), Reverse(*at))),
+        _ => ready.max_by_key(key),
     }
 }
 
@@ -87,6 +94,21 @@ mod tests {
         let (seconds, _) = played(STEPS, 2);
         let whole: u32 = STEPS.iter().map(|step| step.seconds).sum();
         assert!(seconds * 2 < whole + whole / 10, "{seconds} of {whole} s");
+    }
+
+    #[test]
+    fn beside_a_step_that_computes_begins_one_that_waits_and_the_other_way_round() {
+        let is_light_beside = |name: &str| {
+            let state = |step: &Step| match step.name {
+                "setup" | "format" | "clippy" | "tidy" | "release build" | "peers" => State::Ended,
+                other if other == name => State::Running,
+                _ => State::Waiting,
+            };
+            let states: Vec<State> = STEPS.iter().map(state).collect();
+            next(STEPS, &states, 2).map(|at| STEPS[at].is_light())
+        };
+        assert_eq!(is_light_beside("build of tests"), Some(true));
+        assert_eq!(is_light_beside("clients"), Some(false));
     }
 
     #[test]

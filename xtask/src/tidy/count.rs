@@ -11,6 +11,7 @@ const KINDS: &[(&str, &str)] = &[
     ("crates/sim/", "research"),
     ("crates/studies/", "research"),
     ("crates/load/", "load generator"),
+    ("crates/rig/", "simulation"),
     ("crates/vopr/", "simulation"),
     ("crates/certs/", "tools"),
     ("crates/", "product"),

@@ -24,6 +24,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("load", &["policy", "wire", "rdma", "tls"]),
     ("sim", &["policy", "load"]),
     ("studies", &["policy", "wire", "sync", "rdma", "load"]),
+    ("rig", &["policy", "wire", "sync", "store", "tier", "rdma", "transport", "tls", "server"]),
     (
         "vopr",
         &[
@@ -37,6 +38,7 @@ const KNOWS: &[(&str, &[&str])] = &[
             "tls",
             "certs",
             "server",
+            "rig",
             "client",
         ],
     ),

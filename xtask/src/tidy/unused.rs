@@ -3,7 +3,7 @@
 //!
 //! An item is used by nobody if its name stands only where such items are declared. Text is read,
 //! not types: who shares its name with something that is used passes. The harness of the server's
-//! tests (`vopr`), examples, fuzz targets and benchmarks are users like any other.
+//! tests (`rig`), examples, fuzz targets and benchmarks are users like any other.
 
 use super::code::{is_word, line_of, word_positions};
 use super::count::kind_of;

@@ -3,11 +3,11 @@
 
 use crate::kept::{all_plans, with_folder};
 use laneway_policy::Form;
+use laneway_rig::binary::{get, noop, replies, request, set, with};
+use laneway_rig::resp::words;
+use laneway_rig::{self as rig, Plan, Rig, value};
 use laneway_server::settings::Binding;
 use laneway_transport::memory::Faults;
-use laneway_vopr::rig::binary::{get, noop, replies, request, set, with};
-use laneway_vopr::rig::resp::words;
-use laneway_vopr::rig::{self, Plan, Rig, value};
 use laneway_wire::binary::Opcode;
 use laneway_wire::binary::print::{echo, put_head};
 use laneway_wire::binary::reply::Status;

@@ -1,10 +1,10 @@
 //! The binary protocol where items are kept durably: what is acknowledged outlives the server.
 
 use laneway_policy::Form;
+use laneway_rig::binary::{get, noop, replies, request, set, with};
+use laneway_rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use laneway_rig::{self as rig, Plan, Rig, value};
 use laneway_tier::disk::sim::Faults;
-use laneway_vopr::rig::binary::{get, noop, replies, request, set, with};
-use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use laneway_vopr::rig::{self, Plan, Rig, value};
 use laneway_wire::binary::Opcode;
 use laneway_wire::binary::print::echo;
 use laneway_wire::binary::reply::Status;

@@ -2,11 +2,11 @@
 //! values come and go whole, and connections move and come home.
 
 use laneway_policy::{Design, Form, Role};
+use laneway_rig::binary::{get, noop, replies, request, set};
+use laneway_rig::{self as rig, Plan, Rig, value};
 use laneway_server::latency::Operation;
 use laneway_server::shared::LaneCounts;
 use laneway_transport::memory::Faults;
-use laneway_vopr::rig::binary::{get, noop, replies, request, set};
-use laneway_vopr::rig::{self, Plan, Rig, value};
 use laneway_wire::binary::{HEADER_BYTES, Opcode};
 
 const LARGE: usize = 4 << 20;

@@ -2,9 +2,9 @@
 //! over streams that are cut anywhere, and with a data folder.
 
 use crate::kept::{all_plans, with_folder};
+use laneway_rig::binary::{Told, replies, with};
+use laneway_rig::{Plan, Rig, value};
 use laneway_transport::memory::{Client, Faults};
-use laneway_vopr::rig::binary::{Told, replies, with};
-use laneway_vopr::rig::{Plan, Rig, value};
 use laneway_wire::binary::reply::Status;
 use laneway_wire::binary::{Echo, NEVER_MADE, Opcode};
 use std::collections::BTreeMap;

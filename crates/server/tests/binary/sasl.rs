@@ -1,9 +1,9 @@
 //! Users, by the binary protocol: who has not said who it is asks nothing, and who has asks all.
 
 use laneway_policy::Form;
+use laneway_rig::binary::{get, noop, replies, request, set};
+use laneway_rig::{Plan, Rig, value};
 use laneway_server::settings::Binding;
-use laneway_vopr::rig::binary::{get, noop, replies, request, set};
-use laneway_vopr::rig::{Plan, Rig, value};
 use laneway_wire::binary::Opcode;
 use laneway_wire::binary::reply::Status;
 

@@ -4,8 +4,8 @@
 #[path = "../execute_scripts/script.rs"]
 mod script;
 
+use laneway_rig as rig;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig;
 use rig::{Plan, Rig, one_of_each_design, plans};
 use script::{Act, Case, Expectation};
 use std::path::Path;

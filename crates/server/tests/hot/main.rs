@@ -8,4 +8,4 @@ mod histories;
 mod hostile;
 mod shown;
 
-use laneway_vopr::rig;
+use laneway_rig as rig;

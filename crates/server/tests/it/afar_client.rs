@@ -4,7 +4,7 @@
 //!
 //! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test it afar_client`.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use crate::mix::{self, MILLISECOND, Mix, SECOND, World as _, seed};
 use laneway_client::{Answer, Core, Error, Refusal, Remote, Request, Settings, Topology};

@@ -1,8 +1,8 @@
 //! Servers with users (`-Y`): through the whole server over memory, in every design, nothing is
 //! served before a connection has said who it is, and everything after it.
 
+use laneway_rig::{self as rig, Plan, Rig};
 use laneway_transport::memory::Faults;
-use laneway_vopr::rig::{self, Plan, Rig};
 
 const USERS: &str = "alice:secret\nbob:other";
 const ALICE: &[u8] = b"set anything 0 0 12\r\nalice secret\r\n";

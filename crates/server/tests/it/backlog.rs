@@ -1,7 +1,7 @@
 //! The control loop learns whether large replies wait for the wire, and `lanes` then gives its
 //! extra large worker back to small requests.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Form, ItemBytes, SLICE_BYTES};
 use laneway_transport::memory::{Client, Faults};

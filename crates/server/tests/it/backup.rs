@@ -1,13 +1,13 @@
 //! Backups as clients ask for them, with time and the place they go to in a test's hands.
 
 use laneway_policy::Form;
+use laneway_rig::durable::{Kept, Machine, settings};
+use laneway_rig::{Plan, Rig, value};
 use laneway_server::durable::backup::{Refused, Standing, Told};
 use laneway_server::durable::copier::{Copier, Place};
 use laneway_tier::backup::file::Target;
 use laneway_tier::backup::{Bounds, MAGIC};
 use laneway_tier::{Error, Result, dump};
-use laneway_vopr::rig::durable::{Kept, Machine, settings};
-use laneway_vopr::rig::{Plan, Rig, value};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 

@@ -1,12 +1,12 @@
 //! What is a request where clients are limited, in each protocol and whatever stands beside it.
 
 use crate::client_limits::{MILLI, NOISY, QUIET, count, one_worker, rig_with};
+use laneway_rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use laneway_rig::peer::orphan;
+use laneway_rig::{Plan, Rig, binary};
 use laneway_server::access::client_limits::Limited;
 use laneway_server::clock::Clock;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use laneway_vopr::rig::peer::orphan;
-use laneway_vopr::rig::{Plan, Rig, binary};
 
 #[test]
 fn it_holds_in_every_protocol() {

@@ -1,6 +1,6 @@
 //! The clients of one address have what its limits say, to the request; nobody else notices.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Form, SLICE_BYTES};
 use laneway_server::access::client_limits::Limited;

@@ -1,6 +1,6 @@
 //! What is told of each client is what it asked for, whoever served it.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_server::counts::clients::ClientWatch;
 use rig::{Plan, Rig, plans, value};

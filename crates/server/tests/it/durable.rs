@@ -1,6 +1,6 @@
 //! Items that outlive the server: what is acknowledged, what is shown, what survives.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_server::clock::ManualClock;

@@ -2,8 +2,8 @@
 //! `migrate_rate`.
 
 use laneway_policy::Form;
-use laneway_vopr::rig::durable::{Kept, Machine, settings};
-use laneway_vopr::rig::{Plan, Rig, value};
+use laneway_rig::durable::{Kept, Machine, settings};
+use laneway_rig::{Plan, Rig, value};
 use std::sync::atomic::Ordering::Relaxed;
 
 const NOT_KEPT: &str =

@@ -3,7 +3,7 @@
 //!
 //! Each run repeats from its seed; a failure names it.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_tier::disk::Barrier;

@@ -2,11 +2,11 @@
 
 use crate::durable::{FORMS, SSD_BYTES, check, machine, started};
 use laneway_policy::Form;
+use laneway_rig::durable::{Machine, SEGMENT_BYTES};
+use laneway_rig::value;
 use laneway_server::clock::Clock;
 use laneway_tier::ItemMeta;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::durable::{Machine, SEGMENT_BYTES};
-use laneway_vopr::rig::value;
 
 #[test]
 fn a_flush_that_is_to_come_comes_after_a_restart_too() {

@@ -2,11 +2,11 @@
 //! take it for absent, not even one that has its own item evicted for the memory it takes.
 
 use laneway_policy::Form;
+use laneway_rig as rig;
+use laneway_rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use laneway_rig::{Plan, Rig, value};
 use laneway_tier::disk::sim::Random;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig;
-use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use laneway_vopr::rig::{Plan, Rig, value};
 use std::collections::BTreeMap;
 
 /// At least.

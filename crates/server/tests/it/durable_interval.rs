@@ -2,9 +2,9 @@
 
 use crate::durable::{FORMS, answers_within, check, machine, started};
 use laneway_policy::Form;
+use laneway_rig::durable::{Kept, Machine, settings};
+use laneway_rig::{Plan, Rig, value};
 use laneway_tier::Settings;
-use laneway_vopr::rig::durable::{Kept, Machine, settings};
-use laneway_vopr::rig::{Plan, Rig, value};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

@@ -2,11 +2,11 @@
 
 use crate::durable::{FORMS, SSD_BYTES, machine, started, started_with};
 use laneway_policy::Form;
+use laneway_rig::durable::{Machine, settings};
+use laneway_rig::peer::Peer;
+use laneway_rig::{Plan, hit, value};
 use laneway_tier::Settings;
 use laneway_transport::memory_datagram::DatagramFaults;
-use laneway_vopr::rig::durable::{Machine, settings};
-use laneway_vopr::rig::peer::Peer;
-use laneway_vopr::rig::{Plan, hit, value};
 
 #[test]
 fn datagrams_are_served_durably_too() {

@@ -1,7 +1,7 @@
 //! Where the durable executor meets what it must not know: stops, flushes that wait, long requests,
 //! counts, walks, watched keys.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Form, ItemBytes};
 use laneway_server::clock::{Clock, ManualClock};

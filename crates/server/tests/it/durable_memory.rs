@@ -1,6 +1,6 @@
 //! Many items at once out of a data folder into a memory that does not hold them all.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_server::clock::Clock;

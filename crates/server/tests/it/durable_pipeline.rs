@@ -1,7 +1,7 @@
 //! Requests that follow each other on a connection where items are kept durably: they go on while
 //! writes before them are on their way, and have the effects of being executed in order.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Design, Form};
 use laneway_server::latency::{Latencies, Operation, ROWS, row};

@@ -2,10 +2,10 @@
 //! A worker that goes on with it does not sleep before.
 
 use laneway_policy::{Design, Form};
+use laneway_rig::durable::{Kept, Machine, settings};
+use laneway_rig::{Plan, Rig, value};
 use laneway_server::clock::Clock;
 use laneway_tier::{Durability, Settings};
-use laneway_vopr::rig::durable::{Kept, Machine, settings};
-use laneway_vopr::rig::{Plan, Rig, value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

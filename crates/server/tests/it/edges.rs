@@ -1,7 +1,7 @@
 //! Readiness is told once: what a connection has left to read or to say is served without another
 //! event.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_server::stream::step::READ_BYTES;
 use laneway_transport::memory::{Client, Faults};

@@ -2,7 +2,7 @@
 //! designs in which it could: values that end near a read's end, requests that end near a turn's
 //! end, bodies refused half-way, clients that do not read, roles that change around them.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Design, Form, Role};
 use laneway_server::settings::Binding;

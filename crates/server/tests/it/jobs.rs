@@ -1,7 +1,7 @@
 //! Requests that another worker executes than the one that received them: who executes which, and
 //! that replies come back whole. For each design: is its rule the paper's?
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Access, Design, Form, ItemBytes, LargeLane, Role};
 use laneway_server::jobs::handoff::{DatagramOrigin, JOB_PLACES, Job, Origin};

@@ -1,6 +1,6 @@
 //! `append` and `prepend` to a large item: copied slice by slice, with small requests in between.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Design, Form};
 use laneway_store::meter;

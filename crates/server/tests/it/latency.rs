@@ -1,6 +1,6 @@
 //! Where a request's time goes, as the books tell it: waiting, service, draining.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_server::latency::{Latencies, Operation, Part, ROWS, row};

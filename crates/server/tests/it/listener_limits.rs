@@ -1,7 +1,7 @@
 //! All who come by one listener have together what its limits say, and who comes by another one
 //! does not notice.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_server::access::client_limits::{Limited, Rates};

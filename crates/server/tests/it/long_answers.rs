@@ -2,10 +2,10 @@
 //! steps, and small requests between.
 
 use laneway_policy::Form;
+use laneway_rig::{Plan, Rig};
 use laneway_server::stats::Question;
 use laneway_server::stream::connection::ConnectionKind;
 use laneway_store::Moment;
-use laneway_vopr::rig::{Plan, Rig};
 
 const NOW: Moment = Moment::from_seconds(1);
 const ITEMS: usize = 3000;

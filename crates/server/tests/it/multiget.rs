@@ -1,6 +1,6 @@
 //! A `get` of many keys is answered, and counted, as its keys alone would be.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Design, Form};
 use laneway_server::counts::counters::Totals;

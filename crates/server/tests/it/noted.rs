@@ -1,6 +1,6 @@
 //! Large and slow requests are noted with their times, their client and, if asked, their key.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Design, Form};
 use laneway_server::latency::noted::NotedRequest;

@@ -1,7 +1,7 @@
 //! Small requests over TCP that another worker takes: rules (d) and (e) of `lanes`, and
 //! `--extra-large` of `minos`. Each is one parsed request, and replies keep their order.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Design, Form};
 use laneway_transport::memory::Client;

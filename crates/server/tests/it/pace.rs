@@ -1,12 +1,12 @@
 //! A slice takes a bounded time: where bytes take longer, it moves fewer of them.
 
 use laneway_policy::{Form, SLICE_BYTES, WorkerId};
+use laneway_rig::{Plan, Rig};
 use laneway_server::clock::ManualClock;
 use laneway_server::shared::{ServerShared, Shared};
 use laneway_server::worker::{Progress, Worker};
 use laneway_store::{Config, Store};
 use laneway_transport::memory::{Faults, Net};
-use laneway_vopr::rig::{Plan, Rig};
 
 const VALUE_BYTES: usize = 4 << 20;
 

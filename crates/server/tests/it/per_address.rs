@@ -1,6 +1,6 @@
 //! An address has as many connections as it may (the rig's clients all have the same address).
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use rig::{Plan, Rig, plans};
 

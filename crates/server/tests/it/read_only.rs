@@ -1,7 +1,7 @@
 //! Who came by a read-only port may read: what changes something is refused in the words of the
 //! protocol, its value is read over, and the connection goes on.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_transport::memory::{Client, Faults};

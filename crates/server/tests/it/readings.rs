@@ -1,11 +1,11 @@
 //! How often a worker asks its clock.
 
 use laneway_policy::{Form, WorkerId};
+use laneway_rig::{self as rig, Plan};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::ServerShared;
 use laneway_server::worker::{Progress, Worker};
 use laneway_transport::memory::{Client, Faults, MemoryTransport, Net};
-use laneway_vopr::rig::{self, Plan};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

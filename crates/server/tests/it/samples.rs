@@ -1,6 +1,6 @@
 //! `stats hotkeys` where nobody looks after hot keys: what everybody asks for is named.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use rig::{Plan, Rig, value};

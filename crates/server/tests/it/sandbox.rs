@@ -1,6 +1,6 @@
 //! What clients are told of the sandbox.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use rig::{Plan, Rig};

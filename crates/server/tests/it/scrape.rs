@@ -1,8 +1,8 @@
 //! Who watches a server waits for nobody who serves. (That a scrape takes no lock at all is counted
 //! by `cargo xtask instructions scrape`.)
 
+use laneway_rig::Rig;
 use laneway_store::Moment;
-use laneway_vopr::rig::Rig;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //!
 //! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test it shm_client`.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use crate::mix::{self, MILLISECOND, Mix, World as _, seed};
 use laneway_client::{Answer, Core, Error, Memory, Refusal, Request, Settings, Topology};

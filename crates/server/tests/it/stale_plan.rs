@@ -2,13 +2,13 @@
 //! force before the turn ends: nobody who is to take what was put down then may sleep on.
 
 use laneway_policy::{CorePlan, Form, Role, WorkerId};
+use laneway_rig::{Plan, Rig};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::{ServerShared, Shared};
 use laneway_server::worker::Worker;
 use laneway_store::{Config, Moment, Store};
 use laneway_transport::Wake;
 use laneway_transport::memory::{Faults, MemoryStream, Net};
-use laneway_vopr::rig::{Plan, Rig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

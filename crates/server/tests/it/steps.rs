@@ -2,8 +2,8 @@
 //! sweep, or for memory that somebody else's value needs.
 
 use laneway_policy::{Design, Form};
+use laneway_rig::{Plan, Rig, value};
 use laneway_store::Moment;
-use laneway_vopr::rig::{Plan, Rig, value};
 
 /// Items that one turn may take out of the store: of a sweep, and of a draft.
 const ITEMS_PER_TURN: u64 = 64;

@@ -4,6 +4,8 @@
 
 use laneway_certs::{self as certs, Authority, ClientEnd, TERMS, VERSIONS};
 use laneway_policy::{Design, Form, WorkerId};
+use laneway_rig::resp::{Speech, bulk, words};
+use laneway_rig::{Plan, STEP_NANOS, domain_of, hit, tail, value};
 use laneway_server::access::listener_rules::ListenerRules;
 use laneway_server::access::usher::{ByAddress, Guest as Arrival, Usher};
 use laneway_server::clock::{Clock, ManualClock};
@@ -14,8 +16,6 @@ use laneway_tls::{
 };
 use laneway_transport::Stream;
 use laneway_transport::memory::{Faults, MemoryStream, MemoryTransport, Net};
-use laneway_vopr::rig::resp::{Speech, bulk, words};
-use laneway_vopr::rig::{Plan, STEP_NANOS, domain_of, hit, tail, value};
 use std::io::{ErrorKind, IoSlice};
 use std::sync::{Arc, LazyLock};
 

@@ -1,7 +1,7 @@
 //! UDP without a kernel: what is answered, by whom, and that large replies hold up no small one.
 //! Every fact holds in both forms, at 2 and at 6 workers.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Access, Design, Form, Role};
 use laneway_transport::memory_datagram::DatagramFaults;

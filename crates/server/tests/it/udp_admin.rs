@@ -1,7 +1,7 @@
 //! Commands about the whole server that come in datagrams: they act as over a stream, whoever
 //! receives them.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_transport::memory_datagram::DatagramFaults;
 use rig::peer::Peer;

@@ -3,7 +3,7 @@
 //!
 //! Another seed: `LANEWAY_SEED=7 cargo test -p laneway-server --test it udp_client`.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use crate::mix::{self, MILLISECOND, Mix, World as _, seed};
 use laneway_client::{Answer, Core, Request, Settings, Topology};

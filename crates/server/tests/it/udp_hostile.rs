@@ -1,7 +1,7 @@
 //! Datagrams that are wrong, lost, doubled, late, too many, or from strangers: each is counted,
 //! none stalls or crashes a worker, and memory stays within its bounds.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_transport::memory_datagram::DatagramFaults;

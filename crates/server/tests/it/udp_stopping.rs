@@ -1,6 +1,6 @@
 //! A server that stops answers what it has begun, datagrams too, and begins nothing new.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_rdma::contract::{Posted, Requester as _};

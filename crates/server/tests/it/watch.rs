@@ -2,7 +2,7 @@
 //! asked for its class, whichever way the request came and whoever has executed it; a watcher that
 //! does not keep up is told how many events it has missed, and nobody waits for it.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_server::shared::Phase;

@@ -5,7 +5,7 @@
 mod roles;
 mod urgent;
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{BATCH_BESIDE_LARGE, Design, Form, Role};
 use laneway_server::shared::Phase;

@@ -3,9 +3,9 @@
 
 use crate::kept::{all_plans, with_folder};
 use laneway_policy::Form;
+use laneway_rig::resp::{are_replies, bulk, request, words};
+use laneway_rig::{self as rig, Plan, Rig, tail, value};
 use laneway_transport::memory::Faults;
-use laneway_vopr::rig::resp::{are_replies, bulk, request, words};
-use laneway_vopr::rig::{self, Plan, Rig, tail, value};
 
 fn plan() -> Plan {
     Plan::of(2, Form::TimeShare)

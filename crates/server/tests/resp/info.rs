@@ -2,9 +2,9 @@
 
 use crate::kept::{all_plans, with_folder};
 use laneway_policy::Form;
+use laneway_rig::durable::Kept;
+use laneway_rig::{Plan, Rig};
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::durable::Kept;
-use laneway_vopr::rig::{Plan, Rig};
 use std::time::Duration;
 
 /// redis-py's own tests and ioredis do not begin without these.

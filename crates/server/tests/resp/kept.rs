@@ -2,13 +2,13 @@
 //! server.
 
 use laneway_policy::Form;
+use laneway_rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use laneway_rig::resp::{are_replies, bulk, request, words};
+use laneway_rig::{self as rig, Plan, Rig, tail, value};
 use laneway_server::durable::shared::KEY_HELD_BYTES;
 use laneway_store::meter;
 use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use laneway_vopr::rig::resp::{are_replies, bulk, request, words};
-use laneway_vopr::rig::{self, Plan, Rig, tail, value};
 use std::sync::atomic::Ordering::Relaxed;
 
 const LOG_BYTES: usize = 32 * SEGMENT_BYTES as usize;

@@ -2,10 +2,10 @@
 //! and go whole, whatever roles do.
 
 use laneway_policy::{Design, Form};
+use laneway_rig::resp::{bulk, reply_bytes, request, words};
+use laneway_rig::{self as rig, Plan, Rig, tail, value};
 use laneway_store::meter;
 use laneway_transport::memory::Faults;
-use laneway_vopr::rig::resp::{bulk, reply_bytes, request, words};
-use laneway_vopr::rig::{self, Plan, Rig, tail, value};
 
 const LARGE: usize = 4 << 20;
 

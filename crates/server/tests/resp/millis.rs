@@ -2,11 +2,11 @@
 
 use crate::kept::{FORMS, all_plans, check, machine, started, with_folder};
 use laneway_policy::Form;
+use laneway_rig::resp::{are_replies, request, words};
+use laneway_rig::{Plan, Rig, binary, tail, value};
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::resp::{are_replies, request, words};
-use laneway_vopr::rig::{Plan, Rig, binary, tail, value};
 use laneway_wire::binary::Opcode;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -2,9 +2,9 @@
 //! a map; whatever the design, and wherever the streams are cut.
 
 use crate::kept::all_plans;
+use laneway_rig::resp::{are_replies, bulk, request};
+use laneway_rig::{self as rig, Plan, Rig, tail, value};
 use laneway_transport::memory::{Client, Faults};
-use laneway_vopr::rig::resp::{are_replies, bulk, request};
-use laneway_vopr::rig::{self, Plan, Rig, tail, value};
 use std::collections::BTreeMap;
 
 /// Sizes of values: none, small, in pieces, of the large lane.

@@ -2,9 +2,9 @@
 //! behind it lend it their urgency, and a bulk of large values leaves small clients their share.
 
 use laneway_policy::Form;
+use laneway_rig::resp::{bulk, request, words};
+use laneway_rig::{Plan, Rig, tail, value};
 use laneway_server::shared::LaneCounts;
-use laneway_vopr::rig::resp::{bulk, request, words};
-use laneway_vopr::rig::{Plan, Rig, tail, value};
 
 const LARGE: usize = 4 << 20;
 const MEDIUM: usize = 1 << 20;

@@ -2,10 +2,10 @@
 //! read costs nobody a turn, and no reply is lost, doubled or out of order while roles change.
 
 use laneway_policy::{Design, Form, Role};
+use laneway_rig::resp::{bulk, reply_bytes, request, words};
+use laneway_rig::{self as rig, Plan, Rig, tail, value};
 use laneway_server::shared::LaneCounts;
 use laneway_transport::memory::{Client, Faults};
-use laneway_vopr::rig::resp::{bulk, reply_bytes, request, words};
-use laneway_vopr::rig::{self, Plan, Rig, tail, value};
 use std::collections::BTreeMap;
 
 /// As it is asked for: a small request does not wait for a value of 10 MB.

@@ -2,9 +2,9 @@
 
 use crate::kept::{FORMS, all_plans, machine, started, with_folder};
 use laneway_policy::Form;
+use laneway_rig::resp::{reply_bytes, request, words};
+use laneway_rig::{Plan, Rig, value};
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::resp::{reply_bytes, request, words};
-use laneway_vopr::rig::{Plan, Rig, value};
 use std::collections::BTreeMap;
 
 /// The texts of a reply, arrays apart.

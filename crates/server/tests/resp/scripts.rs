@@ -1,9 +1,9 @@
 //! What each command answers: rows of request and reply.
 
 use crate::kept::{all_plans, with_folder};
+use laneway_rig::resp::{reply_bytes, words};
+use laneway_rig::{Plan, Rig};
 use laneway_transport::memory::Faults;
-use laneway_vopr::rig::resp::{reply_bytes, words};
-use laneway_vopr::rig::{Plan, Rig};
 
 /// Requests and their replies, `\r\n` written as `|`. A reply that ends with `~` is a beginning.
 type Rows<'a> = &'a [(&'a str, &'a str)];

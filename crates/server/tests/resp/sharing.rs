@@ -2,10 +2,10 @@
 
 use crate::kept::{all_plans, with_folder};
 use laneway_policy::{Design, Form};
+use laneway_rig::resp::{request, words};
+use laneway_rig::{Plan, Rig, value};
 use laneway_store::Moment;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::resp::{request, words};
-use laneway_vopr::rig::{Plan, Rig, value};
 
 fn rig() -> Rig {
     Rig::new(&Plan::of(2, Form::TimeShare))

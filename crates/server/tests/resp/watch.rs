@@ -2,10 +2,10 @@
 //! with NUMA domains and with a data folder, and with clients of either protocol in between.
 
 use crate::kept::{FORMS, all_plans, check, machine, started, with_folder};
+use laneway_rig::resp::{are_replies, bulk, request, words};
+use laneway_rig::{Rig, tail, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
-use laneway_vopr::rig::resp::{are_replies, bulk, request, words};
-use laneway_vopr::rig::{Rig, tail, value};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Who asks beside the client that watches: one that speaks RESP, or one of memcached's.

@@ -10,7 +10,7 @@ use crate::events::NEVER;
 use crate::machine::{Machine, Request, Run, Traffic};
 use crate::workload::Mix;
 use laneway_policy::{Design, Form, ItemBytes};
-use laneway_vopr::rig::{Plan, Rig, hit, value};
+use laneway_rig::{Plan, Rig, hit, value};
 use std::collections::BTreeMap;
 
 const SMALL_BYTES: usize = 100;

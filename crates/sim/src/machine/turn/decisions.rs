@@ -13,8 +13,8 @@ use crate::events::NEVER;
 use crate::machine::{Machine, Reach, Request, Run, Standby, Traffic};
 use crate::workload::Mix;
 use laneway_policy::{CorePlan, Design, Form, Role, WorkerId, turn};
-use laneway_vopr::rig::peer::{Peer, orphan};
-use laneway_vopr::rig::{self, Plan, Rig, value};
+use laneway_rig::peer::{Peer, orphan};
+use laneway_rig::{self as rig, Plan, Rig, value};
 
 const SMALL_BYTES: u32 = 100;
 const LARGE_BYTES: usize = 4_000_000;

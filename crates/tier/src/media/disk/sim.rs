@@ -11,6 +11,7 @@ use crate::types::BLOCK_BYTES;
 use laneway_sync::meter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a disk writes in one piece.
@@ -126,6 +127,19 @@ struct State {
     touched: BTreeSet<u64>,
 }
 
+impl State {
+    /// Makes of whole sectors that are durable what is there now.
+    fn lay_cached_over(&self, at: usize, bytes: &mut [u8]) {
+        let first = at / SECTOR_BYTES;
+        let sectors = first..first + bytes.len().div_ceil(SECTOR_BYTES);
+        for (sector, versions) in self.cached.range(sectors) {
+            if let Some(newest) = versions.last() {
+                bytes[(sector - first) * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(newest);
+            }
+        }
+    }
+}
+
 /// The disk.
 pub struct SimDisk {
     state: Mutex<State>,
@@ -200,14 +214,15 @@ impl SimDisk {
 
     /// What is there now: as after a process dies and the machine lives.
     pub fn image(&self) -> Vec<u8> {
+        self.part(0..self.bytes)
+    }
+
+    /// The same of a part: whole sectors.
+    pub fn part(&self, bytes: Range<usize>) -> Vec<u8> {
         let state = self.lock();
-        let mut image = state.durable.clone();
-        for (sector, versions) in &state.cached {
-            if let Some(last) = versions.last() {
-                image[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(last);
-            }
-        }
-        image
+        let mut part = state.durable[bytes.clone()].to_vec();
+        state.lay_cached_over(bytes.start, &mut part);
+        part
     }
 
     /// A bit is another one from now on, whatever the power does; the same again takes it back, if
@@ -258,16 +273,8 @@ impl Disk for SimDisk {
         if state.faults.unreadable.range(blocks).next().is_some() {
             return Err(io::Error::other("simulated block that cannot be read"));
         }
-        for (index, piece) in into.chunks_mut(SECTOR_BYTES).enumerate() {
-            let sector = at as usize / SECTOR_BYTES + index;
-            let newest = state.cached.get(&sector).and_then(|versions| versions.last());
-            match newest {
-                Some(newest) => piece.copy_from_slice(newest),
-                None => {
-                    piece.copy_from_slice(&state.durable[sector * SECTOR_BYTES..][..SECTOR_BYTES])
-                }
-            }
-        }
+        into.copy_from_slice(&state.durable[at as usize..][..into.len()]);
+        state.lay_cached_over(at as usize, into);
         let one_in = state.faults.flip_read_one_in;
         if one_in != 0 && state.random.one_in(one_in) {
             let bit = state.random.below(8 * into.len() as u64) as usize;

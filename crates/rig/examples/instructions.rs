@@ -7,7 +7,7 @@
 //! hand, the hash has a fixed seed, and everything happens on one thread. What the memory transport
 //! and the client's end of it cost is in the number, shared by the requests of a burst.
 
-use laneway_vopr::rig;
+use laneway_rig as rig;
 
 use laneway_policy::{Form, WorkerId};
 use laneway_server::clock::ManualClock;

@@ -4,9 +4,7 @@
 //! mean what they do in C, and `\(N)c` is the byte `c`, N times. Empty lines and those that begin
 //! with `#` are comments. The verdicts are described in `common`.
 
-mod common;
-
-use common::verdict;
+use crate::common::verdict;
 
 /// The bytes that the input column stands for.
 fn unescape(text: &str) -> Vec<u8> {
@@ -44,7 +42,7 @@ fn unescape(text: &str) -> Vec<u8> {
 
 #[test]
 fn every_vector_has_its_verdict() {
-    let rows = include_str!("vectors.txt");
+    let rows = include_str!("../vectors.txt");
     let mut wrong = Vec::new();
     let mut count = 0;
     for (number, row) in rows.lines().enumerate() {

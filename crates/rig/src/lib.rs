@@ -1,5 +1,12 @@
 //! A server without threads, kernel or time: workers over the memory transport, stepped in turn.
 //! The same seed gives the same run.
+//!
+//! Four kinds of programs use it: the server's own tests, the simulator's tests that compare both,
+//! the whole-server simulation (`laneway-vopr`), and the program whose instructions `cargo xtask
+//! instructions` counts. It is a crate of its own so that only the simulation itself builds the
+//! simulation.
+#![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "a harness of tests: its names and their uses say what they are")]
 
 pub mod afar;
 pub mod binary;
@@ -387,7 +394,7 @@ impl Rig {
 
     /// Items that memory evicted.
     pub fn evictions(&self) -> u64 {
-        self.domains.iter().map(|shared| shared.store.stats().evictions).sum()
+        self.domains.iter().map(|shared| shared.store.evicted_items()).sum()
     }
 
     /// One step of every worker.

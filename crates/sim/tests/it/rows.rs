@@ -1,7 +1,7 @@
 //! Rows of `laneway sim run` against their JSON Schema, the form that other programs read.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../load/tests/it/schema.rs"]
+#[path = "../../../load/tests/it/schema.rs"]
 mod schema;
 
 use laneway_sim::plan::{self, Question};

@@ -1,8 +1,6 @@
 //! What holds of every input.
 
-mod common;
-
-use common::verdict;
+use crate::common::verdict;
 use laneway_wire::print::put_request;
 use laneway_wire::*;
 use proptest::prelude::*;
