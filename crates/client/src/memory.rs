@@ -8,7 +8,7 @@
 use crate::answer::Lying;
 use crate::core::Core;
 use crate::told::{Notice, Told};
-use crate::waiting::{Waiting, lent_id, posted};
+use crate::waiting::{Waiting, end_loans, lent_id, posted};
 use laneway_rdma::contract::{Descriptor, Requester};
 use laneway_rdma::shmring::{LyingReply, RingRequester};
 use laneway_wire::udp::HEADER_BYTES;
@@ -79,50 +79,10 @@ impl Memory {
 
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
-        self.end_loans(core);
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let sent =
-            waiting.send(core, now_nanos, |core, queue, bytes| self.post(core, queue, bytes));
-        self.waiting = waiting;
-        sent?;
-        self.ring.pump()
-    }
-
-    /// Lets go of what is lent for requests that have ended.
-    fn end_loans(&mut self, core: &Core) {
-        let ring = &mut self.ring;
-        self.lent.retain(|id, descriptor| {
-            let is_wanted = core.is_under_way(*id);
-            if !is_wanted {
-                ring.take_back(*descriptor);
-            }
-            is_wanted
-        });
-    }
-
-    /// Posts one datagram, and lends the request of which it says so. False: no room.
-    fn post(&mut self, core: &Core, queue: u16, bytes: &[u8]) -> io::Result<bool> {
-        let queue = usize::from(queue);
-        let Some(id) = lent_id(bytes) else {
-            return posted(self.ring.post_request(queue, bytes), gone);
-        };
-        // Before anything is lent.
-        if !self.ring.has_room(queue) {
-            return Ok(false);
-        }
-        let descriptor = match self.lent.get(&id) {
-            Some(descriptor) => self.ring.lend_again(*descriptor),
-            None => {
-                let Some(pieces) = core.lent_message(id) else { return Ok(true) };
-                match self.ring.lend_pieces(&pieces) {
-                    Some(descriptor) => descriptor,
-                    None => return Ok(false),
-                }
-            }
-        };
-        self.lent.insert(id, descriptor);
-        let said = [&bytes[..HEADER_BYTES], &descriptor.to_bytes()].concat();
-        posted(self.ring.post_request(queue, &said), gone)
+        let Memory { ring, lent, waiting, .. } = self;
+        end_loans(lent, core, |_, descriptor| ring.take_back(*descriptor));
+        waiting.send(core, now_nanos, |core, queue, bytes| post(ring, lent, core, queue, bytes))?;
+        ring.pump()
     }
 
     /// Waits until something has come, and at most so long; an error if the server is gone.
@@ -158,6 +118,37 @@ impl Memory {
         ring.pump()?;
         Ok(count == BURST)
     }
+}
+
+/// Posts one datagram, and lends the request of which it says so. False: no room.
+fn post(
+    ring: &mut RingRequester,
+    lent: &mut BTreeMap<u16, Descriptor>,
+    core: &Core,
+    queue: u16,
+    bytes: &[u8],
+) -> io::Result<bool> {
+    let queue = usize::from(queue);
+    let Some(id) = lent_id(bytes) else {
+        return posted(ring.post_request(queue, bytes), gone);
+    };
+    // Before anything is lent.
+    if !ring.has_room(queue) {
+        return Ok(false);
+    }
+    let descriptor = match lent.get(&id) {
+        Some(descriptor) => ring.lend_again(*descriptor),
+        None => {
+            let Some(pieces) = core.lent_message(id) else { return Ok(true) };
+            match ring.lend_pieces(&pieces) {
+                Some(descriptor) => descriptor,
+                None => return Ok(false),
+            }
+        }
+    };
+    lent.insert(id, descriptor);
+    let said = [&bytes[..HEADER_BYTES], &descriptor.to_bytes()].concat();
+    posted(ring.post_request(queue, &said), gone)
 }
 
 impl Lying for LyingReply<'_> {

@@ -9,7 +9,7 @@
 
 use crate::core::Core;
 use crate::told::Told;
-use crate::waiting::{Waiting, lent_id, posted};
+use crate::waiting::{Waiting, end_loans, lent_id, posted};
 use laneway_rdma::contract::{Lend, LongRequester};
 use laneway_rdma::long::sealed_descriptor::SealedDescriptor;
 use laneway_rdma::verbs::VerbsRequester;
@@ -57,25 +57,13 @@ impl<V: LongRequester> Remote<V> {
 
     /// Sends everything that the core has to send now.
     pub fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
-        self.end_loans(core);
+        end_loans(&mut self.lent, core, |id, _| self.verbs.take_back(id));
         let mut waiting = std::mem::take(&mut self.waiting);
         let sent =
             waiting.send(core, now_nanos, |core, queue, bytes| self.post(core, queue, bytes));
         self.waiting = waiting;
         sent?;
         self.verbs.pump()
-    }
-
-    /// Lets go of what is lent for requests that have ended.
-    fn end_loans(&mut self, core: &Core) {
-        let verbs = &mut self.verbs;
-        self.lent.retain(|id, _| {
-            let is_wanted = core.is_under_way(*id);
-            if !is_wanted {
-                verbs.take_back(*id);
-            }
-            is_wanted
-        });
     }
 
     /// Posts one datagram, and lends the request of which it says so. False: no room.

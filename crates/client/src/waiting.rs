@@ -5,7 +5,7 @@
 use crate::core::{Core, Departure};
 use laneway_rdma::contract::Posted;
 use laneway_wire::udp::{Header, Kind};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -34,6 +34,21 @@ type Waits = (u16, Vec<u8>);
 pub(crate) fn lent_id(datagram: &[u8]) -> Option<u16> {
     let (header, _) = Header::parse(datagram)?;
     (header.kind == Kind::Lent).then_some(header.request_id)
+}
+
+/// Has `take_back` take back what is lent for requests that have ended.
+pub(crate) fn end_loans<D>(
+    lent: &mut BTreeMap<u16, D>,
+    core: &Core,
+    mut take_back: impl FnMut(u16, &D),
+) {
+    lent.retain(|id, descriptor| {
+        let is_wanted = core.is_under_way(*id);
+        if !is_wanted {
+            take_back(*id, descriptor);
+        }
+        is_wanted
+    });
 }
 
 /// The datagrams that wait until the region has room for them.

@@ -130,18 +130,12 @@ NOINLINE int examine_next(struct scratch *s, u64 word) {
     return s && control_ ? examine(s, control_, word) : MISS;
 }
 
-NOINLINE int look_overflow(struct scratch *s, u64 number) {
-    u32 index = number;
-    if (!s || number >> 32)
-        return MISS;
-    struct overflow *overflow = bpf_map_lookup_elem(&overflows, &index);
-    if (!overflow)
-        return ELSEWHERE;
+/* Look the key up in so many slots, behind the last of which an overflow bucket may be. */
+INLINE int look_slots(struct scratch *s, u64 *slots, u32 count) {
     u16 tag = s->hash;
     u64 word = 0;
-    s->overflow = 0;
-    for (u32 i = 0; i < OVERFLOW_SLOTS; i++) {
-        word = load64(&overflow->slots[i]);
+    for (u32 i = 0; i < count; i++) {
+        word = load64(&slots[i]);
         if (!is_alike(word, tag))
             continue;
         int found = examine_next(s, word);
@@ -152,27 +146,30 @@ NOINLINE int look_overflow(struct scratch *s, u64 number) {
     return MISS;
 }
 
+NOINLINE int look_overflow(struct scratch *s, u64 number) {
+    u32 index = number;
+    if (!s || number >> 32)
+        return MISS;
+    struct overflow *overflow = bpf_map_lookup_elem(&overflows, &index);
+    if (!overflow)
+        return ELSEWHERE;
+    s->overflow = 0;
+    return look_slots(s, overflow->slots, OVERFLOW_SLOTS);
+}
+
 /* Look the key up in all slots of a bucket and the first overflow buckets behind it. */
 NOINLINE int look_further(struct scratch *s, u32 index) {
     struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
     if (!s || !bucket)
         return MISS;
-    u16 tag = s->hash;
-    u64 word = 0;
-    for (u32 i = 0; i < SLOTS; i++) {
-        word = load64(&bucket->slots[i]);
-        if (!is_alike(word, tag))
-            continue;
-        int found = examine_next(s, word);
-        if (found != MISS)
-            return found;
-    }
-    s->overflow = MEDIUM(word) == MEDIUM_LINK ? OFFSET(word) + 1 : 0;
+    int found = look_slots(s, bucket->slots, SLOTS);
+    if (found != MISS)
+        return found;
     for (u32 i = 0; i < CHAIN_MAX; i++) {
         u64 next = s->overflow;
         if (!next)
             break;
-        int found = look_overflow(s, next - 1);
+        found = look_overflow(s, next - 1);
         if (found != MISS)
             return found;
     }

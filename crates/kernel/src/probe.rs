@@ -1,6 +1,6 @@
 //! What this machine offers of the kernel lane, layer by layer; what it lacks, why, and what to do.
 //!
-//! Looks by trying: the programs are loaded and let go again, nothing is attached.
+//! It looks by trying: the programs are loaded and let go again, nothing is attached.
 
 use crate::capabilities::{grant, missing_capabilities};
 #[cfg(feature = "kernel")]

@@ -1,7 +1,7 @@
 //! Steering as a server uses it: the sockets of its ordinary UDP port, each slot of the table led
 //! to the socket of the slot's owner. The same interface stands in a build without the program.
 //!
-//! Knows no owner: who leads the slots says whose each is, and may say otherwise at any time.
+//! It knows no owner: who leads the slots says whose each is, and may say otherwise at any time.
 
 use crate::capabilities::missing_capabilities;
 use crate::counts::SteerCounts;

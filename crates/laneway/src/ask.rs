@@ -1,4 +1,4 @@
-//! `laneway stats`: asks a running server for one family of its statistics and prints it. Works
+//! `laneway stats`: asks a running server for one family of its statistics and prints it. It works
 //! with any memcached.
 
 use crate::asking::whom::{self, Other, Whom};

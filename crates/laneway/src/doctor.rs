@@ -1,6 +1,6 @@
 //! `laneway doctor`: which Cargo features this build has, what it and this machine offer of the
 //! layers in the kernel and of RDMA, layer by layer, and what to do about those that are missing.
-//! Looks by trying: programs are loaded and let go again, devices opened and closed, nothing is
+//! It looks by trying: programs are loaded and let go again, devices opened and closed, nothing is
 //! attached and nothing changed.
 
 use crate::{STATUS_USAGE, built};

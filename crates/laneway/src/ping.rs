@@ -1,5 +1,5 @@
 //! `laneway ping`: whether a server answers, by its exit status, for health checks of containers
-//! and scripts. Works with any memcached.
+//! and scripts. It works with any memcached.
 
 use crate::asking::Server;
 use crate::asking::whom::{self, Other, Whom};

@@ -1,11 +1,11 @@
 //! How many workers serve large requests, and which (Minos §3.1 "How to choose the number of small
 //! cores").
 //!
-//! n_s = ⌈small share of the cost × n⌉; the rest are large. Departs from the paper: where an epoch
-//! held too few requests to tell (the paper's epochs hold millions), the number moves no further
-//! than its requests can tell (`crate::evidence`), and if so asked only after several epochs in a
-//! row; see [`Settled`]. Large workers are those with the highest numbers, so
-//! that a change by k touches k workers.
+//! n_s = ⌈small share of the cost × n⌉; the rest are large. It departs from the paper: where an
+//! epoch held too few requests to tell (the paper's epochs hold millions), the number moves no
+//! further than its requests can tell (`crate::evidence`), and if so asked only after several
+//! epochs in a row; see [`Settled`]. Large workers are those with the highest numbers, so that a
+//! change by k touches k workers.
 //!
 //! It knows no cost model and no queue. Unit: workers, except where a name says otherwise.
 

@@ -7,7 +7,7 @@
 //! its own, which small requests pay many times. Our default is therefore constant + packets; its
 //! two numbers make the paper's own default mix come to its 6.2 Mops on 8 cores.
 //!
-//! Knows no machine: only the ratio of two costs of the same model means anything.
+//! It knows no machine: only the ratio of two costs of the same model means anything.
 
 use crate::histogram::{SizeClass, SmoothHistogram};
 use crate::names::named;

@@ -1,12 +1,12 @@
 //! Counts requested sizes by class, smooths the counts over epochs, and finds percentiles in them
 //! (Minos §3.1 "How to find the threshold").
 //!
-//! Departs from the paper: it has 10 classes, one per octave (§5); we have 8 per octave up to the
-//! largest item, exact below 16 bytes, so that the end of the class that holds a percentile is at
-//! most one eighth above it (test `cut_error_is_bounded`). A size above [`ITEM_BYTES_MAX`] (the
+//! It departs from the paper: it has 10 classes, one per octave (§5); we have 8 per octave up to
+//! the largest item, exact below 16 bytes, so that the end of the class that holds a percentile is
+//! at most one eighth above it (test `cut_error_is_bounded`). A size above [`ITEM_BYTES_MAX`] (the
 //! total of a long multiget) is counted in the last class.
 //!
-//! Knows no thread: a worker counts into its own array, as atomics if it likes, with the help of
+//! It knows no thread: a worker counts into its own array, as atomics if it likes, with the help of
 //! [`SizeClass::of`]; whoever plans builds a histogram from the counts and merges. Sizes are bytes.
 
 use crate::units::{ITEM_BYTES_MAX, ItemBytes};

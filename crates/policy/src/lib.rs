@@ -8,11 +8,10 @@
 //! (what that costs), [`threshold`] (where large begins), [`cores`] (how many workers serve
 //! which), [`ranges`] (which large worker serves which sizes), [`plan`] (all of it, published once
 //! per epoch), [`mod@route`] (one request against the plan), [`turn`] (what a worker does next),
-//! [`standby`] (whether one of them is a large core for now), [`share`] and [`pace`] (how its lanes
-//! share its time, and how long a slice is), [`migrate`] (when a connection goes back home),
-//! [`owner`] (to whom a key belongs), [`designs`] (the complete rules) and, beside them, [`hot`]
-//! (keys asked for so often that they are moved about) and [`rate`] (how much a client may ask
-//! for). [`reserve`] is a rival's rule that the simulator alone runs.
+//! [`share`] and [`pace`] (how its lanes share its time, and how long a slice is), [`migrate`]
+//! (when a connection goes back home), [`owner`] (to whom a key belongs), [`designs`] (the complete
+//! rules) and, beside them, [`hot`] (keys asked for so often that they are moved about) and
+//! [`rate`] (how much a client may ask for).
 //!
 //! It knows no clock, thread, I/O or connection; of keys, [`owner`] apart, only hashes. Sizes are
 //! bytes of key + value.
@@ -35,11 +34,9 @@ pub mod pace;
 pub mod plan;
 pub mod ranges;
 pub mod rate;
-pub mod reserve;
 pub mod route;
 pub mod settings;
 pub mod share;
-pub mod standby;
 pub mod threshold;
 pub mod turn;
 pub mod units;

@@ -5,7 +5,7 @@
 //! requests in a row, or after a turn in which it had nothing to do; a move costs a few
 //! microseconds, so one small request between large ones does not send it back and forth.
 //!
-//! Knows no connection: the worker that serves one keeps a [`Visit`] beside it and tells it what
+//! It knows no connection: the worker that serves one keeps a [`Visit`] beside it and tells it what
 //! happens. Unit: requests and turns of the worker.
 
 use crate::plan::CorePlan;

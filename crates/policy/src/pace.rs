@@ -11,7 +11,7 @@
 //! whatever it took. And the pace is that of slices that went well: one that was faster is believed
 //! eight times as much as one that was slower, which waited for the CPU or woke somebody.
 //!
-//! Knows no clock: who moves a slice says how long it took. It departs from Minos (NSDI'19 §3),
+//! It knows no clock: who moves a slice says how long it took. It departs from Minos (NSDI'19 §3),
 //! which has no slices. Units: bytes, nanoseconds.
 
 use crate::units::{FRAME_BYTES, SLICE_BYTES};

@@ -1,7 +1,7 @@
 //! What goes into a policy once per epoch, and the plan that comes out (Minos §3.1).
 //!
 //! A plan is a value: published whole, read by workers at the top of their turn, never changed.
-//! Departs from the paper: besides roles, threshold and ranges it says how large transfers are
+//! It departs from the paper: besides roles, threshold and ranges it says how large transfers are
 //! sliced and who may take a small request from another's queue. It knows no queue and no
 //! connection: queue lengths are arguments. Units: bytes, workers, nanoseconds.
 

@@ -10,7 +10,7 @@
 //! The ranges that such a class spans share it, and whoever hands a request over gives it to the
 //! one with the shortest queue.
 //!
-//! Knows no worker: range 0 holds the smallest of the large sizes. Unit: bytes.
+//! It knows no worker: range 0 holds the smallest of the large sizes. Unit: bytes.
 
 use crate::cost::CostModel;
 use crate::histogram::{SizeClass, SmoothHistogram};

@@ -14,7 +14,7 @@
 //! burst in the bucket ([`BURST_LARGE_NANOS`]). So they wait first, and small requests find
 //! something as long as they alone stay below the rate.
 //!
-//! Knows no clock: moments are arguments, in nanoseconds since any moment.
+//! It knows no clock: moments are arguments, in nanoseconds since any moment.
 
 use crate::pace::SLICE_BYTES_MIN;
 use crate::units::FRAME_BYTES;

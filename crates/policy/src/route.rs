@@ -1,8 +1,8 @@
 //! Where one request is served, under one plan (Minos §3.1 "Operation of the small cores").
 //!
-//! Departs from the paper: a large worker serves a small request that reaches it (its connection
+//! It departs from the paper: a large worker serves a small request that reaches it (its connection
 //! was moved there for a large one), and large workers may share a queue. A multiget is routed by
-//! the sum of its sizes. Knows no queue: whoever hands a request over passes the lengths in.
+//! the sum of its sizes. It knows no queue: whoever hands a request over passes the lengths in.
 
 use crate::cores::ids;
 use crate::design::Design;

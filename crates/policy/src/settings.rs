@@ -1,7 +1,7 @@
 //! What the operator may set about the policies, and the check that the settings fit together.
 //!
 //! Minos gives its parameters in §5; the defaults here are the same where the paper has the
-//! parameter. An error names the flag, the value, the limit and the way out. Knows no command
+//! parameter. An error names the flag, the value, the limit and the way out. It knows no command
 //! line: flags as typed are somebody else's struct.
 
 use crate::cores::Form;

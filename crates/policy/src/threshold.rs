@@ -5,10 +5,10 @@
 //! first size above that class, so that the smallest N percent are all small. It may exceed the
 //! exact percentile by one eighth (see [`crate::histogram`]).
 //!
-//! Departs from the paper: a design may clamp the threshold, for with more than 100 − N percent of
-//! large requests the percentile itself is large and nothing would be called so; and the threshold
-//! stays where it is while fewer requests were seen than a percentile needs to mean anything (of
-//! fewer than 100, the 99th percentile is merely the largest).
+//! It departs from the paper: a design may clamp the threshold, for with more than 100 − N percent
+//! of large requests the percentile itself is large and nothing would be called so; and the
+//! threshold stays where it is while fewer requests were seen than a percentile needs to mean
+//! anything (of fewer than 100, the 99th percentile is merely the largest).
 //!
 //! It knows no plan and no epoch length. A size at or above the threshold is large. Unit: bytes.
 

@@ -20,8 +20,8 @@
 //! order by itself (`server::worker`), and asks for what is to be decided on the way:
 //! [`between_slices`], [`idle`], [`offers`].
 //!
-//! Departs from the paper: 4 and 5 are not in it, but for §6.1. It knows no request, no cost and no
-//! clock. Units: requests, workers, bytes.
+//! It departs from the paper: 4 and 5 are not in it, but for §6.1. It knows no request, no cost and
+//! no clock. Units: requests, workers, bytes.
 
 use crate::cores::Role;
 use crate::plan::{CorePlan, LargeLane};
@@ -51,8 +51,8 @@ impl Readers {
         Readers::new(plan, (standby_raised, false), batch)
     }
 
-    /// The same, where a standby reads all the while, its own queue with others while they drain it
-    /// (`standby::Standby::ReadsOn`).
+    /// The same, where a standby reads all the while: its own queue with others, while they drain
+    /// it.
     pub fn beside_standby(plan: &CorePlan, standby_raised: bool, batch: u32) -> Readers {
         Readers::new(plan, (standby_raised, true), batch)
     }

@@ -1,8 +1,8 @@
 //! The units everything else is counted in, and the few constants that tie them together.
 //!
 //! The size of an item is its key + value in bytes; the header an item has in memory or on the wire
-//! is not part of it. Packets are Minos's unit of cost (§3.1). Knows no protocol: a packet is what
-//! fits one Ethernet frame of payload, whatever carries it.
+//! is not part of it. Packets are Minos's unit of cost (§3.1). It knows no protocol: a packet is
+//! what fits one Ethernet frame of payload, whatever carries it.
 
 use core::fmt;
 

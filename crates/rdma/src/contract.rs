@@ -1,6 +1,7 @@
 //! The interface of memory between a client and a server, which every kind implements. The kind
-//! over shared memory is [`crate::shmring`]; one over verbs writes with RDMA WRITE on unreliable
-//! connections and replies by SEND on datagram queue pairs (HERD §4.3), and fits the same calls.
+//! over shared memory is [`crate::shmring`]. The one over RDMA writes requests by WRITE on
+//! connections, or sends them as datagrams where clients are many, and replies by SEND on datagram
+//! queue pairs (HERD §4.3).
 //!
 //! A *queue* is where requests of any client arrive, one per worker of the server. Nothing here
 //! waits or allocates per request; what finds no room says so. Messages are bytes without meaning.

@@ -1,10 +1,10 @@
 //! Lays out a client's region. `docs/protocol.md` has the same in a table.
 //!
-//! A page for the word by which the client sleeps; a line of bells for each of the server's lanes;
-//! a line for each loan, and one for each place of a long reply; the slots of requests, by lane;
-//! the slots of replies, by the worker that sends them; the memory that the client may lend; and
-//! that in which long replies have their places. Slots are [`SLOT_BYTES`] long, 22 cache lines.
-//! Offsets are bytes from the region's start; pages are 4096.
+//! A region has, in this order: a page for the word by which the client sleeps; a line of bells for
+//! each of the server's lanes; a line for each loan, and one for each place of a long reply; the
+//! slots of requests, by lane; the slots of replies, by the worker that sends them; the memory that
+//! the client may lend; and that in which long replies have their places. Slots are [`SLOT_BYTES`]
+//! long, 22 cache lines. Offsets are bytes from the region's start; pages are 4096.
 
 use std::fmt;
 use std::ops::Range;

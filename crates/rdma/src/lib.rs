@@ -11,14 +11,13 @@
 //!   say.
 //! - [`long`]: what is too long for a slot or a datagram, between hosts: one side says where it
 //!   lies, the cards move it, and a seal says whether it arrived.
-//! - [`faults`]: any kind, with loss, duplication and delay by seed.
 //!
-//! Departs from HERD: slots carry the lines of memcached's protocol behind the eight bytes of its
-//! UDP frames, so that one grammar serves every way in; a request's last word, not its key, says
-//! that it is whole; and a large value does not go through slots: its client lends the memory where
-//! it lies ([`contract::Lent`]), and the server copies it slice by slice; a long reply is written
-//! into memory that its client lends ([`contract::Placed`]), and one datagram says so, in shared
-//! memory as over RDMA.
+//! It departs from HERD: slots carry the lines of memcached's protocol behind the eight bytes of
+//! its UDP frames, so that one grammar serves every way in; a request's last word, not its key,
+//! says that it is whole; and a large value does not go through slots: its client lends the memory
+//! where it lies ([`contract::Lent`]), and the server copies it slice by slice; a long reply is
+//! written into memory that its client lends ([`contract::Placed`]), and one datagram says so, in
+//! shared memory as over RDMA.
 //!
 //! Whatever a client writes is hostile: it is copied once and judged by the copy. Nothing here
 //! reads a clock, starts a thread or knows the protocol. `unsafe` is in [`mapped`] alone, and in
@@ -26,12 +25,12 @@
 
 pub mod contract;
 pub mod door;
-pub mod faults;
 pub mod layout;
 pub mod lenders;
 pub mod long;
 pub mod mapped;
 pub mod place_set;
+mod polled;
 pub mod region;
 pub mod remote;
 pub mod reply_places;

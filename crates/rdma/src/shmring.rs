@@ -11,6 +11,7 @@ use crate::contract::{
 use crate::layout::Terms;
 use crate::lenders::RingLenders;
 use crate::mapped::Mapped;
+use crate::polled::{Polled, TURN, by_turns};
 use crate::region::{Look, Region, Registry, add};
 use laneway_sync::append::SLACK;
 use laneway_sync::place;
@@ -28,9 +29,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Requests taken of one client before the next has its turn.
-const TURN: usize = 4;
-
 /// One worker's handle.
 pub struct RingResponder {
     registry: Arc<Registry>,
@@ -44,8 +42,7 @@ pub struct RingResponder {
     places: Vec<usize>,
     /// Looks into slots.
     looks: u64,
-    room: Vec<u8>,
-    taken: Vec<(Peer, Range<usize>)>,
+    requests: Polled,
     /// Clients that were replied to since the last pump.
     replied: Vec<u16>,
     verbs: Verbs,
@@ -64,8 +61,7 @@ impl RingResponder {
             turn: vec![0; lanes],
             places: Vec::new(),
             looks: 0,
-            room: Vec::new(),
-            taken: Vec::new(),
+            requests: Polled::default(),
             replied: Vec::new(),
             verbs: Verbs::default(),
         }
@@ -87,12 +83,12 @@ impl RingResponder {
     /// At most [`TURN`] requests of one client.
     fn take_of(&mut self, region: &Region, queue: usize, burst: usize) {
         let counts = &self.registry.counts[self.worker];
-        for _ in 0..TURN.min(burst - self.taken.len()) {
-            let start = self.room.len();
+        for _ in 0..TURN.min(burst - self.requests.len()) {
+            let start = self.requests.room.len();
             self.looks += 1;
-            match region.take(queue, &mut self.room) {
+            match region.take(queue, &mut self.requests.room) {
                 Look::Request => {
-                    self.taken.push((region.peer(), start..self.room.len()));
+                    self.requests.add(region.peer(), start);
                     add(&counts.requests, 1);
                 }
                 Look::Stale => add(&counts.stale, 1),
@@ -110,39 +106,27 @@ impl Responder for RingResponder {
 
     fn poll_slots(&mut self, queue: usize, burst: usize) -> usize {
         self.follow();
-        self.room.clear();
-        self.taken.clear();
+        self.requests.clear();
         let (clients, mut places) =
             (std::mem::take(&mut self.clients), std::mem::take(&mut self.places));
         places.clear();
         places.extend(self.registry.active(self.worker, queue).walk(self.turn[queue]));
-        // Round by round, so that a client with a full window does not keep the others waiting;
-        // no more rounds than a burst, for slots that are thrown away fill no burst.
-        for _ in 0..burst.div_ceil(TURN) {
-            let before = self.taken.len();
-            for place in &places {
-                if self.taken.len() >= burst {
-                    break;
-                }
-                if let Some(Some(region)) = clients.get(*place) {
-                    self.take_of(region, queue, burst);
-                }
+        by_turns(&places, burst, 0, |place| {
+            if let Some(Some(region)) = clients.get(*place) {
+                self.take_of(region, queue, burst);
             }
-            if self.taken.len() == before || self.taken.len() >= burst {
-                break;
-            }
-        }
+            self.requests.len()
+        });
         // Behind whoever came first, so that each is first in turn.
         if let Some(first) = places.first() {
             self.turn[queue] = (first + 1) % clients.len().max(1);
         }
         (self.clients, self.places) = (clients, places);
-        self.taken.len()
+        self.requests.len()
     }
 
     fn request(&self, index: usize) -> Request<'_> {
-        let (peer, bytes) = &self.taken[index];
-        Request { peer: *peer, bytes: &self.room[bytes.clone()] }
+        self.requests.request(index)
     }
 
     fn reply(&mut self, peer: Peer, queue: usize, pieces: &[IoSlice<'_>], spare: usize) -> Posted {

@@ -21,11 +21,11 @@ mod watched;
 
 pub use bytes::{hit, lines, tail, value};
 
+use crate::slot_faults;
 use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
 use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, LargeLane, Role};
 use laneway_policy::{Nanos, Placement, SizeHistogram, SmoothHistogram, WorkerId, build, owner};
-use laneway_rdma::faults;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
 use laneway_server::access::client_limits::{ClientLimits, Rates};
@@ -105,7 +105,7 @@ pub struct Plan {
     /// Datagrams are served, on a network with these faults.
     pub datagrams: Option<DatagramFaults>,
     /// Clients in memory are served, by memory with these faults.
-    pub shm: Option<faults::Faults>,
+    pub shm: Option<slot_faults::Faults>,
     /// How their regions are laid out, where not as usual.
     pub terms: Option<Terms>,
     /// They ring for workers that sleep; otherwise no worker sleeps.

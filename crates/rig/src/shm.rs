@@ -1,11 +1,12 @@
 //! What of a rig is about clients in memory.
 
 use super::{Plan, Rig, afar};
+use crate::slot_faults::{Faults, Lossy};
 use laneway_rdma::contract::Peer;
+use laneway_rdma::door;
 use laneway_rdma::layout::Terms;
 use laneway_rdma::region::Registry;
 use laneway_rdma::shmring::{RingRequester, RingResponder};
-use laneway_rdma::{door, faults};
 use laneway_transport::datagram::Datagrams;
 use laneway_transport::memory::MemoryTransport;
 use laneway_transport::rdma::{RdmaDatagrams, Whence};
@@ -65,12 +66,12 @@ pub fn watching(
 pub fn queues(
     registry: &Arc<Registry>,
     worker: usize,
-    (faults, rendezvous_buffers): (faults::Faults, &Option<Arc<afar::RendezvousBuffers>>),
+    (faults, rendezvous_buffers): (Faults, &Option<Arc<afar::RendezvousBuffers>>),
     others: Option<Box<dyn Datagrams>>,
 ) -> Box<dyn Datagrams> {
-    let faults = faults::Faults { seed: faults.seed ^ worker as u64, ..faults };
+    let faults = Faults { seed: faults.seed ^ worker as u64, ..faults };
     let responder = RingResponder::new(registry.clone(), worker);
-    let responder = faults::Lossy::new(responder, faults);
+    let responder = Lossy::new(responder, faults);
     let places = registry.terms().replies;
     if let Some(rendezvous_buffers) = rendezvous_buffers.clone() {
         assert!(others.is_none(), "clients afar, and nobody else");

@@ -1,9 +1,9 @@
 //! A hook on publish and unlink: how a log, a lane in the kernel or an ordered index learns what
 //! the store holds.
 //!
-//! Called inside the item's bucket (so events of one key arrive in order), hence: short, never back
-//! into the store. Changes in place (expiry, stale mark, a renewed sequence) are told as
-//! `published` again, with the same location.
+//! It is called inside the item's bucket, so events of one key arrive in order. So it must be short
+//! and must not call the store. Changes in place (expiry, stale mark, a renewed sequence) are told
+//! as `published` again, with the same location.
 
 use crate::{
     location::Location,

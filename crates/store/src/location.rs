@@ -10,40 +10,16 @@ const MEDIUM_SHIFT: u32 = 45;
 const TAG_SHIFT: u32 = 48;
 const LOCATION_MASK: u64 = (1 << TAG_SHIFT) - 1;
 
-/// What kind of place an offset is in. The others are reserved for the tiers to come.
+/// What kind of place an offset is in. The other numbers are not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Medium {
     /// Item memory: the offset is the record's, in units of 8 bytes.
     Arena = 0,
-    /// Not used: an array shared with the kernel is the beginning of item memory (`window`), so
-    /// that an item that moves into it or out of it keeps its medium.
-    KernelArray = 1,
     /// A large item: the offset is the descriptor's number.
     Extent = 2,
-    /// Persistent memory.
-    PersistentMemory = 3,
-    /// A slab file on the SSD.
-    SsdSlab = 4,
-    /// A sorted table on the SSD.
-    SortTable = 5,
-    /// The item is being moved between media.
-    Moved = 6,
     /// Not an item: the offset is the number of the overflow bucket that continues this one.
     Link = 7,
-}
-
-impl Medium {
-    const ALL: [Medium; 8] = [
-        Medium::Arena,
-        Medium::KernelArray,
-        Medium::Extent,
-        Medium::PersistentMemory,
-        Medium::SsdSlab,
-        Medium::SortTable,
-        Medium::Moved,
-        Medium::Link,
-    ];
 }
 
 /// 48 bits that say where an item is.
@@ -73,7 +49,11 @@ impl Location {
     /// What kind of place.
     #[inline]
     pub fn medium(self) -> Medium {
-        Medium::ALL[(self.0 >> MEDIUM_SHIFT) as usize & 7]
+        match self.0 >> MEDIUM_SHIFT & 7 {
+            2 => Medium::Extent,
+            7 => Medium::Link,
+            _ => Medium::Arena,
+        }
     }
 
     /// floor log2 of key + value bytes.

@@ -1,6 +1,6 @@
 //! The pool of chunks that all classes borrow from and give back to.
 //!
-//! Counts chunks against the memory limit, together with the index. The last few chunks are a
+//! It counts chunks against the memory limit, together with the index. The last few chunks are a
 //! reserve: only a class that is entitled (it has none, or turns its own over faster than the
 //! others) may take these; see `evict`.
 

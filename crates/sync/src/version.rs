@@ -1,7 +1,7 @@
 //! A bucket's version: even at rest, odd while a writer is inside (MICA §4.3.2; Minos §4.2 calls it
 //! an epoch).
 //!
-//! Departs from both: any thread may write, by moving the version from even to odd with one
+//! It departs from both: any thread may write, by moving the version from even to odd with one
 //! compare-and-swap, where Minos takes a spinlock beside the version. The data guarded must be
 //! atomic words, read and written relaxed; the fences here order them. 64 bits do not wrap.
 

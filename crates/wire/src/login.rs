@@ -1,7 +1,7 @@
 //! Who a client is, in memcached's text protocol (`-Y`): the first request is a `set` of any key,
 //! and its value is `user password`. The user ends at the first blank; the password is the rest.
 //!
-//! Departs from memcached 1.6.45: the line may end in a bare newline, and a value of more than
+//! It departs from memcached 1.6.45: the line may end in a bare newline, and a value of more than
 //! [`LOGIN_BYTES_MAX`] bytes is an error at once (memcached waits for it).
 
 /// Longest line, and longest value, of who has not said who he is (memcached closes behind as much

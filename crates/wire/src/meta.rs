@@ -4,9 +4,9 @@
 //! on, so that the last such flag names the error; an unknown or repeated flag ends it at once, as
 //! in memcached. Every known flag is legal with every command, whether or not it means something.
 //!
-//! Departs from memcached 1.6.45: base64 keys must be in canonical form, so that the token sent is
-//! the one a `k` flag returns; a mode is a letter or the name of its command, where memcached looks
-//! at the first letter and appends for `MADD`.
+//! It departs from memcached 1.6.45: base64 keys must be in canonical form, so that the token sent
+//! is the one a `k` flag returns; a mode is a letter or the name of its command, where memcached
+//! looks at the first letter and appends for `MADD`.
 
 use crate::base64;
 use crate::limits::{KEY_BYTES_MAX, META_TOKENS_MAX, OPAQUE_BYTES_MAX};

@@ -2,10 +2,10 @@
 //!
 //! Checks happen in memcached's order, because the first that fails decides the reply: number of
 //! words, key length, numbers, item size. Words too few are refused, words too many are not looked
-//! at; `noreply` is the last word of the line. The replies are those of 1.6.45. Departs from it: a
-//! store whose length cannot be read ends the connection; spaces may stand before a command; flags
-//! that do not fit 32 bits are refused, not cut, and so is `-` for a number; an expiry of a store
-//! may need 64 bits, where memcached cuts it to 32.
+//! at; `noreply` is the last word of the line. The replies are those of 1.6.45. It departs from it:
+//! a store whose length cannot be read ends the connection; spaces may stand before a command;
+//! flags that do not fit 32 bits are refused, not cut, and so is `-` for a number; an expiry of a
+//! store may need 64 bits, where memcached cuts it to 32.
 //!
 //! A line that has arrived whole is read whatever its length, as in memcached, while the same line
 //! without its end may close the connection: lengths above `LINE_BYTES_MAX` depend on the network.

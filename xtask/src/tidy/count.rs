@@ -6,8 +6,6 @@ use std::fmt::Write;
 
 /// What a file's lines serve, by the first entry whose path begins the file's.
 const KINDS: &[(&str, &str)] = &[
-    // Rivals of the product's mechanisms: they run for comparison alone.
-    ("crates/rdma/src/rivals/", "research"),
     ("crates/sim/", "research"),
     ("crates/studies/", "research"),
     ("crates/load/", "load generator"),
@@ -113,7 +111,7 @@ mod tests {
         assert_eq!(lines(&file), Lines { written: 4, code: 1, unit: 3, tests: 0 });
         let test = Source::new("crates/server/tests/a.rs", text);
         assert_eq!(lines(&test), Lines { tests: 7, ..Lines::default() });
-        let rival = Source::new("crates/rdma/src/rivals/a.rs", text);
+        let rival = Source::new("crates/studies/src/rivals/a.rs", text);
         assert_eq!((kind_of(&file), kind_of(&rival)), (Some("product"), Some("research")));
         assert_eq!(kind_of(&Source::new("docs/a.rs", text)), None);
         let table = table(&Tree { files: vec![file, test, rival] });

@@ -1,6 +1,8 @@
 //! How families of metrics are written: a description, then a sample for each set of labels.
 
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use std::fmt;
@@ -71,32 +73,14 @@ impl<'a> Page<'a> {
         name: &str,
         help: &str,
         unit: Option<Unit>,
-        samples: impl IntoIterator<Item = (Labels<'l>, u64)>,
+        samples: impl IntoIterator<Item = (Labels<'l>, impl EncodeGaugeValue)>,
     ) -> fmt::Result {
         let kind = MetricType::Gauge;
         let mut family = self.encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        samples.into_iter().try_for_each(|(labels, value)| {
-            let value = i64::try_from(value).unwrap_or(i64::MAX);
-            match labels.is_empty() {
-                true => family.encode_gauge(&value),
-                false => family.encode_family(&labels)?.encode_gauge(&value),
-            }
+        samples.into_iter().try_for_each(|(labels, value)| match labels.is_empty() {
+            true => family.encode_gauge(&value),
+            false => family.encode_family(&labels)?.encode_gauge(&value),
         })
-    }
-
-    /// The same of numbers that are not whole.
-    pub fn gauges_fraction<'l>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        samples: impl IntoIterator<Item = (Labels<'l>, f64)>,
-    ) -> fmt::Result {
-        let kind = MetricType::Gauge;
-        let mut family = self.encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        samples
-            .into_iter()
-            .try_for_each(|(labels, value)| family.encode_family(&labels)?.encode_gauge(&value))
     }
 
     /// Histograms, by their labels.

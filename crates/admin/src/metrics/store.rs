@@ -97,7 +97,7 @@ fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
     page.counters("tier_expired_first", help, None, by_class(|dropped| dropped.expired_first))?;
     let took = [(Vec::new(), tier.recovery_ms as f64 / 1e3)];
     let help = "How long the last start took to recover";
-    page.gauges_fraction("tier_recovery", help, Some(Unit::Seconds), took)?;
+    page.gauges("tier_recovery", help, Some(Unit::Seconds), took)?;
     write_usage(&tier.usage, page)?;
     tier.scrub.as_ref().map_or(Ok(()), |scrub| write_scrub(scrub, page))?;
     tier.backups.as_ref().map_or(Ok(()), |backups| write_backups(backups, page))

@@ -27,14 +27,14 @@ impl Core {
             self.counts.unintelligible += 1;
             return;
         };
-        let Some((serial, attempt)) = self.find(header.request_id, queue) else {
+        let Some(found) = self.find(header.request_id, queue) else {
             self.counts.stray += 1;
             return;
         };
         match header.kind {
-            Kind::Data => self.data(serial, attempt, header, payload, now_nanos),
-            Kind::Resend => self.resend(serial, attempt, header, payload, now_nanos),
-            Kind::Cookie => self.cookie(serial, attempt, payload, now_nanos),
+            Kind::Data => self.data(found, header, payload, now_nanos),
+            Kind::Resend => self.resend(found, header, payload, now_nanos),
+            Kind::Cookie => self.cookie(found, payload, now_nanos),
             Kind::Forget | Kind::Once | Kind::Lent | Kind::Notice => self.counts.stray += 1,
             Kind::Unknown(_) => self.counts.unintelligible += 1,
         }
@@ -48,8 +48,7 @@ impl Core {
 
     fn data(
         &mut self,
-        serial: u64,
-        attempt: Attempt,
+        (serial, attempt): (u64, Attempt),
         header: Header,
         payload: &[u8],
         now_nanos: u64,
@@ -234,8 +233,7 @@ impl Core {
     /// The server misses frames of a request.
     fn resend(
         &mut self,
-        serial: u64,
-        attempt: Attempt,
+        (serial, attempt): (u64, Attempt),
         header: Header,
         payload: &[u8],
         now_nanos: u64,
@@ -262,7 +260,7 @@ impl Core {
 
     /// The server wants its cookie back before it sends more than it was sent. What it withheld,
     /// it is asked for again.
-    fn cookie(&mut self, serial: u64, attempt: Attempt, payload: &[u8], now_nanos: u64) {
+    fn cookie(&mut self, (serial, attempt): (u64, Attempt), payload: &[u8], now_nanos: u64) {
         if payload.len() > COOKIE_BYTES_MAX || !self.topology.is_extended() {
             // Who sends none back may have short answers, of which several may be too long.
             self.part(serial);

@@ -1,6 +1,6 @@
 //! The documents are read as a user reads them: every command line of `laneway` in README and in
-//! docs/ is one that this program takes. Knows of Markdown only fenced blocks, tables and spans of
-//! code, and of a shell only words, quotes, comments, lines that go on, and what ends a command.
+//! docs/ is one that this program takes. It knows of Markdown only fenced blocks, tables and spans
+//! of code, and of a shell only words, quotes, comments, lines that go on, and what ends a command.
 
 use super::command_line::{all, row};
 use super::{Asked, Flags, read, values};

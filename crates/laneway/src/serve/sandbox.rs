@@ -1,5 +1,5 @@
 //! `--sandbox`: what a server may do to the machine once somebody has found a way to make it do
-//! what he wants. Landlock leaves it the files that its flags name, from before its first thread
+//! as they like. Landlock leaves it the files that its flags name, from before its first thread
 //! begins (a thread has what the one has that made it); a seccomp filter leaves it the system calls
 //! that serving takes, for all of its threads, from before the first client is served.
 //!

@@ -1,6 +1,6 @@
 //! Where UDP is served: `-U`, `--udp-base`, `--udp-listen`, `--udp-public`, checked.
 //!
-//! Departs from memcached: UDP listens on loopback only, whatever `-l` says, unless
+//! It departs from memcached: UDP listens on loopback only, whatever `-l` says, unless
 //! `--udp-public` is given too; an open UDP cache is a weapon in other people's wars.
 
 use crate::flags::Flags;

@@ -1,8 +1,8 @@
 //! `hkh`: key-hash sharding (MICA; Minos §5 "HKH"). A request is served by the worker that
 //! receives it, to completion, whatever its size: the rival that shows what lanes are worth.
 //!
-//! Departs from the paper: the threshold is computed all the same, as `lanes` does it, so that the
-//! statistics of both call the same requests large. Routes nothing by it. The access mode is a
+//! It departs from the paper: the threshold is computed all the same, as `lanes` does it, so that
+//! the statistics of both call the same requests large. Routes nothing by it. The access mode is a
 //! setting (MICA §4.1); where a client sent a request to another than the key's owner, it is handed
 //! to the owner, which the paper leaves to the network card.
 

@@ -2,7 +2,7 @@
 //! [`Hkh`], except that an idle worker takes one request at a time from those that another has
 //! received and not begun, or where there is none, from another's RX queue.
 //!
-//! Nobody knows a request's size before serving it, so large ones are taken as well. Knows no
+//! Nobody knows a request's size before serving it, so large ones are taken as well. It knows no
 //! queue: whoever carries the plan out finds the longest. Unit: as in [`Hkh`].
 
 use crate::design::Design;

@@ -1,4 +1,4 @@
-//! `lanes`: our own design, the default. Minos's control loop (§3.1), with five changes:
+//! `lanes` is our own design, and the default. It has Minos's control loop (§3.1) and five changes:
 //!
 //! - (a) one more large worker than the paper's rule gives, a real one where that gives a standby
 //!   (and one more still if the standby would be half busy); from three workers up, and not while

@@ -2,7 +2,7 @@
 //! and serve nothing; the others read none and take one request at a time from what was handed
 //! over: late binding, bought with a hand-off for every request.
 //!
-//! Departs from the paper: what is handed over lies in one queue, not in one for each hand-off
+//! It departs from the paper: what is handed over lies in one queue, not in one for each hand-off
 //! worker. The number of hand-off workers is a setting; the paper tried 1, 2 and 3 and reports the
 //! best. The threshold is for the statistics alone, as in [`Hkh`]. In the plan a hand-off worker is
 //! [`crate::Role::Small`] (it reads RX queues) and the others are [`crate::Role::Large`].

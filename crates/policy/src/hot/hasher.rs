@@ -1,11 +1,11 @@
 //! The hash by which hot keys are told apart: of whole keys, by a seed that is told to nobody.
 //!
-//! Not the hash that says whose a key is ([`crate::owner`]): that one is public, so that clients
-//! can place keys, and whoever knows it can make any number of keys that share all of its 64 bits.
-//! Counted by it they would be one key, and hot together; no seed in the sketch helps against that,
-//! for it comes too late. Here the seed is in every step: two words of the key at a time are each
-//! mixed with what is not known outside, multiplied, and the product's halves folded together. The
-//! index's SipHash would do as well and costs four times as much, twice a request.
+//! It is not the hash that says whose a key is ([`crate::owner`]). That one is public, so that
+//! clients can place keys, and whoever knows it can make any number of keys that share all of its
+//! 64 bits. Counted by it they would be one key, and hot together; no seed in the sketch helps
+//! against that, for it comes too late. Here the seed is in every step: two words of the key at a
+//! time are each mixed with what is not known outside, multiplied, and the product's halves folded
+//! together. The index's SipHash would do as well and costs four times as much, twice a request.
 //!
 //! Unit: bytes.
 

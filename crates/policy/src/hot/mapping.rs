@@ -1,8 +1,8 @@
 //! Which worker each hot key belongs to in the present timeslot (KeySched §2 "Key Scheduler": the
 //! mapping table), and how often it was asked for.
 //!
-//! Looked up for every request, so it is a small open-addressed table at most a quarter full; a
-//! handful of keys live in it, in an array beside it. It knows no load and no threshold.
+//! It is looked up for every request, so it is a small open-addressed table at most a quarter full;
+//! a handful of keys live in it, in an array beside it. It knows no load and no threshold.
 
 use crate::hot::sketch::KeyHash;
 use crate::units::WorkerId;

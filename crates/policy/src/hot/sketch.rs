@@ -1,7 +1,7 @@
 //! Counts how often each key was asked for in the present timeslot, with little memory and no
 //! clearing (KeySched §2 "Key Frequency Monitor"): a count-min sketch.
 //!
-//! Departs from the poster: a cell holds the slot it was last written in beside its count, so a
+//! It departs from the poster: a cell holds the slot it was last written in beside its count, so a
 //! new slot costs nothing; and only the smallest of a key's cells are counted up (conservative
 //! update), which keeps the estimate an upper bound and brings it nearer to the truth. The stamp
 //! has 16 bits: a cell that nobody wrote for exactly 65 536 slots (65 s) would count on from its

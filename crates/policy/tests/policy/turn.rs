@@ -2,7 +2,6 @@
 
 use crate::{etc_mix, load, plan_after};
 use laneway_policy::cores::roles;
-use laneway_policy::standby::{Flag, Standby};
 use laneway_policy::turn::{
     BURST_BYTES, OFFER_MIN, between_slices, idle, in_turn, looks_into_sockets, may_make, may_offer,
     offers, slice_of, waits_for_its_turn,
@@ -214,11 +213,7 @@ fn a_standby_that_reads_on_shares_its_queue_with_others() {
     assert_eq!(plan.roles[5], Role::Standby);
     let standby = WorkerId(5);
     for (raised, of_others) in [(false, 0), (true, BATCH.div_ceil(6))] {
-        let mut flag = Flag::new(Standby::ReadsOn, true);
-        flag.follow(&CorePlan { standby_raised: raised, ..plan.clone() });
-        assert!(!flag.raise() && !flag.lower(), "it stays as it is until the next plan");
-        assert_eq!(flag.is_raised(), raised);
-        let readers = flag.readers(&plan, BATCH);
+        let readers = Readers::beside_standby(&plan, raised, BATCH);
         assert_eq!(readers.most(standby, standby), BATCH, "{raised}");
         assert_eq!(readers.most(WorkerId(0), standby), of_others, "{raised}");
         assert_eq!(readers.most(WorkerId(1), WorkerId(0)), 0, "{raised}");
@@ -370,23 +365,4 @@ fn sockets_are_looked_into_in_turn() {
     let large = WorkerId(lanes.workers_small);
     assert!(looks_into_sockets(&lanes, WorkerId(0)) && !looks_into_sockets(&lanes, large));
     assert!(!looks_into_sockets(&minos, WorkerId(0)));
-}
-
-#[test]
-fn the_standby_is_large_while_it_has_large_work_or_until_an_epoch_has_none() {
-    let raised = CorePlan { standby_raised: true, ..plan(Design::Minos) };
-    let quiet = CorePlan { standby_raised: false, ..raised.clone() };
-    for (standby, held) in [(Standby::Returns, false), (Standby::UntilEpochEnds, true)] {
-        let mut flag = Flag::new(standby, true);
-        assert!(!flag.is_raised() && flag.raise() && !flag.raise() && flag.is_raised());
-        assert_eq!(flag.lower(), !held);
-        assert_eq!(flag.is_raised(), held);
-        flag.follow(&raised);
-        assert_eq!(flag.is_raised(), held, "after an epoch with large requests");
-        flag.follow(&quiet);
-        assert!(!flag.is_raised() && !flag.lower(), "after one without");
-        let mut alone = Flag::new(standby, false);
-        alone.follow(&raised);
-        assert!(!alone.raise() && !alone.is_raised(), "nobody drains its queue");
-    }
 }

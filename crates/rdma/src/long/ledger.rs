@@ -1,9 +1,9 @@
 //! Allocates places in one piece of memory to holders, for a limited time. A side that writes into
 //! the memory of the other, or lets it read, asks here for a place first.
 //!
-//! First fit, in whole cache lines; one holder has one place, and a new place ends its old one. A
-//! place whose time is up is free again: its holder finds out by asking ([`Ledger::holds`]), and
-//! whoever reads too late by the seal. Times are nanoseconds, sizes bytes.
+//! A holder gets the first gap that fits, in whole cache lines. It has one place, and a new place
+//! ends its old one. A place whose time is up is free again: its holder finds out by asking
+//! ([`Ledger::holds`]), and whoever reads too late by the seal. Times are nanoseconds, sizes bytes.
 
 use crate::layout::LINE_BYTES;
 

@@ -18,7 +18,7 @@
 //! client of `uc` writes requests into. A client of `ud` has none of these; it is told the key of
 //! the queue pairs that take its requests, and their numbers, one for each lane. (HERD has a daemon
 //! for it, §4.2.)
-//! Knows no connection: bytes in, what they say out.
+//! This module knows no connection: bytes go in, and what they say comes out.
 
 use super::card::{Address, MTU_MAX, MTU_MIN};
 use super::pair::{Far, NUMBER_BITS, Service};

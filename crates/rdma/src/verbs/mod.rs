@@ -1,6 +1,7 @@
 //! The kind over RDMA verbs, as HERD has it (§4): a client writes its requests into memory of the
 //! server by WRITE on an unreliable connection, the server polls that memory, and answers by SEND
-//! of a datagram. One round trip; at the server one verb for each reply, and none for a request.
+//! of a datagram. A GET is one round trip; the server posts one verb for its reply, and none for
+//! the request.
 //!
 //! - [`card`]: devices, ports, memory that they may use; [`pair`]: queue pairs; [`post`]: what goes
 //!   through them. With [`ffi`] these are the only ones with `unsafe`.
@@ -16,13 +17,13 @@
 //!
 //! libibverbs is loaded when it is asked for: a machine without RDMA runs the same program.
 //!
-//! Where clients are very many, requests are datagrams, too: SEND both ways, as FaSST has it
-//! (OSDI '16). See `docs/design/rdma-datagrams.md`.
+//! Where clients are very many, all but the first send their requests as datagrams, too: SEND both
+//! ways, as FaSST has it (OSDI '16). `docs/design/rdma-datagrams.md` has the reasons.
 //!
-//! Departs from HERD: a lost request is passed over rather than waited for; the count of requests
-//! taken travels with each reply, so that a client may use all of its window whatever is answered
-//! first; and what is longer than a slot or a datagram goes by memory that one side opens to the
-//! other ([`crate::long`]), or in frames, as over UDP.
+//! It departs from HERD: a lost request is passed over rather than waited for; the count of
+//! requests taken travels with each reply, so that a client may use all of its window whatever is
+//! answered first; and what is longer than a slot or a datagram goes by memory that one side opens
+//! to the other ([`crate::long`]), or in frames, as over UDP.
 
 mod admission;
 pub mod card;

@@ -5,7 +5,7 @@
 //! it is everywhere.
 //!
 //! Parts may be lost and overtake each other, as datagrams may. A message of which one is missing
-//! is lost, and asked for again by whoever waits for it. Knows no card: bytes in and out.
+//! is lost, and asked for again by whoever waits for it. It knows no card: bytes in and out.
 
 use crate::contract::MESSAGE_BYTES_MAX;
 use crate::layout::LANES_MAX;

@@ -52,6 +52,36 @@ impl Drop for Handle {
     }
 }
 
+/// A work request in a list.
+trait Listed {
+    fn link(&mut self, pieces: *mut ffi::Piece, next: *mut Self);
+}
+
+impl Listed for ffi::SendRequest {
+    fn link(&mut self, pieces: *mut ffi::Piece, next: *mut Self) {
+        (self.pieces, self.next) = (pieces, next);
+    }
+}
+
+impl Listed for ffi::ReceiveRequest {
+    fn link(&mut self, pieces: *mut ffi::Piece, next: *mut Self) {
+        (self.pieces, self.next) = (pieces, next);
+    }
+}
+
+/// Makes a list of all requests, each with the piece of its number, and returns its first. The list
+/// is good until somebody touches either.
+fn list<R: Listed>(requests: &mut [R], pieces: &mut [ffi::Piece]) -> *mut R {
+    assert_eq!(requests.len(), pieces.len(), "a piece for each request");
+    let (count, first, pieces) = (requests.len(), requests.as_mut_ptr(), pieces.as_mut_ptr());
+    for at in 0..count {
+        let next = if at + 1 == count { std::ptr::null_mut() } else { first.wrapping_add(at + 1) };
+        // SAFETY: `count` requests begin at `first`, and nobody else has hold of them.
+        unsafe { &mut *first.add(at) }.link(pieces.wrapping_add(at), next);
+    }
+    first
+}
+
 /// What became of a list that was posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Post {
@@ -255,21 +285,12 @@ impl Sender {
 
     /// Post what was gathered.
     pub fn post(&mut self) -> Post {
-        let count = self.requests.len();
-        if count > 0 && !self.is_broken {
-            let (first, pieces) = (self.requests.as_mut_ptr(), self.pieces.as_mut_ptr());
-            // SAFETY: both vectors have `count` entries, so each pointer is to one of them, and the
-            // list ends with the last. The pair is alive; each piece lies in the memory, which
-            // `gather` has made sure of and `self` keeps longer than the pair.
-            let status = unsafe {
-                for at in 0..count {
-                    (*first.add(at)).pieces = pieces.add(at);
-                    let is_last = at + 1 == count;
-                    let next = if is_last { std::ptr::null_mut() } else { first.add(at + 1) };
-                    (*first.add(at)).next = next;
-                }
-                ffi::post_send(self.pair.pair.as_ptr(), first)
-            };
+        if self.has_gathered() && !self.is_broken {
+            let first = list(&mut self.requests, &mut self.pieces);
+            // SAFETY: the list is good, for both vectors stay as they are meanwhile. The pair is
+            // alive; each piece lies in the memory, which `gather` has made sure of and `self`
+            // keeps longer than the pair.
+            let status = unsafe { ffi::post_send(self.pair.pair.as_ptr(), first) };
             self.is_broken |= status != 0;
         }
         self.requests.clear();
@@ -411,19 +432,10 @@ impl Receiver {
                 pieces_count: 1,
             });
         }
-        let count = self.requests.len();
-        let (first, pieces) = (self.requests.as_mut_ptr(), self.pieces.as_mut_ptr());
+        let first = list(&mut self.requests, &mut self.pieces);
         // SAFETY: as in `Sender::post`; a place is given once and comes back by a completion, and
         // what is there is read as atomic words, whoever writes.
-        let status = unsafe {
-            for at in 0..count {
-                (*first.add(at)).pieces = pieces.add(at);
-                let is_last = at + 1 == count;
-                let next = if is_last { std::ptr::null_mut() } else { first.add(at + 1) };
-                (*first.add(at)).next = next;
-            }
-            ffi::post_receive(self.pair.pair.as_ptr(), first)
-        };
+        let status = unsafe { ffi::post_receive(self.pair.pair.as_ptr(), first) };
         match status {
             0 => Ok(()),
             status => Err(io::Error::from_raw_os_error(status.abs())),

@@ -12,6 +12,7 @@
 //! front of the memory, requests right-aligned before their control word.
 
 use crate::layout::{LANES_MAX, LINE_BYTES, SLOT_BYTES, SLOT_WORDS, TermsError, WINDOW_MAX};
+use crate::region::Look;
 use laneway_sync::prim::AtomicU64;
 use laneway_sync::prim::Ordering::{Acquire, Relaxed, Release};
 use laneway_sync::slot::{self, Control, Taken};
@@ -60,19 +61,6 @@ impl Bounds {
 }
 
 const _: () = assert!(WINDOW_MAX.is_power_of_two());
-
-/// What became of a look into a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// Nothing there, or another worker is looking.
-    Nothing,
-    /// A request, appended to what the caller gave.
-    Request,
-    /// A slot that was thrown away: of an impossible length.
-    Impossible,
-    /// The same: not the next request.
-    Stale,
-}
 
 /// A lane, as the server keeps it where no client writes.
 #[derive(Debug, Default)]

@@ -13,20 +13,18 @@ use super::inbox::{Correspondents, Mail};
 use super::pair::{Depths, Pair, Queue, draw};
 use super::parts;
 use super::post::{Post, SIGNAL_EVERY, Sender};
-use super::request_ring::{self, Look, PART};
+use super::request_ring::{self, PART};
 use crate::contract::{
     Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder, Verbs,
 };
 use crate::layout::SLOT_BYTES;
 use crate::long::sealed_descriptor::SealedDescriptor;
-use crate::region::add;
+use crate::polled::{Polled, TURN, by_turns};
+use crate::region::{Look, add};
 use crate::remote::DEPTH;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::sync::Arc;
 
-/// Requests taken of one client before the next has its turn.
-const TURN: usize = 4;
 /// Datagrams looked at for each request of a burst, at most: others are parts, or thrown away.
 const LOOKS: usize = 4;
 /// Of how many polls of a lane one looks for what was lost, and for clients that ask; so does one
@@ -102,8 +100,7 @@ pub struct VerbsResponder {
     near: Vec<u32>,
     /// By lane: whom one looks far at next.
     far: Vec<FarTurn>,
-    room: Vec<u8>,
-    taken: Vec<(Peer, Range<usize>)>,
+    requests: Polled,
     /// A reply that leaves in parts, and how many have.
     long: Vec<u8>,
     serial: u32,
@@ -137,8 +134,7 @@ impl VerbsResponder {
             turn: vec![0; lanes],
             near: vec![0; lanes],
             far: vec![FarTurn::default(); lanes],
-            room: Vec::new(),
-            taken: Vec::new(),
+            requests: Polled::default(),
             long: Vec::new(),
             serial: 0,
             verbs: Verbs::default(),
@@ -195,14 +191,14 @@ impl VerbsResponder {
 
     /// At most [`TURN`] requests of one client.
     fn take_of(&mut self, guest: &Guest, lane: usize, burst: usize, far: bool) {
-        for _ in 0..TURN.min(burst - self.taken.len()) {
-            let start = self.room.len();
-            let (look, lost) = guest.take(lane, far, &mut self.room);
+        for _ in 0..TURN.min(burst - self.requests.len()) {
+            let start = self.requests.room.len();
+            let (look, lost) = guest.take(lane, far, &mut self.requests.room);
             let counts = &self.client_table.counts[self.worker];
             add(&counts.requests_lost, lost.into());
             match look {
                 Look::Request => {
-                    self.taken.push((guest.peer(), start..self.room.len()));
+                    self.requests.add(guest.peer(), start);
                     add(&counts.requests, 1);
                 }
                 Look::Stale => add(&counts.stale, 1),
@@ -227,27 +223,17 @@ impl VerbsResponder {
     /// Requests out of a lane's slots, up to a burst with those that are there.
     fn take_slots(&mut self, queue: usize, burst: usize) {
         // Where nobody has slots nobody takes places out of those that are polled: all of them are.
-        if self.there.is_empty() || self.taken.len() >= burst {
+        if self.there.is_empty() || self.requests.len() >= burst {
             return; // everybody keeps their turn
         }
         let polled = self.whom_to_poll(queue);
         let clients = std::mem::take(&mut self.clients);
-        // Round by round, so that a client with a full window does not keep the others waiting;
-        // no more rounds than a burst, for slots that are thrown away fill no burst.
-        for _ in 0..burst.div_ceil(TURN) {
-            let before = self.taken.len();
-            for (place, far) in &polled {
-                if self.taken.len() >= burst {
-                    break;
-                }
-                if let Some(Some(guest)) = clients.get(*place) {
-                    self.take_of(guest, queue, burst, *far);
-                }
+        by_turns(&polled, burst, self.requests.len(), |(place, far)| {
+            if let Some(Some(guest)) = clients.get(*place) {
+                self.take_of(guest, queue, burst, *far);
             }
-            if self.taken.len() == before || self.taken.len() >= burst {
-                break;
-            }
-        }
+            self.requests.len()
+        });
         // Behind whoever came first, so that each is first in turn.
         if let Some((first, _)) = polled.first() {
             self.turn[queue] = (first + 1) % clients.len().max(1);
@@ -266,20 +252,19 @@ impl VerbsResponder {
         let counts = &table.counts[self.worker];
         self.heard.clear();
         for _ in 0..LOOKS * burst {
-            let start = self.room.len();
-            if self.taken.len() >= burst {
+            let start = self.requests.room.len();
+            if self.requests.len() >= burst {
                 break;
             }
-            let Some(opened) = inbox.next(lane, &self.correspondents, &mut self.room) else {
-                break;
-            };
+            let room = &mut self.requests.room;
+            let Some(opened) = inbox.next(lane, &self.correspondents, room) else { break };
             add(&counts.datagrams, 1);
             add(&counts.requests_lost, opened.lost.into());
             let peer = opened.who.map(|who| who.peer());
             self.heard.extend(peer.map(|peer| usize::from(peer.client)));
             match (opened.mail, peer) {
                 (Mail::Request, Some(peer)) => {
-                    self.taken.push((peer, start..self.room.len()));
+                    self.requests.add(peer, start);
                     add(&counts.requests, 1);
                 }
                 (Mail::Stranger, _) | (_, None) => add(&counts.strangers, 1),
@@ -314,8 +299,7 @@ impl Responder for VerbsResponder {
 
     fn poll_slots(&mut self, queue: usize, burst: usize) -> usize {
         self.follow();
-        self.room.clear();
-        self.taken.clear();
+        self.requests.clear();
         let inbox_first = &mut self.inbox_first[queue];
         *inbox_first = !*inbox_first;
         if *inbox_first {
@@ -325,16 +309,15 @@ impl Responder for VerbsResponder {
             self.take_slots(queue, burst);
             self.take_datagrams(queue, burst);
         }
-        if self.taken.is_empty() {
+        if self.requests.len() == 0 {
             self.near[queue] = 0;
             self.post(); // nobody else may come to say who has room
         }
-        self.taken.len()
+        self.requests.len()
     }
 
     fn request(&self, index: usize) -> Request<'_> {
-        let (peer, bytes) = &self.taken[index];
-        Request { peer: *peer, bytes: &self.room[bytes.clone()] }
+        self.requests.request(index)
     }
 
     fn reply(&mut self, peer: Peer, queue: usize, pieces: &[IoSlice<'_>], spare: usize) -> Posted {

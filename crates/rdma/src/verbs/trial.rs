@@ -4,7 +4,7 @@
 //!
 //! It departs from HERD, which has machines at both ends: here both are in one process and behind
 //! one port. So it shows that a device carries a kind out, and how fast it does both halves of it.
-//! Knows no clock: whoever waits is asked whether to go on.
+//! It knows no clock: whoever waits is asked whether to go on.
 
 use super::card::{Card, Domain, Place, Registered, Trouble, Writers, packet_bytes};
 use super::greeting::QKEY_MAX;

@@ -8,9 +8,10 @@
 //! durable; it waits in a slot of its connection's output, and no worker waits. (SplitKV,
 //! HotStorage'20, has the two write paths; the order of publishing and acknowledging is ours.)
 //!
-//! In the order of use: [`pending_writes`], [`shared`], [`walks`] (what workers see); [`executor`]
-//! (its lock, and which thread steps it); [`executor`] (its step: it takes results of devices and
-//! new jobs), `turns` (whose request is next), [`admit`] (going on with it, request by request;
+//! In the order of use: [`pending_writes`], [`shared`], [`walks`] (what workers see);
+//! [`shared_executor`] (its lock, and which thread steps it); [`executor`] (its step:
+//! it takes results of devices and new jobs), `turns` (whose request is next), [`admit`] (going on
+//! with it, request by request;
 //! [`resp`] where it is RESP, [`at_once`] where several keys change in one moment, [`mod@binary`]
 //! where it is the binary protocol), [`ready`] (may it be executed?),
 //! [`fetch`] (its item is asked for), `ends` (or

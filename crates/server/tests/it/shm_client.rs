@@ -11,9 +11,9 @@ use laneway_client::{Answer, Core, Error, Memory, Refusal, Request, Settings, To
 use laneway_policy::{Form, Placement, owner};
 use laneway_rdma::contract::{Descriptor, Posted, Requester as _, Verbs};
 use laneway_rdma::door::Version;
-use laneway_rdma::faults::Faults;
 use laneway_rdma::shmring::RingRequester;
 use laneway_server::clock::Clock;
+use laneway_vopr::slot_faults::Faults;
 use laneway_wire::udp::resend::forget;
 use laneway_wire::udp::{Header, Kind};
 use rig::{Plan, Rig};

@@ -1,6 +1,6 @@
 //! A dispatcher with all requests in its queues, and workers that only serve: Shinjuku, which takes
 //! a worker away from a request after a quantum (Kaffes et al., NSDI'19), and Perséphone's DARC,
-//! which keeps workers for the kinds of short ones ([`laneway_policy::reserve`]).
+//! which keeps workers for the kinds of short ones (`reserve`).
 //!
 //! The dispatcher has a core of its own beside the workers, takes no time, and has received what
 //! it gives away. A worker that a request is taken from pays for that; it is taken only if another
@@ -8,10 +8,10 @@
 //! quantum. Preempted requests go to the queue's end (the paper's single queue). Not modelled: the
 //! dispatcher's rate, the paper's queue for each type with a target of its own, a wire.
 
+use super::reserve::{Profile, Reserved, WINDOW_REQUESTS};
 use super::{Central, Doing, Machine, Request, Run, Transfer};
 use crate::workload::{Draw, Mix};
 use laneway_load::random::Random;
-use laneway_policy::reserve::{Profile, Reserved, WINDOW_REQUESTS};
 use std::collections::VecDeque;
 
 /// The dispatcher's queues.

@@ -1,10 +1,10 @@
 //! Epochs: what was counted goes to the policy, the plan that comes back is put in force.
 
+use super::standby::Flag;
 use super::{Machine, Reach, Run, Transfer};
 use crate::sample::Sample;
 use crate::workload::Mix;
 use laneway_policy::plan::{TX_BACKLOG, tx_backed_up};
-use laneway_policy::standby::Flag;
 use laneway_policy::{
     CorePlan, CorePolicy, EpochLoad, ItemBytes, Lane, Readers, Role, Route, SizeHistogram,
     WorkerId, WorkerTarget, build, route,

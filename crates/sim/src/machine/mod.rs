@@ -19,17 +19,19 @@ mod lines;
 mod nic;
 mod outcome;
 mod remote;
+mod reserve;
 mod spec;
+mod standby;
 mod streams;
 mod tq;
 mod turn;
 
-pub use laneway_policy::standby::Standby;
 pub use lines::SharedLines;
 pub use nic::{Nic, WireOrder};
 pub use outcome::{Halves, Outcome, State, Window};
 pub use remote::Numa;
 pub use spec::{Central, Costs, Machine, Reach, Rx, SliceOrder, Traffic, Tweak};
+pub use standby::Standby;
 pub use streams::{SliceWait, Streams};
 
 use crate::bursts::Clock;

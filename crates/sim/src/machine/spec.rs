@@ -1,12 +1,11 @@
 //! What is simulated: a machine, what its work costs, and what arrives.
 
-use super::{Nic, Numa, SharedLines, Streams};
+use super::{Nic, Numa, SharedLines, Standby, Streams};
 use crate::events::NEVER;
 use crate::sample::{Packets, Sample};
 use crate::stats::US;
 use crate::workload::{Drawn, Mix, Replayed, Sizes};
 use laneway_policy::cost::{PACKET_COST_NS, REQUEST_COST_NS};
-use laneway_policy::standby::Standby;
 use laneway_policy::{Access, BATCH, CorePlan, Design, ItemBytes, Settings};
 
 const NS: u64 = 1_000;

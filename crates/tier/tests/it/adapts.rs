@@ -7,8 +7,8 @@
 //! The time is counted, so each run repeats exactly; `--nocapture` shows what each path took and
 //! wrote.
 
+use crate::timed::timed_disk::{DiskTimes, FLASH_SSD, OPTANE_SSD, VIRTUAL_DISK};
 use crate::timed::{Draws, Log, Timed, key};
-use laneway_tier::disk::timed::{DiskTimes, FLASH_SSD, OPTANE_SSD, VIRTUAL_DISK};
 use laneway_tier::{ItemMeta, Settings};
 
 const SEGMENTS: usize = 16;

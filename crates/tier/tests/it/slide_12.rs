@@ -13,11 +13,11 @@
 //! - Each change of the paper's index, FAST&FAIR in persistent memory, makes one line durable: when
 //!   an item is put, and when it has moved. The tier's is in memory.
 
+use crate::timed::timed_disk::{OPTANE_SSD, Time};
+use crate::timed::timed_region::TimedRegion;
 use crate::timed::{Log, Timed, disk, memory};
 use laneway_tier::disk::Barrier;
-use laneway_tier::disk::timed::{OPTANE_SSD, Time};
 use laneway_tier::pm::Region;
-use laneway_tier::pm::timed::TimedRegion;
 use laneway_tier::pm::wal::WalRegion;
 use laneway_tier::{ItemMeta, Settings};
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 //! take.
 
 use crate::common::{self, Kind, Machine, PM_BYTES, settings, value};
+use crate::timed::timed_disk::OPTANE_SSD;
 use crate::timed::{Log, Timed};
 use laneway_tier::backup::{Bounds, Step};
 use laneway_tier::disk::sim::Faults;
-use laneway_tier::disk::timed::OPTANE_SSD;
 use laneway_tier::dump::load;
 use laneway_tier::{IndexKind, ItemMeta, Settings, Tier, fsck};
 

@@ -11,9 +11,9 @@
 //! under Zipf the paper's reads take half as long. So uniform is held to the paper, and Zipf to
 //! what the paths are to each other.
 
+use crate::timed::timed_disk::OPTANE_SSD;
 use crate::timed::{Draws, Log, Timed, key, scrambled};
 use laneway_tier::disk::sim::Random;
-use laneway_tier::disk::timed::OPTANE_SSD;
 use laneway_tier::{BLOCK_BYTES, ItemMeta, Settings};
 
 /// Short and long ones by turns, as the paper's halves.

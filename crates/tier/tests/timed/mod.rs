@@ -2,15 +2,18 @@
 //! took is what the media did.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod timed_disk;
+pub mod timed_region;
+
 use laneway_tier::disk::Disk;
 use laneway_tier::disk::sim::{Faults, Power, Random, SimDisk};
-use laneway_tier::disk::timed::{DiskTimes, Time, TimedDisk};
 use laneway_tier::pm::Region;
 use laneway_tier::pm::sim::SimRegion;
-use laneway_tier::pm::timed::{OPTANE_MEMORY, TimedRegion};
 use laneway_tier::pm::wal::WalRegion;
 use laneway_tier::{Media, Settings, Tier};
 use std::sync::Arc;
+use timed_disk::{DiskTimes, Time, TimedDisk};
+use timed_region::{OPTANE_MEMORY, TimedRegion};
 
 /// YCSB's constant.
 const ZIPF_EXPONENT: f64 = 0.99;

@@ -1,5 +1,5 @@
 //! Busy polling of an AF_XDP socket (Linux 5.11): whoever asks it for packets has the card's driver
-//! look for some within his own call. Otherwise the driver looks after an interrupt, and on the CPU
+//! look for some within that call. Otherwise the driver looks after an interrupt, and on the CPU
 //! that this came to.
 //!
 //! How long interrupts are put off for it is said to the interface (`napi_defer_hard_irqs`,

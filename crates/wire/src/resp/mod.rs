@@ -8,8 +8,8 @@
 //! [`Scan`] up to the value ([`Scan::pending`]), the value, and a [`Scan::behind`] it for the rest.
 //! [`Skip`] passes over what is left of a request that was refused.
 //!
-//! The words of the errors are those of Redis 7. Departs from it: a bulk string that is not closed
-//! by `\r\n` is an error (Redis does not look), a header without its end is refused after
+//! The words of the errors are those of Redis 7. It departs from Redis: a bulk string that is not
+//! closed by `\r\n` is an error (Redis does not look), a header without its end is refused after
 //! [`HEADER_BYTES_MAX`] bytes, and a request has at most [`ARGUMENTS_MAX`] arguments.
 //!
 //! It knows no command, no clock, no connection. Sizes are bytes.

@@ -7,7 +7,7 @@
 //! items. Reads take neither a pin nor a lock; what does not verify is read once more by itself
 //! ([`doubt`]), and is damaged if the index still says the same of it.
 //!
-//! Knows no clock: whoever calls it decides how fast it goes.
+//! It knows no clock: whoever calls it decides how fast it goes.
 
 mod doubt;
 mod pieces;

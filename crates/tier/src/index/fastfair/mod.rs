@@ -17,11 +17,11 @@
 //!   good by a [`journal`] of mentions; so a node or cell that was taken when the power failed is
 //!   found without a walk over the tree.
 //!
-//! Counts in bytes from the tree's front; pointers are such offsets.
+//! It counts in bytes from the tree's front; pointers are such offsets.
 
 mod cell;
 #[cfg(test)]
-mod explore;
+mod explore_tests;
 mod heap;
 mod journal;
 mod node;

@@ -18,7 +18,6 @@ pub mod longer;
 pub mod real;
 pub mod sim;
 mod sticky;
-pub mod timed;
 
 pub(crate) use sticky::Sticky;
 

@@ -8,7 +8,6 @@
 
 pub mod map;
 pub mod sim;
-pub mod timed;
 pub mod wal;
 
 use crate::media::disk::{Barrier, Disk, Write, write_together};

@@ -8,9 +8,6 @@
 //! Where workers run out the last one is for all that is left (the paper's spillway core). Workers
 //! are bits, the lowest of the shortest kind; service times are nanoseconds.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 /// Requests in a profiling window, at least.
 pub const WINDOW_REQUESTS: u64 = 50_000;
 
@@ -130,7 +127,7 @@ impl Profile {
             return None;
         }
         let seen = vec![Kind::default(); self.seen.len()];
-        let seen = core::mem::replace(&mut self.seen, seen);
+        let seen = std::mem::replace(&mut self.seen, seen);
         self.waited = false;
         if !self.has_changed(&seen) {
             return None;

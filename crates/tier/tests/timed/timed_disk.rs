@@ -1,14 +1,13 @@
 //! Media that take the time that is stated for them: a disk in front of which every read, write and
-//! sync lasts as long as a table says. [`crate::media::pm::timed`] is the same for persistent
-//! memory.
+//! sync lasts as long as a table says. `timed_region` is the same for persistent memory.
 //!
-//! The time is counted (nothing waits, and a run repeats exactly) or spun on a clock that the
-//! caller lends. Counted time adds up what the media do, whichever thread asks for it: it is what
-//! the work costs the media, not how long a machine with several of them would take.
+//! The time is counted: nothing waits, and a run repeats exactly. It adds up what the media do,
+//! whichever thread asks for it: it is what the work costs the media, not how long a machine with
+//! several of them would take.
 //!
 //! SplitKV's figures are of media that are no longer made; with its slide 6 they can be had.
 
-use super::{Barrier, Disk};
+use laneway_tier::disk::{Barrier, Disk};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -79,45 +78,24 @@ pub const VIRTUAL_DISK: DiskTimes = DiskTimes {
     sync_nanos: 44_000,
 };
 
-/// Tells nanoseconds since some moment.
-pub type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
-
-/// How the time passes that timed media take.
-pub enum Time {
-    /// It is counted, in nanoseconds.
-    Counted(AtomicU64),
-    /// It is waited for by this clock, by a thread that stays on its CPU.
-    Spun(Clock),
-}
+/// The time that timed media have taken, in nanoseconds.
+pub struct Time(AtomicU64);
 
 impl Time {
     /// Counted from 0.
     pub fn counted() -> Arc<Time> {
-        Arc::new(Time::Counted(AtomicU64::new(0)))
+        Arc::new(Time(AtomicU64::new(0)))
     }
 
-    /// Nanoseconds since some moment.
+    /// Nanoseconds that have passed.
     pub fn now(&self) -> u64 {
-        match self {
-            // Who compares two times is the thread between whose doings they lie.
-            Time::Counted(nanos) => nanos.load(Relaxed),
-            Time::Spun(clock) => clock(),
-        }
+        // Who compares two times is the thread between whose doings they lie.
+        self.0.load(Relaxed)
     }
 
     /// Lets so many nanoseconds pass.
     pub fn pass(&self, nanos: u64) {
-        match self {
-            Time::Counted(now) => {
-                now.fetch_add(nanos, Relaxed);
-            }
-            Time::Spun(clock) => {
-                let began = clock();
-                while clock().saturating_sub(began) < nanos {
-                    std::hint::spin_loop();
-                }
-            }
-        }
+        self.0.fetch_add(nanos, Relaxed);
     }
 }
 
@@ -167,13 +145,15 @@ impl Disk for TimedDisk {
     }
 }
 
-#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::media::bytes::Blocks;
-    use crate::media::disk::sim::{Faults, Power, SimDisk};
+    use laneway_tier::disk::sim::{Faults, Power, SimDisk};
 
     const BLOCK: usize = 4096;
+
+    /// A buffer as disks want it.
+    #[repr(align(4096))]
+    struct Block([u8; BLOCK]);
 
     fn disk(time: &Arc<Time>) -> TimedDisk {
         let inner = SimDisk::new(16 * BLOCK, Power::new(u64::MAX), 1, Faults::default());
@@ -193,28 +173,15 @@ mod tests {
     fn reads_writes_and_syncs_take_their_times_and_do_what_they_did() {
         let time = Time::counted();
         let disk = disk(&time);
-        let mut blocks = Blocks::zeroed(BLOCK);
-        blocks.as_mut().fill(7);
-        disk.write_all(BLOCK as u64, blocks.as_slice()).unwrap();
+        let mut block = Block([7; BLOCK]);
+        disk.write_all(BLOCK as u64, &block.0).unwrap();
         assert_eq!(time.now(), 50_000);
         disk.sync(Barrier::Data).unwrap();
         assert_eq!(time.now(), 94_000, "as measured");
-        blocks.as_mut().fill(0);
-        disk.read_all(BLOCK as u64, blocks.as_mut()).unwrap();
+        block.0.fill(0);
+        disk.read_all(BLOCK as u64, &mut block.0).unwrap();
         assert_eq!(time.now(), 184_000);
-        assert!(blocks.as_slice().iter().all(|&byte| byte == 7));
+        assert!(block.0.iter().all(|&byte| byte == 7));
         assert!(disk.file().is_none() && disk.bytes() == 16 * BLOCK as u64);
-    }
-
-    #[test]
-    fn spun_time_waits_for_the_clock() {
-        // A clock that is looked at every 10 µs.
-        let looks = AtomicU64::new(0);
-        let clock = Box::new(move || looks.fetch_add(1, Relaxed) * 10_000);
-        let time = Arc::new(Time::Spun(clock));
-        let disk = disk(&time);
-        disk.sync(Barrier::Group).unwrap();
-        // It began at 0, and 44 µs were over at the fifth look behind that.
-        assert_eq!(time.now(), 60_000);
     }
 }

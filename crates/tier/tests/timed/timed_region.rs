@@ -1,10 +1,9 @@
-//! Persistent memory that takes the time that is stated for it, as [`crate::media::disk::timed`]
-//! has it for disks. What is written goes to the processor's cache and takes none; to flush it
-//! does, by its length.
+//! Persistent memory that takes the time that is stated for it, as `timed_disk` has it for disks.
+//! What is written goes to the processor's cache and takes none; to flush it does, by its length.
 
-use super::Region;
-use crate::media::disk::Barrier;
-use crate::media::disk::timed::{Latency, Time};
+use super::timed_disk::{Latency, Time};
+use laneway_tier::disk::Barrier;
+use laneway_tier::pm::Region;
 use std::io;
 use std::sync::Arc;
 
@@ -102,11 +101,10 @@ impl Region for TimedRegion {
     }
 }
 
-#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::media::disk::sim::{Faults, Power};
-    use crate::media::pm::sim::SimRegion;
+    use laneway_tier::disk::sim::{Faults, Power};
+    use laneway_tier::pm::sim::SimRegion;
 
     #[test]
     fn a_flush_takes_its_time_and_makes_durable_and_a_write_takes_none() {

@@ -1,11 +1,11 @@
-//! Seeded faults around any kind of such memory, as a network has them: requests and replies are
-//! lost, come twice, or come late and out of order. Unreliable connections and datagrams lose
-//! silently (HERD §2.2.2): a client that gets no answer asks again, and the server must recognise
-//! the repeat.
+//! Seeded faults around any kind of memory that clients write, as a network has them: requests and
+//! replies are lost, come twice, or come late and out of order. Unreliable connections and datagrams
+//! lose silently (HERD §2.2.2): a client that gets no answer asks again, and the server must
+//! recognise the repeat.
 //!
 //! The same seed and the same calls make the same faults.
 
-use crate::contract::{Lenders, Peer, Posted, Request, Responder, Verbs};
+use laneway_rdma::contract::{Lenders, Peer, Posted, Request, Responder, Verbs};
 use std::io::{self, IoSlice};
 
 /// Faults happen so many times in so many.
@@ -33,17 +33,6 @@ impl Faults {
     }
 }
 
-/// How often each happened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fates {
-    /// Lost.
-    pub dropped: u64,
-    /// Twice.
-    pub duplicated: u64,
-    /// Late.
-    pub delayed: u64,
-}
-
 struct Late {
     calls: u64,
     peer: Peer,
@@ -59,7 +48,6 @@ pub struct Lossy<R> {
     taken: Vec<(Peer, Vec<u8>)>,
     requests_late: Vec<Late>,
     replies_late: Vec<Late>,
-    fates: Fates,
 }
 
 impl<R: Responder> Lossy<R> {
@@ -72,13 +60,7 @@ impl<R: Responder> Lossy<R> {
             taken: Vec::new(),
             requests_late: Vec::new(),
             replies_late: Vec::new(),
-            fates: Fates::default(),
         }
-    }
-
-    /// What happened so far.
-    pub fn fates(&self) -> Fates {
-        self.fates
     }
 
     /// SplitMix64.
@@ -96,13 +78,10 @@ impl<R: Responder> Lossy<R> {
     /// How many of a message arrive now: none, one or two; and whether one comes late.
     fn fate(&mut self) -> (usize, bool) {
         if self.happens(self.faults.drop) {
-            self.fates.dropped += 1;
             return (0, false);
         }
         let twice = self.happens(self.faults.duplicate);
         let late = self.happens(self.faults.delay);
-        self.fates.duplicated += u64::from(twice);
-        self.fates.delayed += u64::from(late);
         (1 + usize::from(twice) - usize::from(late), late)
     }
 

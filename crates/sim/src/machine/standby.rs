@@ -3,10 +3,10 @@
 //!
 //! Of a worker that "handles small requests, but if a large request arrives, it is sent to this
 //! core, which then becomes a large core" the paper does not say until when; both readings are
-//! here, and what the server does. Knows no queue: that there is large work, or none left, is told.
+//! here, and what the server does. It knows no queue: that there is large work, or none left, is
+//! told.
 
-use crate::plan::CorePlan;
-use crate::turn::Readers;
+use laneway_policy::{CorePlan, Readers};
 
 /// When a standby that has become a large core is a small one again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,12 +45,6 @@ impl Flag {
         Flag { standby, others_drain, raised: false }
     }
 
-    /// Whether it is up.
-    #[inline]
-    pub fn is_raised(self) -> bool {
-        self.raised
-    }
-
     /// Who reads which RX queue under the plan that is in force.
     pub fn readers(self, plan: &CorePlan, batch: u32) -> Readers {
         match self.standby {
@@ -80,5 +74,45 @@ impl Flag {
         let goes_down = self.raised && self.standby == Standby::Returns;
         self.raised &= !goes_down;
         goes_down
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use laneway_policy::{Design, Settings, build};
+
+    /// A plan in which the standby's flag is up as the epoch begins, or down.
+    fn plan(standby_raised: bool) -> CorePlan {
+        let settings = Settings { workers: 6, design: Design::Minos, ..Settings::default() };
+        let plan = build(settings).expect("they fit together").initial();
+        CorePlan { standby_raised, ..plan }
+    }
+
+    #[test]
+    fn the_standby_is_large_while_it_has_large_work_or_until_an_epoch_has_none() {
+        for (standby, held) in [(Standby::Returns, false), (Standby::UntilEpochEnds, true)] {
+            let mut flag = Flag::new(standby, true);
+            assert!(!flag.raised && flag.raise() && !flag.raise() && flag.raised);
+            assert_eq!(flag.lower(), !held);
+            assert_eq!(flag.raised, held);
+            flag.follow(&plan(true));
+            assert_eq!(flag.raised, held, "after an epoch with large requests");
+            flag.follow(&plan(false));
+            assert!(!flag.raised && !flag.lower(), "after one without");
+            let mut alone = Flag::new(standby, false);
+            alone.follow(&plan(true));
+            assert!(!alone.raise() && !alone.raised, "nobody drains its queue");
+        }
+    }
+
+    #[test]
+    fn a_standby_that_reads_on_stays_as_it_is_until_the_next_plan() {
+        for raised in [false, true] {
+            let mut flag = Flag::new(Standby::ReadsOn, true);
+            flag.follow(&plan(raised));
+            assert!(!flag.raise() && !flag.lower());
+            assert_eq!(flag.raised, raised);
+        }
     }
 }
