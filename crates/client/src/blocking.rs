@@ -45,6 +45,17 @@ pub struct Client {
     guide: Option<Guide>,
     /// A request was not answered: the topology may be out of date.
     doubts: bool,
+    /// Requests that may be under way, whatever a server has room for.
+    window_asked: usize,
+}
+
+/// How a server is reached that was asked where it is.
+struct Reached {
+    /// None: as before.
+    link: Option<Link>,
+    topology: Topology,
+    /// Requests that may be under way.
+    window_max: usize,
 }
 
 /// Whom to ask where the server takes datagrams.
@@ -59,24 +70,38 @@ enum Guide {
 }
 
 impl Guide {
-    /// How the server is reached now; `None` for the link: as before.
-    fn ask(&self, settings: Settings) -> Result<(Option<Link>, Topology), Error> {
+    /// How the server is reached now, which was reached by `link`.
+    fn ask(&self, settings: Settings, link: &Link) -> Result<Reached, Error> {
+        let window_max = settings.window_max;
         Ok(match self {
             Guide::Tcp(address) => {
                 let (_, datagrams, topology) =
                     topology_by_tcp(&[*address], settings.topology_nanos)?;
-                (Some(Link::Udp(Box::new(Socket::open(datagrams)?))), topology)
+                // A socket has a megabyte of buffers, and whoever is slow is mostly where he was.
+                let is_there = matches!(link, Link::Udp(socket) if socket.leads_to(datagrams));
+                let moved = match is_there {
+                    true => None,
+                    false => Some(Link::Udp(Box::new(Socket::open(datagrams)?))),
+                };
+                Reached { link: moved, topology, window_max }
             }
-            Guide::Udp(address) => (None, topology_by_udp(*address, settings)?),
+            Guide::Udp(address) => {
+                Reached { link: None, topology: topology_by_udp(*address, settings)?, window_max }
+            }
             Guide::Remote(door, place, service) => {
-                let client = Client::by_rdma(&[*door], place, *service, settings)?.0;
-                (Some(client.link), *client.core.topology())
+                Reached::of(Client::by_rdma(&[*door], place, *service, settings)?.0)
             }
-            Guide::Memory(path) => {
-                let Client { link, core, .. } = Client::in_memory(path, settings)?;
-                (Some(link), *core.topology())
-            }
+            Guide::Memory(path) => Reached::of(Client::in_memory(path, settings)?),
         })
+    }
+}
+
+impl Reached {
+    /// As this new client does it.
+    fn of(client: Client) -> Reached {
+        let Client { link, core, .. } = client;
+        let window_max = core.settings().window_max;
+        Reached { link: Some(link), topology: *core.topology(), window_max }
     }
 }
 
@@ -141,12 +166,12 @@ impl Client {
 
     fn in_memory(path: &Path, mut settings: Settings) -> Result<Client, Error> {
         let ring = door::enter(path)?;
-        let terms = ring.terms();
+        let (terms, window_asked) = (ring.terms(), settings.window_max);
         // Half of the places for replies are small ones', and each request has one.
         settings.window_max = settings.window_max.min((terms.replies / 2).max(1));
         let topology = Topology::in_memory(terms.lanes as u16, terms.bulk_bytes);
         let link = Link::Memory(Box::new(Memory::new(ring)));
-        Client::by(link, topology, settings).told()
+        Client { window_asked, ..Client::by(link, topology, settings) }.told()
     }
 
     /// The same, knowing what the server tells of its keys.
@@ -187,19 +212,20 @@ impl Client {
         let stream = connect_any(doors, Duration::from_nanos(settings.topology_nanos))?;
         let door = stream.peer_addr()?;
         let verbs = verbs::enter(stream, place, service, Lending::USUAL)?;
-        let bounds = verbs.bounds();
+        let (bounds, window_asked) = (verbs.bounds(), settings.window_max);
         settings.window_max = settings.window_max.min(verbs.window());
         let topology = Topology::remote(bounds.lanes as u16, verbs.lent_bytes_max());
         let link = Link::Remote(Box::new(Remote::new(verbs)));
-        let client = Client::by(link, topology, settings);
+        let client = Client { window_asked, ..Client::by(link, topology, settings) };
         Ok((client.told()?, door))
     }
 
     fn by(link: Link, topology: Topology, settings: Settings) -> Client {
         // Keys of the process's random state: another sequence of draws for every client.
         let seed = RandomState::new().hash_one(topology.count());
+        let window_asked = settings.window_max;
         let core = Core::new(settings, topology, seed);
-        Client { core, link, begun: Instant::now(), guide: None, doubts: false }
+        Client { core, link, begun: Instant::now(), guide: None, doubts: false, window_asked }
     }
 
     fn guided(self, guide: Guide) -> Client {
@@ -221,19 +247,26 @@ impl Client {
         if is_there {
             return;
         }
+        let settings = Settings { window_max: self.window_asked, ..self.core.settings().clone() };
         if let Some(guide) = &self.guide
-            && let Ok((link, topology)) = guide.ask(self.core.settings().clone())
+            && let Ok(reached) = guide.ask(settings, &self.link)
         {
-            if let Some(link) = link {
-                self.link = link;
-            }
-            // The new server needs neither what the old one was yet to be told, nor what
-            // nobody waits for.
-            let now_nanos = self.now_nanos();
-            self.core.abandon(now_nanos);
-            while self.core.answer().is_some() {}
-            self.core.move_to(topology);
+            self.go_over(reached);
         }
+    }
+
+    /// Asks the server there from now on.
+    fn go_over(&mut self, Reached { link, topology, window_max }: Reached) {
+        if let Some(link) = link {
+            self.link = link;
+        }
+        // The new server needs neither what the old one was yet to be told, nor what nobody waits
+        // for.
+        let now_nanos = self.now_nanos();
+        self.core.abandon(now_nanos);
+        while self.core.answer().is_some() {}
+        self.core.move_to(topology);
+        self.core.open_window(window_max);
     }
 
     /// The value of `key`, if there is one.
@@ -468,7 +501,8 @@ fn connect_any(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStr
 }
 
 /// Also which of the addresses it is, and the one for datagrams. The connection knows: 0.0.0.0
-/// leads to another, and only what comes from that one is the server's.
+/// leads to another, and only what comes from that one is the server's. All of the answer has so
+/// long to come, however little of it comes at a time.
 fn topology_by_tcp(
     addresses: &[SocketAddr],
     nanos_max: u64,
@@ -476,12 +510,17 @@ fn topology_by_tcp(
     let timeout = Duration::from_nanos(nanos_max);
     let mut stream = connect_any(addresses, timeout)?;
     let address = stream.peer_addr()?;
-    stream.set_read_timeout(Some(timeout))?;
+    let asked = Instant::now();
     stream.write_all(b"stats topology\r\n")?;
     let request = Request::stats("topology");
     let mut told = Vec::new();
     let mut room = [0; 4096];
     while told.len() <= TOPOLOGY_BYTES_MAX {
+        let left = timeout.saturating_sub(asked.elapsed());
+        if left.is_zero() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
+        stream.set_read_timeout(Some(left))?;
         let count = match stream.read(&mut room) {
             // A process that was halted and goes on.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -601,6 +640,79 @@ mod tests {
         let quit = [&[0, 0, 0, 0, 0, 1, 0, 0][..], b"quit"].concat();
         before.send_to(&quit, (moved_to, second)).expect("it sends");
         answers.join().expect("it answered");
+    }
+
+    #[test]
+    fn a_server_that_is_where_it_was_is_asked_by_the_same_socket() {
+        // Nobody reads it.
+        let queue = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let port = queue.local_addr().expect("it is bound").port();
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = server.local_addr().expect("it is bound");
+        let telling = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut stream, _) = server.accept().expect("the client comes");
+                stream.read_exact(&mut [0; 16]).expect("it asks");
+                let told = format!("STAT udp_port_base {port}\r\nSTAT queues 1\r\nEND\r\n");
+                stream.write_all(told.as_bytes()).expect("it listens");
+            }
+        });
+        let settings = Settings {
+            deadline_nanos: 20_000_000,
+            topology_nanos: PATIENCE_NANOS,
+            ..Settings::default()
+        };
+        let mut client = Client::connect_with(address, settings).expect("it tells");
+        let socket = |client: &Client| match &client.link {
+            Link::Udp(socket) => std::ptr::from_ref::<Socket>(socket),
+            _ => unreachable!("it is asked by datagrams"),
+        };
+        let before = socket(&client);
+        for _ in 0..2 {
+            assert!(matches!(client.get("k"), Err(Error::TimedOut { .. })), "nobody answers");
+        }
+        telling.join().expect("it told twice");
+        assert_eq!(socket(&client), before);
+    }
+
+    #[test]
+    fn a_server_that_is_found_again_has_a_window_of_its_own() {
+        let settings = Settings { window_max: 2, get_keys_max: 1, ..Settings::default() };
+        let (address, topology) = ((Ipv4Addr::LOCALHOST, 9).into(), Topology::single(9));
+        let mut client = Client::of(address, topology, settings).expect("a socket");
+        let leave_at_once = |core: &mut Core| {
+            for number in 0..100 {
+                core.push(Request::get(format!("k{number}")), 0).expect("there is room");
+            }
+            std::iter::from_fn(|| core.transmit(0, &mut Vec::new())).count()
+        };
+        assert_eq!(leave_at_once(&mut client.core), 2);
+        for window_max in [16, 1] {
+            client.go_over(Reached { link: None, topology, window_max });
+            assert_eq!(leave_at_once(&mut client.core), window_max);
+        }
+    }
+
+    #[test]
+    fn a_server_that_tells_a_byte_at_a_time_is_given_up_in_time() {
+        const LIMIT: Duration = Duration::from_millis(50);
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = server.local_addr().expect("it is bound");
+        let dripping = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().expect("the client comes");
+            stream.read_exact(&mut [0; 16]).expect("it asks");
+            stream.set_read_timeout(Some(LIMIT / 5)).expect("a time-out can be set");
+            // Until the client has gone, or for far longer than it should wait.
+            for _ in 0..200 {
+                let is_gone = stream.write_all(b"S").is_err();
+                if is_gone || matches!(stream.read(&mut [0]), Ok(0)) {
+                    return;
+                }
+            }
+        });
+        let told = topology_by_tcp(&[address], LIMIT.as_nanos() as u64);
+        assert!(matches!(told, Err(Error::Io(_))), "{told:?}");
+        dripping.join().expect("it ended");
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl Socket {
         })
     }
 
+    /// Whether it was opened for this one.
+    pub(crate) fn leads_to(&self, host: SocketAddr) -> bool {
+        self.host == host
+    }
+
     /// Sends everything that the core has to send now.
     pub(crate) fn send(&mut self, core: &mut Core, now_nanos: u64) -> io::Result<()> {
         loop {

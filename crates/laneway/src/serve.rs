@@ -80,7 +80,9 @@ pub fn run(name: &str, args: Vec<OsString>) -> ExitCode {
         },
         Ok((settings, durable, format, admin)) => {
             logging::start(format, log_level(settings.verbosity));
-            serve(typed, &flags, settings, durable, admin)
+            let status = serve(typed, &flags, settings, durable, admin);
+            logging::flush();
+            status
         }
         Err(error) => refuse(crate::STATUS_USAGE, &error),
     }
@@ -160,11 +162,12 @@ fn serve(
         }
     };
     // Whoever is told that it serves reads the file of ports next.
-    tell_ports(&server);
-    if flags.daemon
-        && let Err(error) = process::tell_ready(verbose)
-    {
-        return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));
+    ports::tell(&server);
+    if flags.daemon {
+        logging::flush(); // its stream may lead nowhere from here on
+        if let Err(error) = process::tell_ready(verbose) {
+            return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));
+        }
     }
     // A command that goes to the background says nothing where all is well.
     sandbox.iter().for_each(|told| log::info!("{told}"));
@@ -197,6 +200,8 @@ fn prepare(
     {
         log::warn!("{error}");
     }
+    // Before every thread that may log and must not wait for the log's reader.
+    kernel::without_capabilities(&settings.kernel, logging::begin).map_err(setup)?;
     let admin = admin::listen(&admin, taken.admin).map_err(|error| (STATUS_LISTEN, error))?;
     // It answers while a folder is opened, which may take minutes.
     let start = |closed| kernel::without_capabilities(&settings.kernel, || admin::start(closed));
@@ -206,6 +211,7 @@ fn prepare(
     let sockets = socket_files(&settings);
     let server = Server::prepare(settings, opened, taken.listeners);
     let server = server.map_err(|error| (STATUS_LISTEN, error.to_string()))?;
+    logging::told_by(server.shared());
     if let Some(user) = user {
         user.take_over(&sockets);
         user.become_it().map_err(setup)?;
@@ -213,6 +219,7 @@ fn prepare(
             process::allow_core_dumps_again().map_err(setup)?;
         }
     }
+    tier::check_backup_folder(flags).map_err(|error| (STATUS_DATA, error))?;
     let _pid_file = pid_file(flags);
     auth::warn(flags, &server);
     tls::warn(&server);
@@ -308,13 +315,6 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
             "-m {asked}: the machine has {there} MiB; a server that fills up is ended by \
              the kernel unless there is swap"
         );
-    }
-}
-
-/// Write the file of ports, where one is asked for.
-fn tell_ports(server: &Server) {
-    if let Some(Err(error)) = ports::path().map(|path| ports::write(&path, server)) {
-        log::error!("{}: the ports cannot be written: {error}", ports::VARIABLE);
     }
 }
 

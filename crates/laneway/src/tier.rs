@@ -8,6 +8,7 @@ use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
 use laneway_load::output::{MODE_OWNER, NewFile, unless_closed};
+use laneway_server::durable::hands::SCHEDULE_KEY;
 use laneway_tier::backup::WRITING;
 use laneway_tier::dump::Dumped;
 use laneway_tier::fsck::{Findings, Stage};
@@ -334,8 +335,9 @@ fn list(
         let page = directory.scan(&from, to, read_at_once(&found, |item| item.look().value_bytes));
         let Some((last, _)) = page.last() else { break };
         from = [last, &[0][..]].concat();
-        left -= page.len();
-        for (key, item) in page {
+        // The time of a `flush_all` to come is the server's, and no client's item.
+        for (key, item) in page.into_iter().filter(|(key, _)| key[..] != SCHEDULE_KEY) {
+            left -= 1;
             match item {
                 Ok(item) => tell(out, &key, &item, asked.values)?,
                 Err(error) => {

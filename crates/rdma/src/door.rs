@@ -18,7 +18,7 @@ use crate::mapped::{self, Mapped};
 use crate::region::{Region, Registry};
 use crate::shmring::{Given, RingRequester};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, accept_with, getpeername, recv, recvmsg, send,
@@ -498,7 +498,9 @@ fn hear(stream: &UnixStream, said: &mut Vec<u8>, fds: &mut Vec<OwnedFd>) -> io::
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut pieces = [IoSliceMut::new(&mut room)];
-    let received = recvmsg(stream, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    // A process that was halted and goes on, whose socket has a time limit, is interrupted.
+    let received =
+        retry_on_intr(|| recvmsg(stream, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC))?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(passed) = message {
             fds.extend(passed);

@@ -19,7 +19,7 @@ use crate::resp::scratch::Scratch;
 use crate::resp::state::Dialect;
 use crate::shared::{LaneCounts, Shared};
 use crate::stats::Question;
-use crate::stream::connection::{Connection, ConnectionStats};
+use crate::stream::connection::{Connection, ConnectionStats, Mode};
 use crate::stream::step::{Step, Stop};
 use laneway_policy::pace::{Pace, Way};
 use laneway_policy::route::lane;
@@ -453,6 +453,14 @@ impl<T: Transport> Core<T> {
         }
     }
 
+    /// A value that was on its way is refused. Its request is charged for when it is counted, which
+    /// it never is now.
+    pub(crate) fn charge_refused(&self, connection: &mut Connection<T::Stream>) {
+        if self.is_limiting {
+            self.charge_for(connection, 1, 0);
+        }
+    }
+
     /// Requests that were counted here so far.
     pub(crate) fn requests_counted(&self) -> u64 {
         self.lanes().requests_small.get() + self.lanes().requests_large.get()
@@ -475,8 +483,16 @@ impl<T: Transport> Core<T> {
             Step::Took(_) => {}
             // What was so much work that others come first is done, if it was taken.
             Step::Stop(_, Stop::Quota) if is_at_request && is_taken => {}
-            // Half a line has not begun, and what waits for others is counted when it is done.
-            Step::Stop(..) => uncharged.begun -= u64::from(begun > 0),
+            // Half a line has not begun. What waits for others is counted when it is done, and so
+            // is a value that is yet to be whole, which an earlier step of the turn may have begun.
+            Step::Stop(_, stop) => {
+                let is_value = matches!(
+                    connection.mode,
+                    Mode::Body(_) | Mode::BodyEnd(_) | Mode::Joining { .. }
+                );
+                let is_counted_later = begun > 0 || is_value || *stop == Stop::Ticket;
+                uncharged.begun = uncharged.begun.saturating_sub(u64::from(is_counted_later));
+            }
         }
     }
 

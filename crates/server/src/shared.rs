@@ -392,6 +392,8 @@ pub struct Shared<S> {
     pub slow: Slow,
     /// Of the sandbox in `settings` files are guarded, and system calls are not.
     pub sandbox_is_half: AtomicBool,
+    /// Lines of the log that were dropped; not set where nobody counts them.
+    pub log_dropped: OnceLock<&'static AtomicU64>,
     /// Unix time of the start.
     pub started_seconds: u32,
     /// Plans published that changed a role.
@@ -449,6 +451,7 @@ impl<S> Shared<S> {
             verbosity: AtomicU32::new(settings.verbosity),
             slow: Slow::new(settings.slow),
             sandbox_is_half: AtomicBool::new(false),
+            log_dropped: OnceLock::new(),
             started_seconds,
             role_changes: AtomicU64::new(0),
             epochs: AtomicU64::new(0),

@@ -99,6 +99,30 @@ fn what_was_flushed_moves_nowhere() {
     assert_eq!(store.stats().evictions, 0);
 }
 
+#[test]
+fn several_stores_are_swept_one_at_a_time_and_flushed_once_all_can_be() {
+    const STRETCH: u64 = 1024;
+    let stores = [cache(16), cache(16), cache(16)];
+    // No generation is left for a flush of these.
+    for store in &stores[1..] {
+        (0..20_000).for_each(|number| set(store, &format!("key{number}"), 100, Moment::NEVER));
+        (0..60).for_each(|_| assert!(store.flush_all()));
+    }
+    set(&stores[0], "key", 100, Moment::NEVER);
+    let is_there = || stores[0].peek(stores[0].hash(b"key"), b"key", NOW).is_some();
+    let mut steps = 0;
+    loop {
+        let (is_over, work) = work_of(|| Store::flush_each(stores.iter()));
+        assert!(work.slots <= STRETCH, "{work:?}");
+        if is_over {
+            break;
+        }
+        assert!(is_there(), "one is flushed for the others' sake");
+        steps += 1;
+    }
+    assert!(!is_there() && steps > 2 * 20_000 / STRETCH, "{steps} steps");
+}
+
 /// Stores new items until evictions begin, each asked for so often.
 fn fill_cache(store: &Arc<Store>, hits: usize, expires: Moment) {
     for number in 0.. {

@@ -17,7 +17,7 @@ use crate::{
     types::Mode,
 };
 use laneway_sync::prim::{AtomicU16, Ordering::Relaxed};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// Slots that one call of `flush_all` looks at where a sweep must come first.
 const FLUSH_SLOTS: usize = 1024;
@@ -41,19 +41,41 @@ impl Store {
     #[must_use]
     pub fn flush_all(&self) -> bool {
         let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = self.flush_generation.load(Relaxed);
-        let are_used_up = |sweeper: &Sweeper| {
-            generation.wrapping_sub(sweeper.generation_before) >= FLUSH_GENERATIONS - 4
-        };
-        if are_used_up(&sweeper) {
-            self.sweep_locked(&mut sweeper, Moment::NEVER, FLUSH_SLOTS, &mut Budget::of(STEP));
-            if are_used_up(&sweeper) {
-                return false;
-            }
+        if !self.sweep_for_flush(&mut sweeper) && self.are_used_up(&sweeper) {
+            return false;
         }
-        self.flush_generation.store(generation.wrapping_add(1), Relaxed);
-        self.memory.set_flush(generation.wrapping_add(1));
+        let generation = self.flush_generation.load(Relaxed).wrapping_add(1);
+        self.flush_generation.store(generation, Relaxed);
+        self.memory.set_flush(generation);
         true
+    }
+
+    /// The same of several stores: false, and none is flushed and one swept for a stretch, as long
+    /// as one of them must be swept first.
+    #[must_use]
+    pub fn flush_each<'a>(mut stores: impl Iterator<Item = &'a Arc<Store>> + Clone) -> bool {
+        let may_be_flushed = |store: &Arc<Store>| {
+            let mut sweeper = store.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
+            store.sweep_for_flush(&mut sweeper)
+        };
+        // Whoever flushes one in between may have this one do the same again.
+        stores.clone().all(may_be_flushed) && stores.all(|store| store.flush_all())
+    }
+
+    /// Whether there are generations left for a flush. Where there are none, a stretch is swept,
+    /// behind which there may be.
+    fn sweep_for_flush(&self, sweeper: &mut Sweeper) -> bool {
+        let may_flush = !self.are_used_up(sweeper);
+        if !may_flush {
+            self.sweep_locked(sweeper, Moment::NEVER, FLUSH_SLOTS, &mut Budget::of(STEP));
+        }
+        may_flush
+    }
+
+    /// Whether items may be left of the generation that would come next.
+    fn are_used_up(&self, sweeper: &Sweeper) -> bool {
+        let generation = self.flush_generation.load(Relaxed);
+        generation.wrapping_sub(sweeper.generation_before) >= FLUSH_GENERATIONS - 4
     }
 
     /// One bounded step of the background sweep: looks at `slots` slots at most.

@@ -124,14 +124,18 @@ pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
     }
     let missing = packages.iter().filter(|name| !done.join(name).exists());
     let missing: Vec<String> = missing.map(|name| name.to_string()).collect();
-    let mut wanted = vec![(Vec::new(), missing)];
-    if kernel(&root).is_none() {
-        let (apt, package) = kernel_package(kind, &folder)?;
-        wanted.push((apt, vec![package]));
-    }
-    for (apt, names) in wanted.iter().filter(|(_, names)| !names.is_empty()) {
-        download(apt, names, &debs)?;
-    }
+    let attempt = || -> Result<Vec<(Vec<String>, Vec<String>)>, Unfetched> {
+        let mut wanted = vec![(Vec::new(), missing.clone())];
+        if kernel(&root).is_none() {
+            let (apt, package) = kernel_package(kind, &folder)?;
+            wanted.push((apt, vec![package]));
+        }
+        for (apt, names) in wanted.iter().filter(|(_, names)| !names.is_empty()) {
+            download(apt, names, &debs)?;
+        }
+        Ok(wanted)
+    };
+    let wanted = with_newer_lists(attempt, || update(&[]))?;
     unpack(&debs, &root)?;
     for name in wanted.iter().flat_map(|(_, names)| names) {
         let path = done.join(name);
@@ -148,6 +152,22 @@ fn download(options: &[String], names: &[String], debs: &Path) -> Result<(), Unf
     let mut download = Command::new("apt-get");
     download.args(options).args(["download", "-qq"]).args(names).current_dir(debs);
     apt_get(&mut download).map(drop)
+}
+
+/// Attempts it again with newer lists where it fails by those that are here: lists of some days ago
+/// name packages that the mirror has no more.
+fn with_newer_lists<T>(
+    attempt: impl Fn() -> Result<T, Unfetched>,
+    update: impl FnOnce() -> Result<String, Unfetched>,
+) -> Result<T, Unfetched> {
+    match attempt() {
+        Err(Unfetched::Failed(why)) => match update() {
+            Ok(_) => attempt(),
+            // Such as for want of rights: what failed first says more.
+            Err(_) => Err(Unfetched::Failed(why)),
+        },
+        other => other,
+    }
 }
 
 /// Has apt look which packages there are. It may succeed though it reached nobody, and says so.
@@ -245,6 +265,7 @@ fn kernel(root: &Path) -> Option<(PathBuf, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn only_what_nobody_answers_is_no_failure() {
@@ -260,6 +281,26 @@ mod tests {
         ] {
             let judged = Unfetched::judge("it failed".into(), said);
             assert_eq!(matches!(judged, Unfetched::Failed(_)), is_reached, "{judged:?}");
+        }
+    }
+
+    #[test]
+    fn what_fails_by_old_lists_is_attempted_again_with_newer_ones() {
+        let failed = || Unfetched::Failed("404  Not Found".into());
+        let nobody = || Unfetched::Unreachable("failure resolving".into());
+        for (first, updated, result, attempts) in [
+            (Ok(1), Ok(String::new()), Ok(1), 1),
+            (Err(failed()), Ok(String::new()), Ok(2), 2),
+            (Err(failed()), Err(nobody()), Err(failed()), 1),
+            (Err(nobody()), Ok(String::new()), Err(nobody()), 1),
+        ] {
+            let (first, attempted) = (Cell::new(Some(first)), Cell::new(0));
+            let attempt = || {
+                attempted.set(attempted.get() + 1);
+                first.take().unwrap_or(Ok(2))
+            };
+            let told = with_newer_lists(attempt, || updated);
+            assert_eq!((told, attempted.get()), (result, attempts));
         }
     }
 

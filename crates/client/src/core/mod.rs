@@ -111,19 +111,23 @@ pub struct Core {
     counts: Counts,
 }
 
+/// What replies may take that are not whole.
+fn bounds(settings: &Settings) -> Bounds {
+    Bounds {
+        messages_max: settings.window_max.max(1) * 4,
+        bytes_max: settings.reply_bytes_max,
+        message_bytes_max: settings.reply_message_bytes_max,
+        idle_nanos_max: settings.deadline_nanos,
+        // An id that is used again must not be taken for the one before.
+        stale_nanos_max: settings.id_rest_nanos_read / 2,
+    }
+}
+
 impl Core {
     /// A client of the server described by `topology`. `seed` decides every draw: the first id,
     /// queues of reads, spread of retries.
     pub fn new(settings: Settings, topology: Topology, seed: u64) -> Core {
         let mut draws = Draws::new(seed);
-        let bounds = Bounds {
-            messages_max: settings.window_max.max(1) * 4,
-            bytes_max: settings.reply_bytes_max,
-            message_bytes_max: settings.reply_message_bytes_max,
-            idle_nanos_max: settings.deadline_nanos,
-            // An id that is used again must not be taken for the one before.
-            stale_nanos_max: settings.id_rest_nanos_read / 2,
-        };
         Core {
             ids: Ids::new(draws.next() as u16),
             pending: BTreeMap::new(),
@@ -133,7 +137,7 @@ impl Core {
             trains: VecDeque::new(),
             asides: VecDeque::new(),
             timers: BTreeSet::new(),
-            replies: Reassembly::new(bounds),
+            replies: Reassembly::new(bounds(&settings)),
             trips: RoundTrips::new(),
             window: Window::new(settings.window_max),
             rate: Rate::new(settings.rate_max),
@@ -263,6 +267,15 @@ impl Core {
         assert!(self.pending.is_empty() && self.answers.is_empty(), "requests are under way");
         self.asides.clear();
         self.topology = topology;
+    }
+
+    /// After [`Core::move_to`]: the server has room for so many requests at a time.
+    pub(crate) fn open_window(&mut self, window_max: usize) {
+        if window_max != self.settings.window_max {
+            self.settings.window_max = window_max;
+            self.window = Window::new(window_max);
+            self.replies = Reassembly::new(bounds(&self.settings));
+        }
     }
 
     /// Writes the next datagrams to send into `out` and says where they go; `None` when there are

@@ -1,7 +1,6 @@
 //! What a service manager is told: systemd's `Type=notify`, and whatever else sets NOTIFY_SOCKET
 //! (`sd_notify(3)`). Without that variable nothing is told.
 
-use crate::logging;
 use sd_notify::{NotifyState, notify};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -23,12 +22,11 @@ pub fn reloading() {
 }
 
 /// The server serves, and no worker hangs. Said again and again: that the manager cannot be told
-/// goes into the log once, until it can, and only where the log has room (`is_lost`: it has gone).
+/// goes into the log once, until it can (`is_lost`: it has gone).
 pub fn is_well(is_lost: &mut bool) {
     let told = send(&[NotifyState::Watchdog]);
     if let Err(error) = &told
         && !*is_lost
-        && logging::has_room()
     {
         warn(error);
     }

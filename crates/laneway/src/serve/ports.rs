@@ -8,15 +8,22 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Names the file.
-pub const VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
+const VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
 
 /// Which file that is, if one is wanted.
 pub fn path() -> Option<PathBuf> {
     env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
+/// Write the file, where one is asked for.
+pub fn tell(server: &Server) {
+    if let Some(Err(error)) = path().map(|path| write(&path, server)) {
+        log::error!("{VARIABLE}: the ports cannot be written: {error}");
+    }
+}
+
 /// Write the ports. The file is there, whole, as soon as it is there at all.
-pub fn write(path: &Path, server: &Server) -> io::Result<()> {
+fn write(path: &Path, server: &Server) -> io::Result<()> {
     let mut datagrams: Vec<SocketAddr> =
         server.queues().iter().filter(|queue| !queue.chosen).map(|queue| queue.address).collect();
     datagrams.dedup();

@@ -57,7 +57,7 @@ fn write<S>(log: &mut SlowLog, shared: &Shared<S>, unsaid: &mut u64) {
             () if request.times.is_large() && large => Level::Trace,
             () => continue,
         };
-        // This thread is the one that stops the server: it waits for no reader of the log.
+        // A reader that takes nothing gets none of these: other lines wait for it.
         if lines == LINES_PER_TICK || !logging::has_room() {
             *unsaid += 1;
             continue;

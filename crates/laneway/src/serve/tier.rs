@@ -11,6 +11,7 @@ use laneway_tier::{
     BLOCK_BYTES, Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, PIECE_BYTES,
     Report, WhenFull,
 };
+use nix::unistd::{AccessFlags, eaccess};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -96,6 +97,19 @@ fn backup(flags: &Flags) -> Result<Option<BackupSettings>, String> {
     }
     let bytes_per_second = flags.backup_rate.unwrap_or(BACKUP_BYTES_PER_SECOND);
     Ok(Some(BackupSettings { folder, bytes_per_second }))
+}
+
+/// Whether backups can be made there, by the user that the server has become. The first one would
+/// find it out otherwise, which may be the one that is needed.
+pub fn check_backup_folder(flags: &Flags) -> Result<(), String> {
+    let Some(folder) = flags.backup_dir.as_ref().map(Path::new) else { return Ok(()) };
+    eaccess(folder, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|error| {
+        let folder = folder.display();
+        format!(
+            "--backup-dir {folder}: the server's user cannot make a file there: {error}; give the \
+             folder to that user, or name another"
+        )
+    })
 }
 
 /// Where the store is and how it is made; none without a folder.

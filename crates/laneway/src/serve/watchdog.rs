@@ -3,7 +3,6 @@
 //! is told, and the manager does what its unit says.
 
 use super::manager;
-use crate::logging;
 use laneway_server::boot::Server;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -18,7 +17,7 @@ const LOOK_MIN: Duration = Duration::from_millis(10);
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// What tells the manager; it ends soon after this is dropped. Nobody waits for that, since the
-/// manager, or who reads the log, may be what hangs.
+/// manager may be what hangs.
 pub struct Watchdog {
     /// Nothing is sent, apart from one word at the beginning.
     begins: Sender<()>,
@@ -53,13 +52,12 @@ fn tell_until_end(words: &Receiver<()>, mut looks: Looks, turns: impl Fn() -> Ve
     loop {
         match looks.look(began.elapsed(), &turns()) {
             Found::Well => manager::is_well(&mut is_lost),
-            // A log that nobody reads must not be what hangs.
-            Found::Hung(worker) if logging::has_room() => log::error!(
+            Found::Hung(worker) => log::error!(
                 "worker {worker} hangs: it has made no turn for {} seconds, so the service \
                  manager's watchdog is not told that the server is well",
                 looks.patience.as_secs()
             ),
-            Found::Hung(_) | Found::Nothing => {}
+            Found::Nothing => {}
         }
         if words.recv_timeout(looks.pause) != Err(RecvTimeoutError::Timeout) {
             return;

@@ -95,6 +95,23 @@ fn sockets_are_those_of_the_user_that_root_becomes() {
 }
 
 #[test]
+fn a_folder_for_backups_that_the_servers_user_cannot_write_is_found_at_the_start() {
+    let folder = Folder::new();
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (data, backups) = (path("data"), path("backups"));
+    fs::create_dir(&backups).expect("temp is writable");
+    fs::set_permissions(&backups, fs::Permissions::from_mode(0o555)).expect("it is ours");
+    let as_user: &[&str] = if is_root() { &["-u", "nobody"] } else { &[] };
+    let durable = ["--data-dir", &data, "--backup-dir", &backups];
+    let sizes = ["--pm-size", "32m", "--ssd-size", "64m"];
+    let mut command = Command::new(BINARY);
+    command.arg("serve").args(HERE).args(durable).args(sizes).args(as_user);
+    let said = Process::start(command).err().expect("it cannot make a backup");
+    let told = format!("--backup-dir {backups}: the server's user cannot make a file there: ");
+    assert!(said.contains(&told) && said.ends_with("74"), "{said}");
+}
+
+#[test]
 fn a_core_can_be_dumped_of_the_user_that_root_becomes() {
     if !is_root() {
         return skip("root alone can become another user");

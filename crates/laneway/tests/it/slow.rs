@@ -5,6 +5,8 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+/// How long an answer may take before the test says that the server hangs.
+const HANG: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_millis(20);
 const BIG: usize = 8 << 20;
 
@@ -100,6 +102,28 @@ fn a_log_that_nobody_takes_keeps_no_server_from_stopping() {
     // On a busy machine others were slow, too.
     assert_eq!(stats.matches(":operation get\r\n").count(), 20, "{stats}");
     drop(another);
+    server.stop();
+}
+
+#[test]
+fn a_log_that_nobody_takes_holds_up_no_worker_and_says_later_what_it_lacks() {
+    // More lines than the pipe takes and than wait: one for each connection that opens, by the
+    // worker.
+    const CONNECTIONS: usize = 1300;
+    let mut server = start(&["-vvv"]);
+    server.await_log("settings: ");
+    server.shorten_log();
+    for _ in 0..CONNECTIONS {
+        let mut client = connect(&server);
+        client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+        assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    }
+    let stats = ask(&mut connect(&server), b"stats\r\n", b"END\r\n");
+    let stats = String::from_utf8(stats).expect("stats are text");
+    let dropped = stats.lines().find_map(|line| line.strip_prefix("STAT log_lines_dropped "));
+    let dropped: u64 = dropped.expect("it is told").trim().parse().expect("a number");
+    assert!(dropped > 0, "{stats}");
+    server.await_log("lines of the log were dropped: its reader does not keep up");
     server.stop();
 }
 

@@ -69,7 +69,7 @@ fn the_tools_check_list_dump_load_and_repair() {
     let mode = fs::metadata(file).expect("it was written").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "every value is in it");
     // No dump takes the place of what it is of.
-    for name in ["log", "ssd", "lock"] {
+    for name in ["log", "ssd", "lock", "load-not-finished"] {
         let own = folder.0.join(name);
         let refused = tool(&folder, "dump", &["--output", own.to_str().expect("plain")]);
         assert_eq!(refused.status.code(), Some(74), "{name}");
@@ -108,6 +108,20 @@ fn the_tools_check_list_dump_load_and_repair() {
     assert!(text(&again.stderr).starts_with(told), "{}", text(&again.stderr));
     assert!(again.status.success(), "{}", text(&again.stderr));
     assert_eq!(text(&tool(&other, "scan", &[]).stdout), "a 100 0 0\nb 9000 0 0\nc 1 0 0\n");
+}
+
+#[test]
+fn the_list_of_items_has_no_flush_to_come() {
+    let folder = Folder::new("scan-flush");
+    let server = Server::start(&folder, &[]);
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, &set("a", &value(7, 100)), b"\r\n"), b"STORED\r\n");
+    assert_eq!(ask(&mut client, b"flush_all 100000\r\n", b"\r\n"), b"OK\r\n");
+    server.stop();
+    for flags in [&[][..], &["--limit", "1"]] {
+        let told = tool(&folder, "scan", flags);
+        assert_eq!(text(&told.stdout), "a 100 0 0\n", "{flags:?}: {}", text(&told.stderr));
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use laneway_tier::{Answer, ItemMeta, LargeWhole, Request, Result, Stats, Ticket,
 use std::sync::Arc;
 
 /// The key under which the time of a flush to come is kept. No client's key is that long.
-pub(super) const SCHEDULE_KEY: [u8; 256] = [0; 256];
+pub const SCHEDULE_KEY: [u8; 256] = [0; 256];
 
 /// Something that waits.
 pub enum Order {

@@ -4,6 +4,7 @@
 use super::pending_writes::is_over;
 use super::state::DurableExecutor;
 use super::task::{NO_MEMORY, Step, Task};
+use crate::latency::Operation;
 use laneway_store::Moment;
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::Look;
@@ -161,6 +162,7 @@ pub(super) fn step_of(ready: Ready, task: &mut Task) -> Option<Step> {
         Ready::Settle => Some(Step::Settle),
         Ready::Never(why) => {
             task.fail(why);
+            task.count(Operation::Other); // it never comes to be executed
             Some(Step::Done)
         }
     }

@@ -18,6 +18,11 @@ use laneway_wire::Request;
 use laneway_wire::resp::reply::{OK, put_array_head, put_integer};
 use laneway_wire::resp::{Args, Scan, Scanned};
 
+/// Bytes of a long request that are read before others have their turn.
+const READ_BYTES_PER_STEP: usize = 64 << 10;
+/// Words that are found to be keys before others have it.
+const KEYS_FOUND_PER_STEP: usize = 4096;
+
 fn asking<'a>(context: &Context<'a>, spoken: Spoken) -> Asking<'a> {
     Asking { context: *context, version: spoken.version }
 }
@@ -30,20 +35,59 @@ fn read(bytes: &[u8]) -> Option<(&'static Spec, Args<'_>, usize)> {
     Some((spec, args, length))
 }
 
-/// Begins a request about several keys. `None`: it was answered, since one of them is no key.
-fn begin_several(task: &mut Task, each: Each, args: Args<'_>) -> Option<Several> {
-    let mut keys = args.step_by(if each == Each::Set { 2 } else { 1 });
-    if let Some(words) = keys.find_map(|key| options::key(key).err()) {
-        task.refuse(&words);
-        return None;
+/// The same of a task's next request, which is at the front of `bytes`. `None`: it is so long that
+/// others come first.
+fn read_on<'a>(task: &mut Task, bytes: &'a [u8]) -> Option<(&'static Spec, Args<'a>, usize)> {
+    let before = task.shown;
+    task.shown = bytes.len().min(before + READ_BYTES_PER_STEP);
+    match task.scan.advance(&bytes[..task.shown]) {
+        Ok(Scanned::Whole(mut args, length)) => {
+            meter::bytes(length.saturating_sub(before));
+            let spec = args.next().and_then(find).expect("its name was looked up before");
+            Some((spec, args, length))
+        }
+        Ok(Scanned::More) if task.shown < bytes.len() => {
+            meter::bytes(task.shown - before);
+            None
+        }
+        // It was read before it was handed over.
+        _ => unreachable!("it is a whole request"),
     }
-    if each == Each::Get {
+}
+
+/// Begins a request about several keys.
+fn begin_several(task: &Task, each: Each, args: Args<'_>) -> Several {
+    let (at, left) = (task.range.end - args.rest().len(), args.left());
+    Several { each, at, left, count: 0, unseen: Some((at, left)) }
+}
+
+/// Looks whether all of its words are keys that are to be. A step where it must go on later, or is
+/// answered, since one is none.
+fn find_keys(task: &mut Task, several: &mut Several, bytes: &[u8]) -> Option<Step> {
+    let (at, left) = several.unseen?;
+    let end = task.range.end;
+    let mut words = Args::new(&bytes[at..end], left);
+    for _ in 0..KEYS_FOUND_PER_STEP {
+        let Some(key) = words.next() else { break };
+        if let Err(why) = options::key(key) {
+            task.refuse(&why);
+            return Some(Step::Done);
+        }
+        if several.each == Each::Set {
+            words.next();
+        }
+    }
+    several.unseen = (0 < words.left()).then(|| (end - words.rest().len(), words.left()));
+    if several.unseen.is_some() {
+        task.several = Some(*several);
+        return Some(Step::Yield);
+    }
+    if several.each == Each::Get {
         let mut head = Vec::new();
-        put_array_head(&mut head, args.left() as usize);
+        put_array_head(&mut head, several.left as usize);
         task.reply.push_bytes(&head);
     }
-    let at = task.range.end - args.rest().len();
-    Some(Several { each, at, left: args.left(), count: 0 })
+    None
 }
 
 impl<S> DurableExecutor<S> {
@@ -54,8 +98,9 @@ impl<S> DurableExecutor<S> {
             return self.resp_several(task, several, bytes, spoken);
         }
         let start = task.range.start;
-        // It was read before it was handed over.
-        let (spec, args, length) = read(&bytes[start..]).expect("it is a whole request");
+        let Some((spec, args, length)) = read_on(task, &bytes[start..]) else {
+            return Step::Yield;
+        };
         task.range.end = start + length;
         if task.refused.0.contains(&start) {
             task.fail(task.refused.1.clone());
@@ -71,10 +116,8 @@ impl<S> DurableExecutor<S> {
             }
             _ => return self.resp_one(task, spec, (bytes, args), spoken),
         };
-        match begin_several(task, each, args) {
-            Some(several) => self.resp_several(task, several, bytes, spoken),
-            None => Step::Done,
-        }
+        let several = begin_several(task, each, args);
+        self.resp_several(task, several, bytes, spoken)
     }
 
     fn resp_flush(&mut self, task: &mut Task) -> Step {
@@ -197,6 +240,9 @@ impl<S> DurableExecutor<S> {
         bytes: &[u8],
         spoken: Spoken,
     ) -> Step {
+        if let Some(step) = find_keys(task, &mut several, bytes) {
+            return step;
+        }
         let end = task.range.end;
         for number in 0.. {
             task.several = Some(several);
@@ -249,6 +295,7 @@ impl<S> DurableExecutor<S> {
                 // It is the error of this value alone, as of a `GET`: the others are told.
                 Ready::Never(why) => {
                     task.reply.push_bytes(format!("-ERR {why}\r\n").as_bytes());
+                    task.count(Operation::Other);
                     return None;
                 }
                 ready => ready,

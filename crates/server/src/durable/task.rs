@@ -15,6 +15,7 @@ use laneway_transport::Token;
 use laneway_wire::GetVerb;
 use laneway_wire::binary::Echo;
 use laneway_wire::binary::reply::{Status, put};
+use laneway_wire::resp::Scan;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -168,6 +169,9 @@ pub struct Several {
     pub left: u32,
     /// What was counted.
     pub count: i64,
+    /// Where the first of its words stands that is yet to be found a key, and how many there are
+    /// from there on: before all are, none is served.
+    pub unseen: Option<(usize, u32)>,
 }
 
 /// In what protocol a request's errors are told.
@@ -206,6 +210,10 @@ pub struct Task {
     pub gets: Option<Gets>,
     /// Where the request that is next is one about several keys by RESP, and has begun.
     pub several: Option<Several>,
+    /// How far the request that is next was read, by RESP.
+    pub scan: Scan,
+    /// Bytes of it, and of those behind it, that `scan` was shown.
+    pub shown: usize,
     /// How errors are told.
     pub voice: Voice,
     /// The reply so far.
@@ -296,6 +304,7 @@ impl Task {
         (self.at, self.tries, self.seen, self.quiet, self.done) = (0, 0, false, false, false);
         (self.until, self.error, self.place) = (None, None, self.reply.end());
         (self.gets, self.several) = (None, None);
+        (self.scan, self.shown) = (Scan::default(), 0);
         self.changes = false;
     }
 

@@ -3,7 +3,7 @@
 use super::anew::Anew;
 use super::{Context, Outcome, expires_at, meta, reply};
 use crate::event_log::DeletedBy;
-use laneway_store::{ItemMeta, Moment};
+use laneway_store::{ItemMeta, Moment, Store};
 use laneway_wire::reply::{DELETED, FLUSH_DISABLED, NOT_FOUND, OK, TOUCHED};
 use laneway_wire::{Delete, Request, Touch};
 
@@ -102,7 +102,7 @@ pub(super) enum Flushed {
 pub(super) fn flush(context: &Context<'_>, delay: Option<i64>) -> Flushed {
     let at = expires_at(delay.unwrap_or(0), context.now);
     let now = context.settings.flush_enabled && at <= context.now;
-    if now && !std::iter::once(context.store).chain(context.others).all(|one| one.flush_all()) {
+    if now && !Store::flush_each(std::iter::once(context.store).chain(context.others)) {
         return Flushed::Again;
     }
     context.counters.cmd_flush.bump_owner();

@@ -213,6 +213,7 @@ impl<T: Transport> Streams<T> {
         connection.swallow_value(missing);
         connection.large = false;
         connection.unserved = true;
+        core.charge_refused(connection);
     }
 
     /// The two bytes behind a streamed value.

@@ -22,7 +22,6 @@ use crate::stream::step::{READ_BYTES, Step, Stop};
 use crate::stream::streams::Streams;
 use laneway_policy::ItemBytes;
 use laneway_policy::pace::Way;
-use laneway_store::meter;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::put_bulk;
 use laneway_wire::resp::{Args, BULK_END, Scan, Scanned, Skip};
@@ -88,11 +87,6 @@ fn keeps_of(spec: &Spec, args: Args<'_>) -> u64 {
 }
 
 impl<T: Transport> Core<T> {
-    /// What the executor has to know of who asks.
-    pub(crate) fn spoken(&self, connection: &mut Connection<T::Stream>) -> Spoken {
-        Spoken { version: connection.session().version, goes_on: false, keeps: 0 }
-    }
-
     /// The requests at the front of `input` that go together. How far the first was looked at is in
     /// `scan`.
     fn resp_row_of(&self, scan: &mut Scan, input: &[u8], longest: u64) -> (Row, End) {
@@ -255,7 +249,10 @@ impl<T: Transport> Streams<T> {
         if !core.keeps() || !is_executors(spec.command) {
             return None;
         }
-        if let Some(step) = self.resp_batch_anew(core, connection, rest, arrived) {
+        // A longer one goes alone, and would be read once more to find that.
+        if bytes <= READ_BYTES
+            && let Some(step) = self.resp_batch_anew(core, connection, rest, arrived)
+        {
             return Some(step);
         }
         if spec.command == Command::SetMany {
@@ -300,6 +297,9 @@ impl<T: Transport> Streams<T> {
                 }
                 Err(_) => {}
             }
+        }
+        if READ_BYTES < bytes && matches!(spec.command, Command::CountKeys(_)) {
+            return Some(self.resp_hand_long(core, connection, &rest[..bytes], keeps, arrived));
         }
         let asked = (&rest[..bytes], false);
         let step = self.resp_hand(core, connection, asked, (size, keeps), arrived);
@@ -447,27 +447,6 @@ impl<T: Transport> Streams<T> {
             }
             Err(Work::Body(incoming)) => Err(incoming),
             Err(_) => unreachable!("what comes back is what was given"),
-        }
-    }
-
-    /// Gives a whole request to the executor alone: the next waits for its reply. Of `size` bytes
-    /// is its item; `keeps` is [`Spoken::keeps`].
-    pub(crate) fn resp_hand(
-        &mut self,
-        core: &mut Core<T>,
-        connection: &mut Connection<T::Stream>,
-        (request, goes_on): (&[u8], bool),
-        (size, keeps): (u64, u64),
-        arrived: u64,
-    ) -> Step {
-        meter::bytes(request.len());
-        let spoken = core.spoken(connection);
-        let spoken = Box::new(Spoken { goes_on, keeps, ..spoken });
-        let work = Work::Resp { bytes: request.to_vec(), spoken };
-        let size = ItemBytes(size.max(request.len() as u64));
-        match self.hand_over(core, connection, EXECUTOR, work, size, arrived) {
-            Ok(()) => Step::Stop(request.len(), Stop::Ticket),
-            Err(_) => Step::Stop(0, Stop::Quota),
         }
     }
 

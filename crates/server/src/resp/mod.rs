@@ -12,6 +12,7 @@
 //! where it is large, as memcached's do; in the rival designs, which hand requests over, nothing
 //! is handed over of RESP. Any worker may use any store, so this is routing and never safety.
 
+pub mod alone;
 pub mod asking;
 pub mod clients;
 pub mod commands;

@@ -58,9 +58,9 @@ impl<T: Transport> Streams<T> {
                     return step;
                 }
                 let step = self.resp_command(core, connection, args, (bytes, rest), arrived);
-                // What is queued slice by slice may have many arguments: they are read once.
+                // What is copied slice by slice may have many arguments: they are read once.
                 if let Dialect::Resp(session) = &mut connection.dialect
-                    && 0 < session.queued_bytes
+                    && (0 < session.queued_bytes || !session.handing.is_empty())
                 {
                     session.scan = scan;
                 }

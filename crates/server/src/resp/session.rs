@@ -12,6 +12,7 @@ use crate::resp::table::{Command, Spec};
 use crate::stream::connection::Connection;
 use crate::stream::step::{Step, Stop};
 use crate::stream::streams::Streams;
+use laneway_store::Store;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::{
     OK, Version, put_array_head, put_bulk, put_error, put_integer, put_map_head, put_simple,
@@ -332,8 +333,8 @@ impl<T: Transport> Core<T> {
             out.extend_from_slice(words);
             return true;
         }
-        let mut all = std::iter::once(&self.shared.store).chain(self.shared.other_stores());
-        if !all.all(|store| store.flush_all()) {
+        let all = std::iter::once(&self.shared.store).chain(self.shared.other_stores());
+        if !Store::flush_each(all) {
             return false;
         }
         self.counters().cmd_flush.bump_owner();

@@ -173,6 +173,9 @@ pub struct Session {
     pub transaction: Option<Transaction>,
     /// Of the request at the front, bytes that were copied into that already.
     pub queued_bytes: usize,
+    /// The beginning of the long request at the front, as far as it was copied for the durable
+    /// executor.
+    pub handing: Vec<u8>,
     /// Requests of transactions that are executed, or being, and that the limits of clients were
     /// charged for before.
     pub prepaid: u64,

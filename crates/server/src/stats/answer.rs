@@ -203,6 +203,7 @@ impl<S> Shared<S> {
                 let udp = shared.udp.get();
                 udp.map_or(0, |udp| udp.buffers.held() + udp.answer_bytes() as u64)
             }),
+            log_dropped: self.log_dropped.get().map_or(0, |dropped| dropped.load(Relaxed)),
         }
     }
 

@@ -41,6 +41,8 @@ pub struct GeneralSnapshot {
     pub design: &'static str,
     /// Bytes that datagrams take beside the store: requests, replies, their parts, answers.
     pub udp_bytes: u64,
+    /// Lines of the server's own log that were dropped.
+    pub log_dropped: u64,
 }
 
 /// Answer `stats`.
@@ -165,4 +167,5 @@ fn own(snapshot: &GeneralSnapshot, lines: &mut Lines<'_>) {
     lines.number("client_throttled_ms", snapshot.counters.client_held_nanos / 1_000_000);
     lines.number("listener_throttled", snapshot.counters.listener_holds);
     lines.number("listener_throttled_ms", snapshot.counters.listener_held_nanos / 1_000_000);
+    lines.number("log_lines_dropped", snapshot.log_dropped);
 }

@@ -235,6 +235,39 @@ fn what_the_durable_executor_refuses_or_answers_without_the_item_is_a_request_to
 }
 
 #[test]
+fn a_get_of_an_item_that_cannot_be_read_is_a_request_too() {
+    const VALUE: [u8; 5000] = [b'd'; 5000];
+    let plan = |machine: &Machine| {
+        let tier = machine.open(settings()).expect("the media are sound");
+        Plan { kept: Some(Kept::of(&tier)), ..one_worker() }
+    };
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let mut rig = Rig::new(&plan(&machine));
+    let quiet = rig.net.connect_from(QUIET);
+    rig.set(&quiet, "damaged", &VALUE);
+    rig.set(&quiet, "another", b"a"); // vouches for the group before it
+    drop(rig);
+    let mut ssd = machine.ssd.image();
+    let at = ssd.windows(100).position(|bytes| *bytes == VALUE[..100]);
+    ssd[at.expect("it is on the SSD") + 7] ^= 1;
+    let machine = Machine::of(u64::MAX, machine.log.image(), ssd);
+    let by_resp = b"*2\r\n$3\r\nGET\r\n$7\r\ndamaged\r\n";
+    for get in [&b"get damaged\r\n"[..], by_resp] {
+        let mut rig = rig_with(&plan(&machine), Limited::Requests, 1_000);
+        let noisy = rig.net.connect_from(NOISY);
+        let began = rig.clock.nanos();
+        let back = rig.send(&noisy, &get.repeat(300));
+        let lines = |got: &[u8]| got.iter().filter(|byte| **byte == b'\n').count();
+        let told = rig.until(&noisy, back, |got| lines(got) >= 300);
+        let millis = (rig.clock.nanos() - began) / 1_000_000;
+        let words = String::from_utf8_lossy(get);
+        let is_lost = |line: &[u8]| line.windows(5).any(|part| part == b"lost:");
+        assert!(told.split(|byte| *byte == b'\n').take(300).all(is_lost), "{words}");
+        assert!((180..=230).contains(&millis), "{millis} ms, {words}");
+    }
+}
+
+#[test]
 fn a_noop_behind_a_write_of_the_durable_executor_is_a_request_too() {
     let noop = binary::noop();
     let mut rig = Rig::new(&one_worker());
@@ -284,6 +317,34 @@ fn a_request_for_which_the_durable_executor_has_no_room_is_charged_for_once() {
         rig.turns(MILLI);
         let answered = count(&other, b"MN\r\n");
         assert!((2..=4).contains(&answered), "{answered}, {replies_bytes}");
+    }
+}
+
+#[test]
+fn a_value_whose_end_comes_a_turn_later_is_charged_for_once() {
+    const VALUE: [u8; 40_000] = [b'v'; 40_000];
+    let by_resp = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40000\r\n";
+    let ways: [(&[u8], &[u8]); 2] =
+        [(b"set k 0 0 40000\r\n", b"STORED\r\n"), (by_resp, b"+OK\r\n")];
+    for (head, reply) in ways {
+        let tier = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20).open(settings());
+        let kept = Kept::of(&tier.expect("the media are sound"));
+        for plan in [one_worker(), Plan { kept: Some(kept), ..one_worker() }] {
+            let mut rig = rig_with(&plan, Limited::Requests, 100);
+            let (noisy, other) = (rig.net.connect_from(NOISY), rig.net.connect_from(NOISY));
+            for _ in 0..4 {
+                let back = rig.send(&noisy, &[head, &VALUE].concat());
+                rig.turns(4);
+                noisy.send(b"\r\n");
+                rig.until(&noisy, back, |got| got == reply);
+            }
+            // Four of the eleven that may come at once are used up.
+            other.send(&b"mn\r\n".repeat(20));
+            rig.turns(MILLI);
+            let answered = count(&other, b"MN\r\n");
+            let (what, keeps) = (String::from_utf8_lossy(head), plan.kept.is_some());
+            assert!((6..=8).contains(&answered), "{answered}, {what:?}, kept: {keeps}");
+        }
     }
 }
 

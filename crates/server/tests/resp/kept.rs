@@ -391,6 +391,35 @@ fn a_request_about_many_keys_is_read_once() {
     }
 }
 
+/// No step copies or reads all of it.
+#[test]
+fn a_request_about_very_many_keys_is_given_and_read_a_stretch_at_a_time() {
+    const BYTES_PER_TURN: u64 = 384 << 10;
+    let machine = machine();
+    let (mut rig, _kept) = started(&machine, FORMS[0]);
+    let client = rig.net.connect();
+    let names: Vec<String> = (0..40_000).map(|number| format!("none{number}")).collect();
+    let mut delete = vec![&b"DEL"[..]];
+    delete.extend(names.iter().map(String::as_bytes));
+    let mut no_key = delete.clone();
+    no_key.push(b"");
+    let empty = &b"-ERR the key is empty, which this server does not take\r\n"[..];
+    for (asked, wanted) in [(&delete, &b":0\r\n"[..]), (&no_key, empty)] {
+        let bytes = request(asked);
+        assert!(BYTES_PER_TURN + (128 << 10) < bytes.len() as u64);
+        meter::take();
+        let (mut sent, mut got, mut most) = (0, Vec::new(), 0);
+        while got.is_empty() {
+            sent += client.send(&bytes[sent..]);
+            rig.turn();
+            most = most.max(meter::take().bytes);
+            got.extend(client.receive(usize::MAX));
+        }
+        assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(wanted));
+        assert!(most <= BYTES_PER_TURN, "{most} bytes in one turn");
+    }
+}
+
 /// It lies whole in memory since it was queued.
 #[test]
 fn a_long_value_that_comes_out_of_exec_goes_to_the_executor_slice_by_slice() {

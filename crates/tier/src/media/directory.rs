@@ -89,12 +89,19 @@ impl DirectorySettings {
         (place(&self.pm_path, "log"), place(&self.ssd_path, "ssd"))
     }
 
-    /// Whether a path leads to a file or a device of the store itself.
+    /// Whether a path leads to a file or a device of the store itself, or to where a load marks the
+    /// folder: whatever is made there would be taken for that mark.
     pub fn has(&self, path: &Path) -> bool {
         let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+        let is = |one: &Path, other: &Path| id(one).is_some_and(|asked| id(other) == Some(asked));
         let (log, ssd) = self.places();
         let own = [log, ssd, self.path.join("lock")];
-        id(path).is_some_and(|asked| own.iter().any(|own| id(own) == Some(asked)))
+        let folder = match path.parent() {
+            Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+            folder => folder.unwrap_or(path),
+        };
+        let is_mark = path.file_name().is_some_and(|name| name == LOADING);
+        own.iter().any(|own| is(path, own)) || is_mark && is(folder, &self.path)
     }
 
     fn must_exist(&self) -> Result<()> {
