@@ -68,9 +68,6 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         build.args(["build", "--release", "--quiet", "-p", "laneway"]).args(features);
         process::run(&mut build)?;
     }
-    if !definition.before.is_empty() {
-        build_before(&definition.before)?;
-    }
     if definition.servers.iter().any(|server| server.command.contains("{unobserved}")) {
         build_unobserved()?;
     }
@@ -89,28 +86,6 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         true => passed(""),
         false => Err(Failure::Told),
     }
-}
-
-/// Builds the server of an earlier commit, from its files as they were, in a folder of its own.
-fn build_before(commit: &str) -> Result<(), Failure> {
-    let root = process::root();
-    if pairs::before(&root, commit).exists() {
-        return Ok(());
-    }
-    println!("building the server of {commit}, which this benchmark holds today's against");
-    let folder = root.join(pairs::BEFORE).join(commit);
-    process::make_dir(&folder)?;
-    let archive = folder.join("files.tar");
-    let mut files = Command::new("git");
-    files.args(["archive", "--format=tar", "-o"]).arg(&archive).arg(commit).current_dir(&root);
-    process::run(&mut files)
-        .map_err(|error| format!("{error}; does this clone have the commit {commit}?"))?;
-    process::run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&folder))?;
-    std::fs::remove_file(&archive).map_err(|error| format!("{archive:?}: {error}"))?;
-    let mut build = process::cargo();
-    build.args(["build", "--release", "--quiet", "-p", "laneway", "--target-dir"]);
-    build.arg(folder.join("target")).current_dir(&folder);
-    Ok(process::run(&mut build)?)
 }
 
 /// Builds the server that records nothing for operators, in a folder of its own. Returns where it

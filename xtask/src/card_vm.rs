@@ -186,8 +186,7 @@ impl Guest<'_> {
         patience: Duration,
     ) -> Result<(), String> {
         let folder = self.folder.join(name);
-        std::fs::create_dir_all(&folder)
-            .map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        process::make_dir(&folder)?;
         let archive = initramfs::write(
             &folder,
             &initramfs::Contents {

@@ -81,9 +81,9 @@ fn is_too_large(bytes: u64, is_static: bool) -> bool {
 
 fn fill(binary: &Path, folder: &Path, has_package: bool) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(folder); // of an earlier run
-    let program = deb::put(folder, "laneway", &deb::read(binary)?, 0o755)?;
+    let program = deb::put(folder, "laneway", &process::read_bytes(binary)?, 0o755)?;
     for (from, to) in COPIED {
-        deb::put(folder, to, &deb::read(&process::root().join(from))?, 0o644)?;
+        deb::put(folder, to, &process::read_bytes(&process::root().join(from))?, 0o644)?;
     }
     for (words, to) in PRINTED {
         deb::put(folder, to, &deb::printed(&program, words)?, 0o644)?;
@@ -96,7 +96,7 @@ fn fill(binary: &Path, folder: &Path, has_package: bool) -> Result<(), String> {
         let scratch = process::scratch_dir("dist")?;
         let package = deb::build(binary, &scratch, deb::Packing::Small)?;
         let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        deb::put(folder, &name, &deb::read(&package)?, 0o644)?;
+        deb::put(folder, &name, &process::read_bytes(&package)?, 0o644)?;
     } else {
         let why =
             if has_package { "there is no dpkg-deb here" } else { "it is Debian's C library's" };

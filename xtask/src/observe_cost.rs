@@ -187,8 +187,7 @@ fn recording() -> Result<Vec<Cost>, String> {
 
 /// The most that recording may take, by path.
 fn ceilings() -> Result<toml::Table, String> {
-    let text = std::fs::read_to_string(process::root().join(CEILINGS))
-        .map_err(|error| format!("{CEILINGS}: {error}"))?;
+    let text = process::read(process::root().join(CEILINGS))?;
     text.parse().map_err(|error| format!("{CEILINGS}: {error}"))
 }
 
@@ -218,7 +217,7 @@ fn write(costs: &[Cost]) -> Outcome {
     for Cost { path, with, without, .. } in costs {
         text.push_str(&format!("{path} = {}\n", ((with - without) * MARGIN).ceil()));
     }
-    std::fs::write(process::root().join(CEILINGS), text).map_err(|error| error.to_string())?;
+    process::write(process::root().join(CEILINGS), text)?;
     passed(format!("{} ceilings in {CEILINGS}", costs.len()))
 }
 

@@ -14,8 +14,8 @@ Check the programs of bench/ that are packages of their own: format, clippy, tes
 usage: cargo xtask tier-bench
 
 bench/tier compares durable stores: run `cargo xtask bench tier-synced`, tier-unsynced, tier-split,
-tier-adapts, tier-boundary, tier-compress or tier-latency. bench/io-probe compares io_uring with
-epoll, and a flush for each writer of a disk with a shared one (`-- disk FILE`):
+tier-adapts or tier-compress. bench/io-probe compares io_uring with epoll, and a flush for each
+writer of a disk with a shared one (`-- disk FILE`):
 `cargo run --release --manifest-path bench/io-probe/Cargo.toml`.";
 
 /// How definitions call it.

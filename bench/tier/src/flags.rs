@@ -17,13 +17,13 @@ usage: tier-ycsb --engine NAME [flags]
 
   --engine NAME        tier, tier-age (migration by age), tier-log (all through the log), tier-ssd
                        (all straight to the SSD), tier-auto (the boundary moves), rocksdb,
-                       rocksdb-blob, fjall or fjall-blob
+                       rocksdb-blob or fjall
   --backend wal|emu    what the log lies on: the disk, or memory that stands for persistent memory
                        (tier and rocksdb only; default wal)
   --durability synced|unsynced
                        whether a write is durable when it returns (default synced)
-  --workloads LIST     letters of YCSB, A to F, or W (writes alone), with commas between; A@64 by
-                       64 threads (default A,B,C,F,D,E)
+  --workloads LIST     letters of YCSB, A to F, with commas between; A@64 by 64 threads (default
+                       A,B,C,F,D,E)
   --threads N          of a workload that does not say (default 2)
   --distribution zipf|uniform
                        which items are asked for (default zipf, exponent 0.99)
@@ -206,14 +206,14 @@ fn cache_mb(plan: &Plan) -> u64 {
     let pm_mb = if plan.backend == Backend::Emu { plan.pm_mb } else { 0 };
     match plan.engine {
         EngineKind::RocksDb | EngineKind::RocksDbBlob => memory_mb / 3,
-        EngineKind::Fjall | EngineKind::FjallBlob => memory_mb / 4,
+        EngineKind::Fjall => memory_mb / 4,
         _ => memory_mb.saturating_sub(pm_mb) * OF_TIER_PERCENT / 100,
     }
 }
 
 fn turns(list: &str, threads: usize) -> Result<Vec<Turn>, String> {
     let turn = |name: &str| {
-        let wrong = || format!("--workloads {list}: {name}: a letter of A to F or W, or like A@64");
+        let wrong = || format!("--workloads {list}: {name}: a letter of A to F, or like A@64");
         let (letter, threads) = match name.split_once('@') {
             None => (name, threads),
             Some((letter, count)) => (letter, count.parse().map_err(|_| wrong())?),

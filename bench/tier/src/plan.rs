@@ -25,13 +25,11 @@ pub enum EngineKind {
     RocksDbBlob,
     /// fjall.
     Fjall,
-    /// The same with large values in files of their own.
-    FjallBlob,
 }
 
 impl EngineKind {
     /// Each by its name.
-    pub const ALL: [(&str, EngineKind); 9] = [
+    pub const ALL: [(&str, EngineKind); 8] = [
         ("tier", EngineKind::Tier),
         ("tier-age", EngineKind::TierAge),
         ("tier-log", EngineKind::TierLog),
@@ -40,7 +38,6 @@ impl EngineKind {
         ("rocksdb", EngineKind::RocksDb),
         ("rocksdb-blob", EngineKind::RocksDbBlob),
         ("fjall", EngineKind::Fjall),
-        ("fjall-blob", EngineKind::FjallBlob),
     ];
 
     /// Whether it is Laneway's.

@@ -161,7 +161,7 @@ mod tests {
     use crate::plan::EngineKind;
 
     const FLAGS: &str = "--records 2000 --seconds 0.05 --settle-seconds 0 --pm-mb 32 --cache-mb 64 \
-                         --workloads A,B,C,F,D,E,W@3";
+                         --workloads A,B,C,F,D,E,A@3";
 
     /// What the definitions point into, of a run on this store.
     fn check(flags: &str) {

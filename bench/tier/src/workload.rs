@@ -1,4 +1,4 @@
-//! YCSB's core workloads (Cooper et al., 2010, table 2), and one of writes alone.
+//! YCSB's core workloads (Cooper et al., 2010, table 2).
 
 use laneway_load::random::Random;
 
@@ -39,15 +39,13 @@ const fn mix(letter: char, often: Operation, percent: u64, seldom: Operation) ->
     Workload { letter, often, percent, seldom }
 }
 
-const WORKLOADS: [Workload; 7] = [
+const WORKLOADS: [Workload; 6] = [
     mix('A', Read, 50, Update),
     mix('B', Read, 95, Update),
     mix('C', Read, 100, Read),
     mix('D', ReadLatest, 95, Insert),
     mix('E', Scan, 95, Insert),
     mix('F', Read, 50, ReadModifyWrite),
-    // Not YCSB's: for the latency of a write by its size.
-    mix('W', Update, 100, Update),
 ];
 
 impl Workload {
@@ -88,7 +86,6 @@ mod tests {
             ('D', ReadLatest, 0.95),
             ('E', Scan, 0.95),
             ('F', ReadModifyWrite, 0.5),
-            ('W', Update, 1.0),
         ] {
             let workload = Workload::of(letter).expect("a letter of the table");
             let mut random = Random::new(1);

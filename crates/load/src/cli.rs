@@ -11,7 +11,6 @@ use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
 use crate::service;
-use crate::timeline;
 use crate::trace::replay::Trace;
 use crate::verdict::LATE_REFUSE;
 use crate::workload::keys::{KEY_BYTES, KeySizes};
@@ -75,7 +74,6 @@ struct Typed {
     cpu: Option<usize>,
     large_percents: Vec<f64>,
     beside: Beside,
-    timeline: Option<PathBuf>,
     distribution: bool,
     count_idle: bool,
     json: Option<PathBuf>,
@@ -168,12 +166,9 @@ fn carry_out(invocation: &Invocation) -> Result<bool, String> {
 
 /// What cannot be written must be known before the minutes are spent, not after.
 fn look_at_files(invocation: &Invocation) -> Result<(), String> {
-    let Invocation { plan, json, service_times, .. } = invocation;
-    let picture = plan.timeline.as_deref().map(timeline::picture_of);
+    let Invocation { json, service_times, .. } = invocation;
     for (flag, path) in [
         ("json", json.as_deref().filter(|path| path.as_os_str() != "-")),
-        ("timeline", plan.timeline.as_deref()),
-        ("timeline", picture.as_deref()),
         ("service-times", service_times.as_deref()),
     ] {
         let Some(path) = path else { continue };
@@ -241,7 +236,6 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
             let words = "percentages, such as 0.125,0.75,0.125";
             typed.large_percents = numbers(name, parser, words)?;
         }
-        "timeline" => typed.timeline = Some(text(name, parser)?.into()),
         "distribution" => typed.distribution = true,
         "count-idle" => typed.count_idle = true,
         "closed" => typed.closed = true,
@@ -407,7 +401,6 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         dialect: typed.dialect,
         steps: steps(&workload, &typed.large_percents, typed.closed)?,
         beside: typed.beside.clone(),
-        timeline: typed.timeline.clone(),
         workload,
         modes,
         late_share_max: typed.late_percent_max / 100.0,

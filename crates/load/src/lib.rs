@@ -35,7 +35,6 @@ pub mod run;
 pub mod sender;
 pub mod service;
 pub mod storm;
-pub mod timeline;
 pub mod trace;
 pub mod values;
 pub mod verdict;

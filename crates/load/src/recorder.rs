@@ -15,71 +15,69 @@ use std::ops::Range;
 /// Longest latency told apart; longer ones count as this long.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
-/// Counts of a run. Those of requests are of requests due within the window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// Due, whether sent or not.
-    pub due: u64,
-    /// Sent more than [`LATE_NS`] after they were due.
-    pub late: u64,
-    /// The latest of them, in nanoseconds.
-    pub late_ns_max: u64,
-    /// Not sent by the end of the run.
-    pub never_sent: u64,
-    /// Sent, and no reply by the end of the run.
-    pub unanswered: u64,
-    /// Sent by UDP, and given up for want of a whole reply in time. Counted among the latencies.
-    pub lost: u64,
-    /// Sent on a connection that was busy, as none was idle.
-    pub no_idle_connection: u64,
-    /// GETs answered with a right value.
-    pub hits: u64,
-    /// GETs answered with nothing.
-    pub misses: u64,
-    /// SETs done.
-    pub stored: u64,
-    /// Refused by the server.
-    pub refused: u64,
-    /// DELETEs done, whether there was something to remove or not.
-    pub deleted: u64,
-    /// Answered with a wrong value.
-    pub corrupt: u64,
-    /// Requests of the large class.
-    pub large: u64,
-    /// Value bytes moved either way.
-    pub value_bytes: u64,
-    /// Value bytes moved either way by large requests.
-    pub value_bytes_large: u64,
-    /// Ended within the window, whenever they were due.
-    pub ended_within: u64,
-    /// Keys of these.
-    pub keys_within: u64,
-    /// Ended at any time, warm-up included.
-    pub ended: u64,
-}
+/// Counts that threads add up.
+macro_rules! summed {
+    ($(#[$whole:meta])* pub struct $name:ident {
+        $($(#[$each:meta])* pub $field:ident: u64,)*
+    }) => {
+        $(#[$whole])*
+        pub struct $name {
+            $($(#[$each])* pub $field: u64,)*
+        }
 
-impl Counts {
-    /// Adds another thread's counts.
-    pub fn add(&mut self, other: &Counts) {
-        self.due += other.due;
-        self.late += other.late;
-        self.late_ns_max = self.late_ns_max.max(other.late_ns_max);
-        self.never_sent += other.never_sent;
-        self.unanswered += other.unanswered;
-        self.lost += other.lost;
-        self.no_idle_connection += other.no_idle_connection;
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.stored += other.stored;
-        self.deleted += other.deleted;
-        self.refused += other.refused;
-        self.corrupt += other.corrupt;
-        self.large += other.large;
-        self.value_bytes += other.value_bytes;
-        self.value_bytes_large += other.value_bytes_large;
-        self.ended_within += other.ended_within;
-        self.keys_within += other.keys_within;
-        self.ended += other.ended;
+        impl $name {
+            /// Adds another thread's counts.
+            pub fn add(&mut self, other: &$name) {
+                $(self.$field += other.$field;)*
+            }
+        }
+    };
+}
+pub(crate) use summed;
+
+summed! {
+    /// Counts of a run. Those of requests are of requests due within the window.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Counts {
+        /// Due, whether sent or not.
+        pub due: u64,
+        /// Sent more than [`LATE_NS`] after they were due.
+        pub late: u64,
+        /// The latest of them, in nanoseconds.
+        pub late_ns_max: u64,
+        /// Not sent by the end of the run.
+        pub never_sent: u64,
+        /// Sent, and no reply by the end of the run.
+        pub unanswered: u64,
+        /// Sent by UDP, and given up for want of a whole reply in time. It counts among the
+        /// latencies.
+        pub lost: u64,
+        /// Sent on a connection that was busy, as none was idle.
+        pub no_idle_connection: u64,
+        /// GETs answered with a right value.
+        pub hits: u64,
+        /// GETs answered with nothing.
+        pub misses: u64,
+        /// SETs done.
+        pub stored: u64,
+        /// Refused by the server.
+        pub refused: u64,
+        /// DELETEs done, whether there was something to remove or not.
+        pub deleted: u64,
+        /// Answered with a wrong value.
+        pub corrupt: u64,
+        /// Requests of the large class.
+        pub large: u64,
+        /// Value bytes moved either way.
+        pub value_bytes: u64,
+        /// Value bytes moved either way by large requests.
+        pub value_bytes_large: u64,
+        /// Ended within the window, whenever they were due.
+        pub ended_within: u64,
+        /// Keys of these.
+        pub keys_within: u64,
+        /// Ended at any time, warm-up included.
+        pub ended: u64,
     }
 }
 
@@ -245,7 +243,9 @@ impl Recorder {
         for (own, others) in self.latency_ns.iter_mut().zip(&other.latency_ns) {
             add(own, others);
         }
+        let late_ns_max = self.counts.late_ns_max.max(other.counts.late_ns_max);
         self.counts.add(&other.counts);
+        self.counts.late_ns_max = late_ns_max; // of two the larger, and not their sum
         self.laps.merge(&other.laps);
         if let (Some(own), Some(others)) = (&mut self.phases, &other.phases) {
             own.merge(others);

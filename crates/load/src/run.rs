@@ -22,14 +22,12 @@ use crate::sender::closed::ClosedLoop;
 use crate::sender::open::OpenLoop;
 use crate::sender::{Clock, Connections, Edge};
 use crate::storm::Storm;
-use crate::timeline::{self, Sampler};
 use crate::values::Values;
 use crate::verdict::judge;
 use crate::watch::Watch;
 use crate::workload::{Draws, Workload};
 use std::io::{self, IsTerminal, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -46,8 +44,6 @@ pub struct Plan {
     pub steps: Vec<Workload>,
     /// What the server has to do meanwhile.
     pub beside: Beside,
-    /// Where what the server's control loop does is written.
-    pub timeline: Option<PathBuf>,
     /// One load after the other.
     pub modes: Vec<Mode>,
     /// The share of requests that may leave late before no latency is shown.
@@ -202,10 +198,6 @@ fn one_run(
         None => admin::cpu_ns(&plan.target, plan.dialect),
         Some(_) => None,
     };
-    let sampler = match &plan.timeline {
-        Some(_) => Some(Sampler::start(&plan.target)?),
-        None => None,
-    };
     let watch = (!plan.steps.is_empty()).then(|| Watch::start(plan.server_pid));
     let commands = plan.beside.start(&plan.target);
     let storm = plan.beside.storm(&plan.target);
@@ -217,9 +209,6 @@ fn one_run(
     let Part { recorder, udp, samples, start } = part?;
     let busy = leftover.map(|leftover| leftover.finish(plan.window(start)));
     commanded.and(stormed)?;
-    if let (Some(sampler), Some(path)) = (sampler, &plan.timeline) {
-        write_timeline(plan, path, &sampler.finish(plan.window(start).start))?;
-    }
     let counts = &recorder.counts;
     let server = match (plan.server_pid, own_account_before) {
         (Some(pid), _) => server_by_schedstat(pid, &samples, counts, plan.duration),
@@ -261,29 +250,6 @@ fn in_parts(recorder: &Recorder, start: Instant, lost: &[(Instant, u64)]) -> Opt
     let since = |at: &Instant| at.saturating_duration_since(start).as_nanos() as u64;
     let lost: Vec<(u64, u64)> = lost.iter().map(|(at, lost_ns)| (since(at), *lost_ns)).collect();
     Some(recorder.phases.as_ref()?.told(&lost))
-}
-
-fn write_timeline(plan: &Plan, path: &Path, samples: &[timeline::Sample]) -> Result<(), String> {
-    let workloads = match plan.steps.as_slice() {
-        [] => std::slice::from_ref(&plan.workload),
-        steps => steps,
-    };
-    let part_s = plan.duration.as_secs_f64() / workloads.len() as f64;
-    let step = |(index, workload): (usize, &Workload)| timeline::Step {
-        from_s: part_s * index as f64,
-        large_percent: workload.options().large_percent,
-    };
-    let steps: Vec<timeline::Step> = workloads.iter().enumerate().map(step).collect();
-    let picture = timeline::write(path, samples, &steps)?;
-    eprintln!("timeline: {} and {}", path.display(), picture.display());
-    for timeline::Settled { step, workers_large, after_s } in timeline::settled(samples, &steps) {
-        let timeline::Step { from_s, large_percent } = step;
-        eprintln!(
-            "  {large_percent} % large from {from_s:.1} s on: {workers_large} large workers after \
-             {after_s:.1} s"
-        );
-    }
-    Ok(())
 }
 
 fn per_megabyte(used_us: f64, counts: &Counts) -> Option<f64> {

@@ -1,7 +1,7 @@
 //! The Debian package: a tree put together here and packed by `dpkg-deb`, which every Debian has.
 //! (cargo-deb would have to be compiled by everybody who builds or checks the package.)
 
-use crate::process;
+use crate::process::{self, read_bytes as read};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -102,10 +102,6 @@ pub fn printed(program: &Path, words: &[&str]) -> Result<Vec<u8>, String> {
         false => Ok(printed),
         true => Err(format!("laneway {} prints nothing", words.join(" "))),
     }
-}
-
-pub fn read(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
 }
 
 /// Write a file of the tree, its folders too, with modes that do not depend on the umask.

@@ -103,6 +103,16 @@ const fn step(name: &'static str, line: &'static str, seconds: u32) -> Step {
     }
 }
 
+/// The release build, undisturbed.
+const fn alone(name: &'static str, line: &'static str, seconds: u32) -> Step {
+    step(name, line, seconds).on(&[SIMULATED, PROGRAM]).after(RELEASE).holds(MACHINE)
+}
+
+/// Somebody else's programs against the release build.
+const fn of_suite(name: &'static str, line: &'static str, seconds: u32) -> Step {
+    step(name, line, seconds).on(&[SIMULATED, PROGRAM, SUITES]).after(RELEASE).holds(PORTS)
+}
+
 /// Installs what the others need.
 const SETUP: &str = "setup";
 /// The steps that take a fuzzer's build from the first of them.
@@ -238,60 +248,27 @@ pub const STEPS: &[Step] = &[
         .holds(COUNTED_AND_PORTS),
     // It puts servers where the others that hold ports start them.
     step("peers", "xtask peers", 1).on(&[SIMULATED, PROGRAM, SUITES]).holds(PORTS),
-    step("replay", "xtask replay", 3).on(&[SIMULATED, PROGRAM, SUITES]).after(REPLAY).holds(PORTS),
-    step("replay binary", "xtask replay --binary", 3)
-        .on(&[SIMULATED, PROGRAM, SUITES])
-        .after(REPLAY)
-        .holds(PORTS),
-    step("replay RESP", "xtask replay --resp", 25)
-        .on(&[SIMULATED, PROGRAM, SUITES])
-        .after(REPLAY)
-        .holds(PORTS),
-    step("memccapable", "xtask memccapable", 11)
-        .on(&[SIMULATED, PROGRAM, SUITES])
-        .after(REPLAY)
-        .holds(PORTS),
-    step("pymemcache", "xtask pymemcache", 4)
-        .on(&[SIMULATED, PROGRAM, SUITES])
-        .after(RELEASE)
-        .holds(PORTS),
-    step("clients", "xtask clients", 20)
-        .on(&[SIMULATED, PROGRAM, SUITES])
-        .after(RELEASE)
-        .holds(PORTS),
+    of_suite("replay", "xtask replay", 3).after(REPLAY),
+    of_suite("replay binary", "xtask replay --binary", 3).after(REPLAY),
+    of_suite("replay RESP", "xtask replay --resp", 25).after(REPLAY),
+    of_suite("memccapable", "xtask memccapable", 11).after(REPLAY),
+    of_suite("pymemcache", "xtask pymemcache", 4),
+    of_suite("clients", "xtask clients", 20),
     step("Python client", "xtask wheel", 41)
         .on(&[SIMULATED, PROGRAM, &["crates/client/", "clients/python/"]])
         .after(RELEASE)
         .holds(PORTS),
-    step("redis-py", "xtask redis", 24)
-        .on(&[SIMULATED, PROGRAM, SUITES])
-        .after(REPLAY)
-        .holds(PORTS),
-    step("Redis' clients", "xtask redis --clients", 21)
-        .on(&[SIMULATED, PROGRAM, SUITES])
-        .after(REPLAY)
-        .holds(PORTS),
+    of_suite("redis-py", "xtask redis", 24).after(REPLAY),
+    of_suite("Redis' clients", "xtask redis --clients", 21).after(REPLAY),
     step("package", "xtask package", 3)
         .on(&[&["packaging/", "crates/laneway/", "docs/install.md"]])
         .after(RELEASE)
         .holds(PORTS),
-    step("cluster", "xtask cluster", 13)
-        .on(&[SIMULATED, PROGRAM, SUITES])
-        .after(RELEASE)
-        .holds(PORTS),
+    of_suite("cluster", "xtask cluster", 13),
     // The first runs under SCHED_FIFO, the second reads CPU time, the third loads all CPUs.
-    step("sched-fifo", "xtask sched-fifo", 1)
-        .on(&[SIMULATED, PROGRAM])
-        .after(RELEASE)
-        .holds(MACHINE),
-    step("faults", "xtask faults --quick", 13)
-        .on(&[SIMULATED, PROGRAM])
-        .after(RELEASE)
-        .holds(MACHINE),
-    step("soak", "xtask soak --seconds 20 --workers 4", 24)
-        .on(&[SIMULATED, PROGRAM])
-        .after(RELEASE)
-        .holds(MACHINE),
+    alone("sched-fifo", "xtask sched-fifo", 1),
+    alone("faults", "xtask faults --quick", 13),
+    alone("soak", "xtask soak --seconds 20 --workers 4", 24),
 ];
 
 /// The steps that compare the release build with the peers.

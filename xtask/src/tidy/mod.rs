@@ -34,7 +34,7 @@ usage: cargo xtask tidy
 Where `unsafe`, threads and sleeps may appear; who may know whom; no use cycles between the files of
 a crate; no public item of the product that only tests use; functions to 70 lines, files to 600
 (tests apart), 100 columns; no path of one machine; the tables of figures in README and
-docs/figures.md as bench/record has them, what is stale marked; the drawings of docs/drawings as
+docs/figures.md as bench/record has them, no number in them stale; the drawings of docs/drawings as
 their texts make them; links, headings and tasks that pages name, the list of pages in
 docs/SUMMARY.md, and the program's words in docs/troubleshooting.md; licence and source of every
 package that is built in; sentences of at most 22 words on the average, each with a verb and a

@@ -3,7 +3,7 @@
 //! they depend on.
 
 use super::packages::Debian;
-use crate::process;
+use crate::process::{self, read_bytes as read};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ pub fn write(folder: &Path, contents: &Contents<'_>) -> Result<PathBuf, String> 
     archive.file(&format!("lib64/{LOADER}"), &read(&library(&debian.root, LOADER)?)?);
     modules(&mut archive, debian, contents.modules)?;
     let path = folder.join("initramfs.cpio");
-    fs::write(&path, archive.end()).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    process::write(&path, archive.end())?;
     Ok(path)
 }
 
@@ -199,10 +199,6 @@ fn under(root: &Path, folders: &[&str], name: &str) -> Result<PathBuf, String> {
     let places = folders.iter().map(|folder| root.join(folder).join(name));
     let found = places.into_iter().find(|path| path.is_file());
     found.ok_or_else(|| format!("{name} is in none of {}", folders.join(", ")))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
 }
 
 /// Modules, and the order in which they can be loaded.

@@ -98,9 +98,7 @@ pub fn run(
 
 /// What a guest has said on its console so far.
 pub fn said(console: &Path) -> Result<String, String> {
-    let said = std::fs::read(console);
-    let said = said.map_err(|e| format!("cannot read {}: {e}", console.display()))?;
-    Ok(String::from_utf8_lossy(&said).replace('\r', ""))
+    Ok(String::from_utf8_lossy(&process::read_bytes(console)?).replace('\r', ""))
 }
 
 /// Shows the end of what a guest has said.

@@ -119,9 +119,8 @@ pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
     let done = root.join(DONE);
     // From an earlier attempt, which did not come to its end.
     let _ = fs::remove_dir_all(&debs);
-    for dir in [&debs, &done] {
-        fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
-    }
+    process::make_dir(&debs)?;
+    process::make_dir(&done)?;
     let missing = packages.iter().filter(|name| !done.join(name).exists());
     let missing: Vec<String> = missing.map(|name| name.to_string()).collect();
     let attempt = || -> Result<Vec<(Vec<String>, Vec<String>)>, Unfetched> {
@@ -138,8 +137,7 @@ pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
     let wanted = with_newer_lists(attempt, || update(&[]))?;
     unpack(&debs, &root)?;
     for name in wanted.iter().flat_map(|(_, names)| names) {
-        let path = done.join(name);
-        fs::write(&path, "").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        process::write(done.join(name), "")?;
     }
     let _ = fs::remove_dir_all(&debs);
     let unpacked = kernel(&root).ok_or_else(|| "the kernel's package brought no kernel".to_owned());
@@ -219,17 +217,17 @@ fn updated_kernel(options: &[String], kind: Kernel) -> Result<String, Unfetched>
 /// What makes apt look at this release's backports only, with lists of its own: this machine's
 /// stay as they are.
 fn backports(folder: &Path) -> Result<Vec<String>, String> {
-    let release = fs::read_to_string("/etc/os-release").map_err(|e| format!("os-release: {e}"))?;
+    let release = process::read("/etc/os-release")?;
     let name = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
     let name = name.ok_or("/etc/os-release names no release")?.trim_matches('"');
     let apt = folder.join("apt");
     let (lists, cache) = (apt.join("lists"), apt.join("cache"));
     for dir in [lists.join("partial"), cache.join("archives/partial")] {
-        fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+        process::make_dir(dir)?;
     }
     let sources = apt.join("sources.list");
     let line = format!("deb [signed-by={KEYRING}] {MIRROR} {name}-backports main\n");
-    fs::write(&sources, line).map_err(|e| format!("cannot write {}: {e}", sources.display()))?;
+    process::write(&sources, line)?;
     let options = [
         format!("Dir::Etc::SourceList={}", sources.display()),
         "Dir::Etc::SourceParts=/dev/null".into(),

@@ -5,16 +5,11 @@
 //! are random bytes, so compression is off.
 
 use super::{Each, Engine, Places, Result};
-use crate::plan::{Backend, EngineKind, Plan};
+use crate::plan::{Backend, Plan};
 use fjall::config::CompressionPolicy;
-use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
-};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use serde_json::{Value, json};
 
-/// Values from here on go to files of their own, where that is asked for: between the two sizes of
-/// the workload.
-const BLOB_BYTES_MIN: u32 = 1024;
 /// Half of the default: some five of them may wait to be written, of which the default takes more
 /// than a bounded memory has.
 const MEMTABLE_BYTES: u64 = 32 << 20;
@@ -38,17 +33,11 @@ impl FjallEngine {
             .journal_compression(CompressionType::None)
             .open()
             .map_err(told)?;
-        let blobs = (plan.engine == EngineKind::FjallBlob).then(|| {
-            KvSeparationOptions::default()
-                .separation_threshold(BLOB_BYTES_MIN)
-                .compression(CompressionType::None)
-        });
         let options = || {
             KeyspaceCreateOptions::default()
                 .max_memtable_size(MEMTABLE_BYTES)
                 .data_block_compression_policy(CompressionPolicy::disabled())
                 .index_block_compression_policy(CompressionPolicy::disabled())
-                .with_kv_separation(blobs.clone())
         };
         let items = database.keyspace("items", options).map_err(told)?;
         Ok(FjallEngine { database, items, synced: plan.synced })

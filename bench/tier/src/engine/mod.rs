@@ -99,8 +99,6 @@ pub fn open(plan: &Plan, places: &Places) -> Result<Box<dyn Engine>> {
         EngineKind::RocksDb | EngineKind::RocksDbBlob => {
             Ok(Box::new(rocksdb::RocksEngine::open(plan, places)?))
         }
-        EngineKind::Fjall | EngineKind::FjallBlob => {
-            Ok(Box::new(fjall::FjallEngine::open(plan, places)?))
-        }
+        EngineKind::Fjall => Ok(Box::new(fjall::FjallEngine::open(plan, places)?)),
     }
 }

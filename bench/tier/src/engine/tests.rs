@@ -119,7 +119,7 @@ fn the_tier_with_memory_over_it_does_what_a_map_does() {
 #[test]
 fn fjall_does_what_a_map_does() {
     check(EngineKind::Fjall, false, 16, 3000);
-    check(EngineKind::FjallBlob, true, 16, 200);
+    check(EngineKind::Fjall, true, 16, 200);
 }
 
 /// Where there is no RocksDB, what is said of that is what is tested.

@@ -1,7 +1,6 @@
 //! The flags of `laneway bench` that say how UDP is used.
 
 use crate::arguments::{number, text};
-use crate::datagram::LargeSets;
 use crate::datagram::endpoint::Wanted;
 use laneway_rdma::verbs::{Place, Service};
 use lexopt::Parser;
@@ -22,9 +21,6 @@ pub(super) struct UdpTyped {
     rdma_device: Option<Place>,
     rdma_service: Option<Option<Service>>,
     port: Option<u16>,
-    base: Option<u16>,
-    queues: Option<u16>,
-    large_sets: Option<LargeSets>,
     timeout_ms: Option<f64>,
 }
 
@@ -55,15 +51,6 @@ impl UdpTyped {
                 self.rdma_service = Some(parsed);
             }
             "udp-port" => self.port = Some(number(name, parser)?),
-            "udp-base" => self.base = Some(number(name, parser)?),
-            "udp-queues" => self.queues = Some(number(name, parser)?),
-            "large-sets" => {
-                self.large_sets = Some(match text(name, parser)?.as_str() {
-                    "udp" => LargeSets::Udp,
-                    "tcp" => LargeSets::Tcp,
-                    other => return Err(format!("--large-sets {other}: must be udp or tcp")),
-                });
-            }
             "timeout-ms" => self.timeout_ms = Some(number(name, parser)?),
             _ => return Err(format!("--{name}: no such flag")),
         }
@@ -91,42 +78,17 @@ impl UdpTyped {
 
     /// What is wanted; nothing where no flag asks for UDP.
     pub(super) fn check(&self) -> Result<Option<Wanted>, String> {
-        let base = match (self.base, self.queues) {
-            (Some(base), Some(queues)) => Some((base, queues)),
-            (Some(base), None) => {
-                return Err(format!(
-                    "--udp-base {base}: needs --udp-queues; with --udp alone, the server is \
-                     asked for both"
-                ));
-            }
-            (None, Some(queues)) => {
-                return Err(format!("--udp-queues {queues}: needs --udp-base"));
-            }
-            (None, None) => None,
-        };
         let rdma = self.rdma()?;
         if let (Some(idle), false) = (self.shm_idle, self.in_memory) {
             return Err(format!("--shm-idle {idle}: means something with --transport shm only"));
         }
-        if self.in_memory || self.over_rdma {
-            let ports = [("udp-port", self.port.is_some()), ("udp-base", base.is_some())];
-            if let Some((name, _)) = ports.iter().find(|(_, given)| *given) {
-                let transport = if self.in_memory { "shm" } else { "rdma" };
-                return Err(format!(
-                    "--{name}: --transport {transport} has no ports; leave one out"
-                ));
-            }
+        if (self.in_memory || self.over_rdma) && self.port.is_some() {
+            let transport = if self.in_memory { "shm" } else { "rdma" };
+            return Err(format!("--udp-port: --transport {transport} has no ports; leave one out"));
         }
-        if let (Some(port), Some(_)) = (self.port, base) {
-            return Err(format!("--udp-port {port}: one port or many; leave out one of them"));
-        }
-        if !self.udp && self.port.is_none() && base.is_none() {
-            let lonely = [
-                ("large-sets", self.large_sets.is_some()),
-                ("timeout-ms", self.timeout_ms.is_some()),
-            ];
-            return match lonely.iter().find(|(_, given)| *given) {
-                Some((name, _)) => Err(format!("--{name}: means something with --udp only")),
+        if !self.udp && self.port.is_none() {
+            return match self.timeout_ms {
+                Some(_) => Err("--timeout-ms: means something with --udp only".into()),
                 None => Ok(None),
             };
         }
@@ -136,11 +98,9 @@ impl UdpTyped {
         }
         Ok(Some(Wanted {
             port: self.port,
-            base,
             in_memory: self.in_memory,
             shm_idle: self.shm_idle.unwrap_or(0),
             rdma,
-            large_sets: self.large_sets,
             timeout: Duration::from_secs_f64(timeout_ms / 1e3),
         }))
     }

@@ -55,7 +55,6 @@ struct Flags {
     minutes: Option<f64>,
     json: Option<PathBuf>,
     report: PathBuf,
-    record: bool,
 }
 
 /// Runs `laneway bench compare` with the arguments after these words.
@@ -75,7 +74,6 @@ fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
         minutes: None,
         json: None,
         report: PAGE.into(),
-        record: false,
     };
     let mut parser = Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
@@ -88,7 +86,6 @@ fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
             Arg::Long("minutes") => flags.minutes = Some(number("minutes", &mut parser)?),
             Arg::Long("json") => flags.json = Some(text("json", &mut parser)?.into()),
             Arg::Long("report") => flags.report = text("report", &mut parser)?.into(),
-            Arg::Long("record") => flags.record = true,
             Arg::Value(word) => {
                 flags.definition = word.into_string().map_err(|_| "a definition is text")?;
             }
@@ -132,7 +129,7 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
     let record = judge(&id, definition, &options, collected);
     let results = Results { record: &record };
     // A file that cannot be written takes nothing along of what is shown.
-    let written = write_results(&record, &options, flags);
+    let written = write_results(&record, flags);
     print!("\n{}", table::render(results));
     print!("\n{}", statistics::render(record.rounds.len(), &record.figures));
     // Last, as it is what remains in sight.
@@ -160,15 +157,12 @@ fn judge(id: &str, mut definition: Definition, options: &Options, collected: Col
 }
 
 /// Writes what can be written; the error is the first one.
-fn write_results(record: &Record, options: &Options, flags: &Flags) -> Result<(), String> {
+fn write_results(record: &Record, flags: &Flags) -> Result<(), String> {
     let page = write(&flags.report, &page::render(record));
     let json = flags.json.as_deref().map_or(Ok(()), |path| -> Result<(), String> {
         let json = serde_json::to_string_pretty(record).map_err(|error| error.to_string())?;
         write(path, &(json + "\n"))
     });
-    if flags.record {
-        println!("recorded in {}", record.append(&options.root)?);
-    }
     page.and(json)
 }
 
@@ -211,9 +205,6 @@ fn prepare(definition: &mut Definition, flags: &Flags) {
 fn options(flags: &Flags) -> Result<Options, String> {
     let here = std::env::current_dir().map_err(|error| format!("this folder: {error}"))?;
     let is_repository = here.join("bench/definitions").is_dir();
-    if flags.record && !is_repository {
-        return Err("--record: goes to bench/record, and here is no bench; run it there".into());
-    }
     // Servers start in this folder: the repository, or one that is nobody's.
     let root = if is_repository { here } else { std::env::temp_dir() };
     let mut options = Options::new(&root);
@@ -336,7 +327,7 @@ mod tests {
     #[test]
     fn the_help_names_every_flag() {
         assert!(HELP.contains(PAGE));
-        for name in ["peer", "without", "quick", "pairs", "minutes", "json", "report", "record"] {
+        for name in ["peer", "without", "quick", "pairs", "minutes", "json", "report"] {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");
         }
         assert!(HELP.lines().all(|line| line.chars().count() <= 100));

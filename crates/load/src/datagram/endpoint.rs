@@ -1,4 +1,4 @@
-//! Where a server's UDP ports are: as the flags say, or as the server itself tells.
+//! Where a server's UDP ports are, as the server itself tells.
 //!
 //! A server of ours answers `stats topology` with its queues' ports and what places a key;
 //! memcached answers with nothing, and then its UDP port has the number of its TCP port, as is its
@@ -19,18 +19,14 @@ use std::time::Duration;
 /// What the flags say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The one port.
+    /// The one port; where it is not given, the server is asked.
     pub port: Option<u16>,
-    /// The first of many, and how many; asked of the server where they are not given.
-    pub base: Option<(u16, u16)>,
     /// By memory shared with the server, not by its ports.
     pub in_memory: bool,
     /// Clients beside, of the same memory, that ask for nothing.
     pub shm_idle: usize,
     /// Or by memory of its own, over RDMA, with this device.
     pub rdma: Option<(Place, Option<Service>)>,
-    /// Which way large SETs go; where it is not given, by UDP to whom it is known to understand it.
-    pub large_sets: Option<LargeSets>,
     /// When a request is given up.
     pub timeout: Duration,
 }
@@ -55,10 +51,9 @@ impl Wanted {
         if let Some((place, service)) = &self.rdma {
             return self.resolve_rdma(&told, host, place.clone(), *service);
         }
-        let (port, choice) = match (self.base, self.port) {
-            (Some((base, queues)), _) => (base, choose(told_seed(&told), queues, 1)?),
-            (None, Some(port)) => (port, Choice::Server),
-            (None, None) => match told_base(&told) {
+        let (port, choice) = match self.port {
+            Some(port) => (port, Choice::Server),
+            None => match told_base(&told) {
                 Some((base, queues, domains)) => (base, choose(told_seed(&told), queues, domains)?),
                 None => (number(&told, "udp_port").unwrap_or(tcp_port), Choice::Server),
             },
@@ -70,6 +65,7 @@ impl Wanted {
                 told["hash"]
             ));
         }
+        // By UDP to whom it is known to understand it.
         let large_sets = match told.is_empty() {
             true => LargeSets::Tcp,
             false => LargeSets::Udp,
@@ -77,7 +73,7 @@ impl Wanted {
         Ok(Options {
             peers: Peers::new(host, port, choice)?,
             door: None,
-            large_sets: self.large_sets.unwrap_or(large_sets),
+            large_sets,
             timeout: self.timeout,
         })
     }
@@ -114,7 +110,7 @@ impl Wanted {
         Ok(Options {
             peers: Peers::new(&memory::QUEUES_AT.to_string(), 0, choice)?,
             door: Some(door),
-            large_sets: self.large_sets.unwrap_or(LargeSets::Udp),
+            large_sets: LargeSets::Udp,
             timeout: self.timeout,
         })
     }
@@ -167,10 +163,8 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_by_udp_is_refused() {
         let timeout = Duration::from_millis(250);
-        let (port, base, large_sets) = (None, None, None);
-        let (in_memory, shm_idle) = (false, 0);
-        let rdma = None;
-        let wanted = Wanted { port, base, in_memory, shm_idle, rdma, large_sets, timeout };
+        let (port, in_memory, shm_idle, rdma) = (None, false, 0, None);
+        let wanted = Wanted { port, in_memory, shm_idle, rdma, timeout };
         let tcp = |address: &str| Target::Tcp(address.into());
         for (target, dialect, words) in [
             (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),

@@ -27,6 +27,7 @@ pub mod several;
 pub mod socket;
 pub mod upload;
 
+use crate::recorder::summed;
 use peers::Peers;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -65,50 +66,34 @@ pub struct Options {
     pub timeout: Duration,
 }
 
-/// What became of everything that was sent over UDP, warm-up included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Counts {
-    /// Requests sent.
-    pub sent: u64,
-    /// Requests whose whole reply came in time.
-    pub answered: u64,
-    /// Requests given up. Every request sent is answered or lost.
-    pub lost: u64,
-    /// Large SETs that went over TCP, and are none of the above.
-    pub by_tcp: u64,
-    /// Datagrams of replies.
-    pub datagrams_received: u64,
-    /// Datagrams that came twice.
-    pub duplicates: u64,
-    /// Datagrams for a request that had been given up.
-    pub after_timeout: u64,
-    /// Datagrams for no request in flight, or from a port that it was not sent to.
-    pub stray: u64,
-    /// Datagrams too short for a header, or whose numbers fit no message.
-    pub impossible: u64,
-    /// Datagrams of a kind that we do not know.
-    pub other_kind: u64,
-    /// Datagrams by which the server asked for frames of a large SET again.
-    pub resends_asked: u64,
-    /// Proofs of our address that the server asked for, and got.
-    #[serde(default)]
-    pub cookies: u64,
-}
-
-impl Counts {
-    /// Adds another thread's.
-    pub fn add(&mut self, other: &Counts) {
-        self.sent += other.sent;
-        self.answered += other.answered;
-        self.lost += other.lost;
-        self.by_tcp += other.by_tcp;
-        self.datagrams_received += other.datagrams_received;
-        self.duplicates += other.duplicates;
-        self.after_timeout += other.after_timeout;
-        self.stray += other.stray;
-        self.impossible += other.impossible;
-        self.other_kind += other.other_kind;
-        self.resends_asked += other.resends_asked;
-        self.cookies += other.cookies;
+summed! {
+    /// What became of everything that was sent over UDP, warm-up included.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    pub struct Counts {
+        /// Requests sent.
+        pub sent: u64,
+        /// Requests whose whole reply came in time.
+        pub answered: u64,
+        /// Requests given up. Every request sent is answered or lost.
+        pub lost: u64,
+        /// Large SETs that went over TCP, and are none of the above.
+        pub by_tcp: u64,
+        /// Datagrams of replies.
+        pub datagrams_received: u64,
+        /// Datagrams that came twice.
+        pub duplicates: u64,
+        /// Datagrams for a request that had been given up.
+        pub after_timeout: u64,
+        /// Datagrams for no request in flight, or from a port that it was not sent to.
+        pub stray: u64,
+        /// Datagrams too short for a header, or whose numbers fit no message.
+        pub impossible: u64,
+        /// Datagrams of a kind that we do not know.
+        pub other_kind: u64,
+        /// Datagrams by which the server asked for frames of a large SET again.
+        pub resends_asked: u64,
+        /// Proofs of our address that the server asked for, and got.
+        #[serde(default)]
+        pub cookies: u64,
     }
 }

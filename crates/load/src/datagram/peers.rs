@@ -32,7 +32,8 @@ impl Peers {
             chosen(found).ok_or_else(|| format!("UDP port {port} of {host}: no such host"))?;
         let peers = Peers { first, choice };
         if u32::from(port) + u32::from(peers.queues()) > 1 << 16 {
-            return Err(format!("--udp-base {port}: {} queues reach beyond 65535", peers.queues()));
+            let queues = peers.queues();
+            return Err(format!("UDP ports from {port} on: {queues} queues reach beyond 65535"));
         }
         Ok(peers)
     }
@@ -127,7 +128,7 @@ mod tests {
     fn ports_that_do_not_exist_are_refused() {
         let choice = Choice::AnyForGets(Placement::new(1, 4, 1).expect("good"));
         let message = Peers::new("127.0.0.1", 65_533, choice).expect_err("four");
-        assert!(message.contains("--udp-base 65533"), "{message}");
+        assert!(message.contains("from 65533 on"), "{message}");
         assert!(Peers::new("127.0.0.1", 65_532, choice).is_ok());
     }
 }

@@ -98,48 +98,9 @@ impl Dialect {
     }
 }
 
-/// Appends a number in decimal.
-pub(crate) fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
-/// Reads a number in decimal: digits only, no more than a `u64` holds.
-pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |number, digit| {
-        let digit = digit.checked_sub(b'0').filter(|&digit| digit <= 9)?;
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn decimals_come_back() {
-        for number in [0, 1, 9, 10, 4_294_967_296, u64::MAX] {
-            let mut out = Vec::new();
-            push_decimal(number, &mut out);
-            assert_eq!(out, number.to_string().into_bytes());
-            assert_eq!(decimal(&out), Some(number));
-        }
-        for wrong in ["", "-1", "1 ", "x", "18446744073709551616"] {
-            assert_eq!(decimal(wrong.as_bytes()), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn requests_read_as_the_protocols_say() {

@@ -1,51 +1,45 @@
-//! RESP, Redis' protocol, as a client: just GET, MGET, SET and DEL.
+//! RESP, Redis' protocol, as a client: just GET, MGET, SET and DEL, written by what the server
+//! writes its replies with.
 
-use super::{Line, decimal, push_decimal};
+use super::Line;
+use laneway_wire::resp::reply::{put_array_head, put_bulk, put_bulk_head};
+use laneway_wire::scan::number_u64;
 
 /// Writes `GET`.
 pub fn get(key: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(b"*2\r\n$3\r\nGET");
-    push_word(key, out);
-    out.extend_from_slice(b"\r\n");
+    put_words(&[b"GET", key], out);
 }
 
 /// Writes `MGET`.
 pub fn get_many<K: AsRef<[u8]>>(count: usize, keys: impl Iterator<Item = K>, out: &mut Vec<u8>) {
-    out.push(b'*');
-    push_decimal(count as u64 + 1, out);
-    out.extend_from_slice(b"\r\n$4\r\nMGET");
-    keys.for_each(|key| push_word(key.as_ref(), out));
-    out.extend_from_slice(b"\r\n");
+    put_array_head(out, count + 1);
+    put_bulk(out, b"MGET");
+    keys.for_each(|key| put_bulk(out, key.as_ref()));
 }
 
 /// Writes `DEL`.
 pub fn delete(key: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(b"*2\r\n$3\r\nDEL");
-    push_word(key, out);
-    out.extend_from_slice(b"\r\n");
+    put_words(&[b"DEL", key], out);
 }
 
-/// The next word and its length, behind the end of the line before.
-fn push_word(word: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(b"\r\n$");
-    push_decimal(word.len() as u64, out);
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(word);
+fn put_words(words: &[&[u8]], out: &mut Vec<u8>) {
+    put_array_head(out, words.len());
+    words.iter().for_each(|word| put_bulk(out, word));
 }
 
 /// Writes `SET`, or `SETEX` where it expires, up to its value.
 pub fn set(key: &[u8], value_bytes: u64, ttl_s: u32, out: &mut Vec<u8>) {
     if ttl_s == 0 {
-        out.extend_from_slice(b"*3\r\n$3\r\nSET");
-        push_word(key, out);
+        put_array_head(out, 3);
+        put_bulk(out, b"SET");
+        put_bulk(out, key);
     } else {
-        out.extend_from_slice(b"*4\r\n$5\r\nSETEX");
-        push_word(key, out);
-        push_word(ttl_s.to_string().as_bytes(), out);
+        put_array_head(out, 4);
+        put_bulk(out, b"SETEX");
+        put_bulk(out, key);
+        put_bulk(out, ttl_s.to_string().as_bytes());
     }
-    out.extend_from_slice(b"\r\n$");
-    push_decimal(value_bytes, out);
-    out.extend_from_slice(b"\r\n");
+    put_bulk_head(out, value_bytes as usize);
 }
 
 /// Reads a reply line, newline included.
@@ -55,9 +49,9 @@ pub fn line(line: &[u8]) -> Line<'_> {
         b"+OK" => Line::Stored,
         b"$-1" => Line::Miss,
         b":0" | b":1" => Line::Deleted,
-        [b'*', digits @ ..] => decimal(digits).map_or(Line::Nonsense, Line::Many),
+        [b'*', digits @ ..] => number_u64(digits).map_or(Line::Nonsense, Line::Many),
         [b'-', ..] => Line::Refused(line),
-        [b'$', digits @ ..] => match decimal(digits) {
+        [b'$', digits @ ..] => match number_u64(digits) {
             Some(value_bytes) => Line::Value { value_bytes, key: None, ending: b"\r\n" },
             None => Line::Nonsense,
         },

@@ -9,17 +9,14 @@ macro_rules! builtin {
 
 /// Every definition: its identifier and its text.
 pub const BUILTIN: &[(&str, &str)] = builtin! {
-    "af-xdp" "before-resp" "compare" "conns-1000" "conns-256" "flush-cachedump" "get-1" "get-16"
-    "get-16-16m" "get-floor" "hkh" "hot-balance" "index" "interception" "kernel-get"
-    "kernel-get-many" "kernel-get-veth" "kernel-mixes" "kernel-neighbours" "kernel-programs"
-    "large-4mb-0125" "large-4mb-075" "large-4mb-075-deployed" "large-500kb-0125" "large-500kb-075"
-    "mass-expiry" "memory" "miss" "mixed-50" "multiget-50" "multiget-large" "noisy-1mb"
-    "noisy-1mb-deployed" "noisy-8mb" "noisy-8mb-deployed" "observe" "pipeline-mix" "resp-16"
-    "resp-mget-50" "resp-noisy" "sandbox" "scale" "server-set" "set-1" "set-16" "shift" "shm"
-    "shm-idle" "tier-adapts" "tier-boundary" "tier-compress" "tier-latency" "tier-miss" "tier-p99"
-    "tier-split" "tier-synced" "tier-unsynced" "tls-get" "tls-storm" "twitter-held-out"
-    "twitter-miss" "udp-500kb-0125" "udp-500kb-075" "udp-500kb-075-deployed" "udp-get" "udp-mb"
-    "udp-veth-500kb"
+    "af-xdp" "compare" "conns-1000" "conns-256" "flush-cachedump" "get-1" "get-16" "hkh"
+    "hot-balance" "index" "interception" "kernel-get-many" "kernel-get-veth" "kernel-mixes"
+    "kernel-neighbours" "kernel-programs" "large-4mb-075" "large-4mb-075-deployed" "mass-expiry"
+    "memory" "miss" "mixed-50" "multiget-50" "multiget-large" "noisy-1mb-deployed" "noisy-8mb"
+    "noisy-8mb-deployed" "observe" "pipeline-mix" "resp-16" "resp-mget-50" "resp-noisy" "sandbox"
+    "scale" "server-set" "set-1" "set-16" "shift" "shm" "shm-idle" "tier-adapts" "tier-compress"
+    "tier-miss" "tier-p99" "tier-split" "tier-synced" "tier-unsynced" "tls-get" "tls-storm"
+    "twitter-held-out" "udp-500kb-075" "udp-500kb-075-deployed" "udp-get" "udp-mb"
 };
 
 /// The text of definition `id`.

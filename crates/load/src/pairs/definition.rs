@@ -62,10 +62,6 @@ pub struct Definition {
     /// Cargo features that laneway is built with, besides the default ones.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub features: String,
-    /// An earlier commit of this project; its server is built too, and stands where commands say
-    /// `{before}`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub before: String,
     /// Who is measured.
     #[serde(rename = "server", default)]
     pub servers: Vec<ServerDefinition>,
@@ -97,7 +93,7 @@ pub struct Place {
 pub struct ServerDefinition {
     /// Its name in this file.
     pub name: String,
-    /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`, `{before}`,
+    /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`,
     /// `{unobserved}` (built to record nothing for operators), `{port}` or `{socket}`, `{next}`
     /// (the port after that), `{door}` (for `--shm`), `{data}` (for `--data-dir`: a folder on a
     /// disk, removed afterwards), `{tls}`, `{host}` and `{memory}` replaced. Of a server with

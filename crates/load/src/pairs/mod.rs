@@ -68,20 +68,12 @@ pub struct Options {
 /// Where `cargo xtask peers` puts programs, from the root of a repository.
 pub const PEERS: &str = "target/peers/bin";
 
-/// Where an earlier commit is built, from the root of a repository: its files, and its target.
-pub const BEFORE: &str = "target/before";
-
 /// Where certificates for servers that encrypt are, from the root of a repository.
 pub const TLS: &str = "target/bench-tls";
 
 /// Who signed them.
 pub fn tls_ca(root: &Path) -> PathBuf {
     root.join(TLS).join("ca.pem")
-}
-
-/// The server of that commit, once `cargo xtask bench` has built it.
-pub fn before(root: &Path, commit: &str) -> PathBuf {
-    root.join(BEFORE).join(commit).join("target/release/laneway")
 }
 
 /// Where the server that records nothing for operators is built, from the root of a repository.

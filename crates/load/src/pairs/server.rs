@@ -40,7 +40,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 pub struct Places {
     root: PathBuf,
     laneway: PathBuf,
-    before: PathBuf,
     unobserved: PathBuf,
     peers: PathBuf,
     folder: PathBuf,
@@ -61,7 +60,6 @@ impl Places {
             return Err("one CPU for the servers and one for the client are needed".into());
         }
         let mut places = Places::unpinned(options, definition.memory_mb)?;
-        places.before = super::before(&options.root, &definition.before);
         if definition.place.netns {
             let namespace = places.namespace.insert(Namespace::new()?);
             places.wrapper.extend(namespace.wrapper());
@@ -91,7 +89,6 @@ impl Places {
         Ok(Places {
             root: options.root.clone(),
             laneway: options.laneway.clone(),
-            before: PathBuf::new(),
             unobserved: super::unobserved(&options.root),
             peers: options.peers.clone(),
             folder,
@@ -335,7 +332,6 @@ pub fn words(line: &str) -> Vec<String> {
 fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<String> {
     let one = |word: String| {
         word.replace("{laneway}", &places.laneway.to_string_lossy())
-            .replace("{before}", &places.before.to_string_lossy())
             .replace("{unobserved}", &places.unobserved.to_string_lossy())
             .replace("{tls}", &places.root.join(super::TLS).to_string_lossy())
             .replace("{port}", &port.to_string())
@@ -375,7 +371,6 @@ mod tests {
         let places = Places {
             root: "/r".into(),
             laneway: "/r/laneway".into(),
-            before: "/b/laneway".into(),
             unobserved: "/u/laneway".into(),
             peers: "/none/such".into(),
             folder: "/none/such".into(),

@@ -98,30 +98,6 @@ fn a_table_shows_the_latencies_or_why_there_are_none() {
 }
 
 #[test]
-fn a_timeline_tells_what_the_lanes_did() {
-    let name = format!("laneway-timeline-{}.csv", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let steps = "--p-large-steps 0,20 --rate 400 --duration 1 --get-share 1";
-    let report = report(&format!("{steps} --timeline {}", path.display()));
-    let due = report.runs[0].requests.due;
-    // Large keys are asked for in the second half only: 40 of 200 there, 4.5 standard deviations.
-    assert!((10..=80).contains(&report.runs[0].requests.large), "of {due}");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let rows: Vec<Vec<f64>> = text
-        .lines()
-        .skip(1)
-        .map(|row| row.split(',').map(|cell| cell.parse().unwrap()).collect())
-        .collect();
-    assert!(text.starts_with("at_s,large_percent,workers_large,"), "{text}");
-    let last = rows.last().unwrap();
-    assert_eq!((last[1], last[2]), (20.0, 2.0), "{text}");
-    let picture = path.with_extension("svg");
-    assert!(std::fs::read_to_string(&picture).unwrap().contains("large workers"));
-    std::fs::remove_file(path).unwrap();
-    std::fs::remove_file(picture).unwrap();
-}
-
-#[test]
 fn a_run_in_steps_is_told_part_by_part() {
     // However late: what is asserted are counts, and these are drawn beforehand.
     let steps = "--p-large-steps 0,20,0 --rate 600 --duration 0.6 --connections-large 2";

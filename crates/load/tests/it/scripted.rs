@@ -47,6 +47,8 @@ pub struct State {
     pub sets: usize,
     /// Of [`Fault::ReadsAhead`]: GETs that had come before any was answered.
     pub ahead: usize,
+    /// What it tells of its UDP ports.
+    pub topology: String,
 }
 
 #[derive(Debug)]
@@ -137,8 +139,10 @@ fn answer(reader: &mut impl BufRead, shared: &Shared) -> Option<Vec<u8>> {
     match words.as_slice() {
         ["version"] => Some(b"VERSION scripted\r\n".to_vec()),
         ["stats"] => Some(stats(shared)),
-        ["stats", "lanes"] => Some(lanes(shared)),
-        ["stats", "topology"] => Some(b"END\r\n".to_vec()),
+        ["stats", "topology"] => {
+            let told = shared.state.lock().expect("unpoisoned").topology.clone();
+            Some((told + "END\r\n").into_bytes())
+        }
         ["get", key] => get(key.as_bytes(), shared, false),
         ["get", keys @ ..] => get_many(keys, shared, false),
         ["delete", key] => Some(delete(key.as_bytes(), shared, false)),
@@ -212,22 +216,6 @@ fn stats(shared: &Shared) -> Vec<u8> {
     let items = shared.state.lock().expect("unpoisoned").values.len();
     let cpu = "STAT rusage_user 1.5\r\nSTAT rusage_system 0.5\r\n";
     format!("{cpu}STAT curr_items {items}\r\nEND\r\n").into_bytes()
-}
-
-/// One large worker, two once a hundred GETs have come.
-fn lanes(shared: &Shared) -> Vec<u8> {
-    let gets = shared.state.lock().expect("unpoisoned").gets;
-    let large = 1 + u64::from(gets >= 100);
-    let rows = [
-        ("workers_large", large),
-        ("workers_standby", 0),
-        ("workers_small", 4 - large),
-        ("threshold_bytes", 1_500),
-        ("role_changes", large),
-        ("epochs", gets as u64),
-    ];
-    let row = |(name, value): (&str, u64)| format!("STAT {name} {value}\r\n");
-    (rows.map(row).concat() + "END\r\n").into_bytes()
 }
 
 fn line(reader: &mut impl BufRead) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Of what `stats lanes` said, ten times a second, makes one row an epoch, and tells how soon the
 //! plan was the right one after each change. It knows no server. Unit: epochs.
 
-use laneway_load::timeline::Sample;
+use super::lanes::Sample;
 use std::ops::RangeInclusive;
 
 /// Epochs within which a change must have been followed: the one in which it falls, of which the
@@ -38,7 +38,7 @@ pub(super) struct Epoch {
 
 impl Epoch {
     pub(super) fn workers_large(&self) -> u16 {
-        self.sample.workers_large() as u16
+        self.sample.workers_large
     }
 }
 
@@ -68,7 +68,7 @@ impl Outcome {
 pub(super) fn epochs(samples: &[Sample]) -> Vec<Epoch> {
     let mut epochs: Vec<Epoch> = Vec::new();
     for sample in samples {
-        let number = sample.epochs();
+        let number = sample.epochs;
         match epochs.last_mut() {
             // The count runs ahead of the plan for a moment: what was said last holds.
             Some(last) if last.number == number => last.sample = sample.clone(),
@@ -96,7 +96,7 @@ fn outcome(epochs: &[Epoch], phase: &Phase, end: u64) -> Outcome {
         after: within.iter().find(is_right).map(|epoch| epoch.number - from),
         kept: rest.iter().filter(is_right).count(),
         plans: rest.len(),
-        last: within.last().map(|last| (last.workers_large(), last.sample.threshold_bytes())),
+        last: within.last().map(|last| (last.workers_large(), last.sample.threshold_bytes)),
     }
 }
 
@@ -105,8 +105,7 @@ mod tests {
     use super::*;
 
     fn sample(at_s: f64, epochs: u64, workers_large: u16) -> Sample {
-        let numbers = vec![f64::from(workers_large), 0.0, 0.0, 1_500.0, 0.0, epochs as f64];
-        Sample { at_s, numbers }
+        Sample { at_s, workers_large, threshold_bytes: 1_500, epochs }
     }
 
     fn phase(epochs_before: u64, workers_large: RangeInclusive<u16>) -> Phase {

@@ -11,10 +11,12 @@
 //! It knows no design but those whose roles follow the load. Units: epochs, workers, percent.
 
 mod follow;
+mod lanes;
 mod rule;
 mod show;
 
 use follow::{Epoch, Outcome, Phase};
+use lanes::{Sample, Sampler};
 use laneway_load::arguments::{self, number, text};
 use laneway_load::cli;
 use laneway_load::connection::Target;
@@ -25,7 +27,6 @@ use laneway_load::pairs::definition::ServerDefinition;
 use laneway_load::pairs::server::{Places, Server};
 use laneway_load::report::json::Run;
 use laneway_load::run::{Plan, run};
-use laneway_load::timeline::{Sample, Sampler};
 use laneway_policy::Design;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
@@ -313,14 +314,14 @@ fn one_design(
     let none = flags.load(0.0, 0.05, "");
     load_once(&server.target, &none)?;
     let began = Instant::now();
-    let sampler = Sampler::start(&server.target)?;
+    let sampler = Sampler::start(&server.target, began)?;
     let (mut phases, mut requests, mut lost, mut is_thin) = (Vec::new(), 0, 0, false);
     for &large_percent in &flags.large_percents {
         let load = flags.load(large_percent, epoch_s * f64::from(flags.epochs), "--no-prefill");
         let plan = plan(&server.target, &load)?;
         let (workers_large, threshold) = rule::of(design, flags.workers, &plan.workload)?;
         let from_s = began.elapsed().as_secs_f64();
-        let epochs_before = Sample::ask(&server.target, from_s)?.epochs();
+        let epochs_before = Sample::ask(&server.target, from_s)?.epochs;
         phases.push(Phase { large_percent, from_s, epochs_before, workers_large, threshold });
         let run = checked(run(&plan)?.runs)?;
         requests += run.requests.due;
@@ -329,7 +330,7 @@ fn one_design(
         eprintln!("{design}: {large_percent} % large, {per_s:.0}/s");
         is_thin |= per_s * epoch_s < samples_min(flags.epoch_requests) as f64;
     }
-    let epochs = follow::epochs(&sampler.finish(began));
+    let epochs = follow::epochs(&sampler.finish());
     let outcomes = follow::outcomes(&epochs, &phases);
     Ok(Followed { design, epoch_s, phases, epochs, outcomes, requests, lost, is_thin })
 }

@@ -72,10 +72,10 @@ pub(super) fn write(folder: &Path, all: &[Followed]) -> Result<(), String> {
 
 impl Epoch {
     fn workers_large_f64(&self) -> f64 {
-        self.sample.workers_large()
+        f64::from(self.sample.workers_large)
     }
     fn threshold_bytes_f64(&self) -> f64 {
-        self.sample.threshold_bytes() as f64
+        self.sample.threshold_bytes as f64
     }
 }
 
@@ -101,7 +101,7 @@ fn csv(all: &[Followed]) -> String {
                 epoch.at_s,
                 phase.large_percent,
                 epoch.workers_large(),
-                epoch.sample.threshold_bytes(),
+                epoch.sample.threshold_bytes,
             );
         }
     }
@@ -135,16 +135,18 @@ fn large_requests(one: &Followed) -> Line {
 #[cfg(test)]
 mod tests {
     use super::super::follow::{epochs, outcomes};
+    use super::super::lanes::Sample;
     use super::*;
-    use laneway_load::timeline::Sample;
     use laneway_policy::Design;
 
     fn followed(lost: u64) -> Followed {
-        let sample = |(number, large): (usize, f64)| Sample {
+        let sample = |(number, workers_large): (usize, u16)| Sample {
             at_s: number as f64 * 2.0,
-            numbers: vec![large, 0.0, 8.0 - large, 1_408.0, 1.0, number as f64 + 3.0],
+            workers_large,
+            threshold_bytes: 1_408,
+            epochs: number as u64 + 3,
         };
-        let workers = [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 4.0];
+        let workers = [0, 1, 1, 1, 1, 1, 4, 4, 4, 4];
         let epochs = epochs(&workers.into_iter().enumerate().map(sample).collect::<Vec<_>>());
         let phase = |large_percent, from_s, epochs_before, large| Phase {
             large_percent,
