@@ -62,6 +62,9 @@ pub struct Core<T: Transport> {
     pub(crate) dice: Dice,
     /// Requests of this burst that may still be offered to others.
     pub(crate) offers: Cell<u32>,
+    /// Bytes of the item that was read last, by a command executed in a [`Core::context`]; 0 if it
+    /// has read none.
+    pub(crate) touched: Cell<u64>,
     /// What the others were told last of whether this worker is idle.
     pub(crate) told_idle: bool,
     /// Keys of large requests are told.
@@ -137,6 +140,7 @@ impl<T: Transport> Core<T> {
             settled_nanos: Cell::new(0),
             clock,
             offers: Cell::new(0),
+            touched: Cell::new(0),
             told_idle: false,
             stopping: false,
             group: Box::default(),
@@ -217,6 +221,17 @@ impl<T: Transport> Core<T> {
         connection: &mut Connection<T::Stream>,
         operation: Operation,
         size: u64,
+    ) {
+        let arrived = connection.found_nanos;
+        self.account_since(connection, operation, size, arrived);
+    }
+
+    /// The same of one that has arrived then.
+    pub(crate) fn account_since(
+        &mut self,
+        connection: &mut Connection<T::Stream>,
+        operation: Operation,
+        size: u64,
         arrived: u64,
     ) {
         let large = self.tally_request(&mut connection.tally, operation, size, arrived);
@@ -268,7 +283,8 @@ impl<T: Transport> Core<T> {
     }
 
     /// What commands are executed in. Items that a large worker serves are elsewhere's to read.
-    pub(crate) fn context<'a>(&'a self, touched: &'a Cell<u64>) -> Context<'a> {
+    pub(crate) fn context(&self) -> Context<'_> {
+        self.touched.set(0);
         Context {
             store: &self.shared.store,
             others: self.shared.other_stores(),
@@ -276,7 +292,7 @@ impl<T: Transport> Core<T> {
             now: self.now,
             counters: self.counters(),
             settings: &self.execute_settings,
-            touched,
+            touched: &self.touched,
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
             pending_writes: self
                 .shared

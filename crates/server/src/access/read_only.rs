@@ -37,7 +37,6 @@ impl<T: Transport> Protocol<T> for ReadOnlyText {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         if matches!(connection.mode, Mode::Requests)
             && let Some(refused) = judge(rest, &core.limits)
@@ -53,7 +52,7 @@ impl<T: Transport> Protocol<T> for ReadOnlyText {
             }
             return Step::Took(refused.head_bytes);
         }
-        alone(quota, |quota| Text::step(streams, core, connection, rest, quota, arrived))
+        alone(quota, |quota| Text::step(streams, core, connection, rest, quota))
     }
 }
 
@@ -67,7 +66,6 @@ impl<T: Transport> Protocol<T> for ReadOnlyBinary {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         if matches!(connection.mode, Mode::Requests)
             && let Ok(Some(frame)) = binary::parse(rest)
@@ -78,7 +76,7 @@ impl<T: Transport> Protocol<T> for ReadOnlyBinary {
             put_error(&mut streams.out, frame.echo, Status::NotSupported);
             return pass_over(connection, &frame);
         }
-        alone(quota, |quota| Binary::step(streams, core, connection, rest, quota, arrived))
+        alone(quota, |quota| Binary::step(streams, core, connection, rest, quota))
     }
 }
 

@@ -18,18 +18,17 @@ impl<T: Transport> Protocol<T> for Binary {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         let step = match &connection.mode {
             Mode::Requests => {
-                return streams.binary_request(core, connection, rest, quota, arrived);
+                return streams.binary_request(core, connection, rest, quota);
             }
             Mode::Batches { .. } => {
-                let step = streams.binary_batch(core, connection, rest, arrived);
+                let step = streams.binary_batch(core, connection, rest);
                 step.unwrap_or(Step::Stop(0, Stop::Ticket))
             }
             Mode::Body(_) => streams.body(core, connection, rest),
-            Mode::BodyEnd(_) => streams.binary_body_end(core, connection, arrived),
+            Mode::BodyEnd(_) => streams.binary_body_end(core, connection),
             Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
             Mode::Joining { .. } => Step::Stop(0, Stop::Large),
             Mode::Keys { .. } | Mode::Answering(_) | Mode::Watching(_) | Mode::Resp(_) => {

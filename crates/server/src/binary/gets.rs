@@ -13,7 +13,6 @@ use laneway_store::{GROUP, Sought};
 use laneway_transport::Transport;
 use laneway_wire::binary::reply::{VALUE_HEAD_BYTES_MAX, put_value_head};
 use laneway_wire::binary::{Echo, Frame, Get, Request, parse};
-use std::cell::Cell;
 
 /// What the reply to a request that is read with others needs to know of it.
 #[derive(Clone, Copy, Default)]
@@ -70,7 +69,6 @@ impl<T: Transport> Streams<T> {
         (frame, get): (&Frame<'_>, &Get<'_>),
         rest: &[u8],
         most: usize,
-        arrived: u64,
     ) -> (Step, usize) {
         let mut row = Row::of(frame, get);
         while row.found < most.min(GROUP)
@@ -100,23 +98,23 @@ impl<T: Transport> Streams<T> {
                     binary::put_miss(&frame, &get, &mut self.out);
                 }
                 Sought::Otherwise => {
-                    core.account_simple(connection, &std::mem::take(&mut simple), arrived);
+                    core.account_simple(connection, &std::mem::take(&mut simple));
                     let (frame, get) = read(&rest[at..]);
-                    stop = self.binary_get(core, connection, (&frame, &get), &rest[at..], arrived);
+                    stop = self.binary_get(core, connection, (&frame, &get), &rest[at..]);
                 }
             }
             if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
                 stop = Some(Step::Stop(asked.bytes, Stop::Quota));
             }
             if let Some(step) = stop {
-                core.account_simple(connection, &simple, arrived);
+                core.account_simple(connection, &simple);
                 // What is for another, who has enough, begins in a later turn.
                 let begun = number + usize::from(!matches!(step, Step::Stop(0, Stop::Quota)));
                 return (step.behind(at), begun);
             }
             at += asked.bytes;
         }
-        core.account_simple(connection, &simple, arrived);
+        core.account_simple(connection, &simple);
         (Step::Took(at), row.found)
     }
 
@@ -128,23 +126,22 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (frame, get): (&Frame<'_>, &Get<'_>),
         rest: &[u8],
-        arrived: u64,
     ) -> Option<Step> {
-        let (touched, before) = (Cell::new(0), self.out.len());
-        let context = core.context_here(&touched, get.key);
+        let before = self.out.len();
+        let context = core.context_here(get.key);
         let hash = context.store.hash(get.key);
         let outcome = binary::get(&context, frame, get, hash, &mut self.out);
+        let size = core.touched.get();
         match outcome {
             Outcome::Elsewhere => return Some(Step::Stop(0, Stop::Hand)),
             Outcome::Kept => {
-                let size = touched.get();
-                return Some(self.binary_ask(core, connection, frame, (rest, size), arrived));
+                return Some(self.binary_ask(core, connection, frame, (rest, size)));
             }
             _ => {}
         }
         let asked = (get.key, Operation::Get, get.touch.is_some());
-        let came = (outcome, touched.get(), before);
-        let is_large = self.answered(core, connection, asked, came, arrived);
+        let came = (outcome, size, before);
+        let is_large = self.answered(core, connection, asked, came);
         is_large.then_some(Step::Stop(frame.bytes(), Stop::Large))
     }
 

@@ -13,7 +13,6 @@ use laneway_transport::Transport;
 use laneway_wire::binary::reply::{Status, put, put_done, put_error};
 use laneway_wire::binary::{Frame, Request};
 use laneway_wire::reply::ERROR;
-use std::cell::Cell;
 
 /// The highest level that `verbosity` sets.
 const VERBOSITY_MAX: u32 = 2;
@@ -26,7 +25,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         frame: &Frame<'_>,
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         match frame.request {
             Request::Arith(_)
@@ -36,33 +34,30 @@ impl<T: Transport> Streams<T> {
             | Request::Get(_)
                 if core.keeps() =>
             {
-                self.binary_keep(core, connection, frame, rest, arrived)
+                self.binary_keep(core, connection, frame, rest)
             }
             Request::Get(get) => {
-                let step = self.binary_get(core, connection, (frame, &get), rest, arrived);
+                let step = self.binary_get(core, connection, (frame, &get), rest);
                 step.unwrap_or(Step::Took(frame.bytes()))
             }
             Request::Arith(_) | Request::Delete { .. } | Request::Touch { .. } => {
-                self.binary_change(core, connection, frame, arrived)
+                self.binary_change(core, connection, frame)
             }
             Request::Flush { delay } => {
-                let touched = Cell::new(0);
-                match binary::flush(&core.context(&touched), frame, delay, &mut self.out) {
+                match binary::flush(&core.context(), frame, delay, &mut self.out) {
                     Outcome::Again => return Step::Stop(0, Stop::Quota), // others come first
                     Outcome::FlushAt(at) => core.shared.flush_at(at),
                     _ => {}
                 }
-                self.binary_other(core, connection, frame, arrived)
+                self.binary_other(core, connection, frame)
             }
-            Request::Stat { name } => {
-                self.binary_stat(core, connection, (frame, name), rest, arrived)
-            }
+            Request::Stat { name } => self.binary_stat(core, connection, (frame, name), rest),
             Request::SaslList | Request::Sasl { .. } if core.shared.settings.auth.is_some() => {
                 // Whoever says anew who he is has not said it until it is found right.
                 connection.dialect = Dialect::Unproven(Unproven::binary());
                 Step::Stop(0, Stop::Quota)
             }
-            _ => self.binary_about_nothing(core, connection, frame, arrived),
+            _ => self.binary_about_nothing(core, connection, frame),
         }
     }
 
@@ -72,11 +67,9 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         frame: &Frame<'_>,
-        arrived: u64,
     ) -> Step {
         let (key, operation) = key_and_operation(&frame.request);
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, key);
+        let context = core.context_for(key);
         let outcome = match &frame.request {
             Request::Arith(arith) => binary::arith(&context, frame, arith, &mut self.out),
             Request::Touch { key, expiration } => {
@@ -86,7 +79,7 @@ impl<T: Transport> Streams<T> {
         };
         assert!(matches!(outcome, Outcome::Done), "the executor alone is asked again");
         core.sample_uncounted(key, true);
-        core.account(connection, operation, touched.get(), arrived);
+        core.account(connection, operation, core.touched.get());
         Step::Took(frame.bytes())
     }
 
@@ -96,7 +89,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         frame: &Frame<'_>,
-        arrived: u64,
     ) -> Step {
         let echo = frame.echo;
         match frame.request {
@@ -120,7 +112,7 @@ impl<T: Transport> Streams<T> {
                 return pass_over(connection, frame);
             }
         }
-        self.binary_other(core, connection, frame, arrived)
+        self.binary_other(core, connection, frame)
     }
 
     /// A request that is about no item is served.
@@ -129,9 +121,8 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         frame: &Frame<'_>,
-        arrived: u64,
     ) -> Step {
-        core.account(connection, Operation::Other, 0, arrived);
+        core.account(connection, Operation::Other, 0);
         Step::Took(frame.bytes())
     }
 
@@ -142,18 +133,17 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (frame, name): (&Frame<'_>, &[u8]),
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         let reply = match stats::question(name) {
             Ok(Question::Tier) if core.keeps() => {
-                return self.binary_keep(core, connection, frame, rest, arrived);
+                return self.binary_keep(core, connection, frame, rest);
             }
             Ok(Question::Cachedump { .. }) => ERROR.to_vec(), // a list of items
             Ok(question) => core.answer_question(&question),
             Err(words) => words.to_vec(),
         };
         binary::put_stats(frame.echo, &reply, &mut self.out);
-        self.binary_other(core, connection, frame, arrived);
+        self.binary_other(core, connection, frame);
         Step::Stop(frame.bytes(), Stop::Quota) // it was much work: others come first
     }
 }

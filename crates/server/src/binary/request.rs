@@ -17,7 +17,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         let frame = match parse(rest) {
             Ok(Some(frame)) => frame,
@@ -28,16 +27,15 @@ impl<T: Transport> Streams<T> {
             && get.touch.is_none()
         {
             let left = quota.left();
-            let (step, begun) =
-                self.binary_gets(core, connection, (&frame, get), rest, left, arrived);
+            let (step, begun) = self.binary_gets(core, connection, (&frame, get), rest, left);
             quota.begun += begun;
             return step;
         }
         quota.begun += 1;
         if matches!(frame.request, Request::Store(_) | Request::Join { .. }) {
-            return self.binary_store(core, connection, &frame, rest, arrived);
+            return self.binary_store(core, connection, &frame, rest);
         }
-        self.binary_plain(core, connection, &frame, rest, arrived)
+        self.binary_plain(core, connection, &frame, rest)
     }
 
     /// The client is wrong, and nothing behind this can be made out: say so and close.

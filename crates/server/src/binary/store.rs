@@ -14,7 +14,6 @@ use laneway_policy::Route;
 use laneway_policy::pace::Way;
 use laneway_transport::Transport;
 use laneway_wire::binary::Frame;
-use std::cell::Cell;
 
 impl<T: Transport> Streams<T> {
     /// Such a request, at the front of `rest`.
@@ -24,15 +23,13 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         frame: &Frame<'_>,
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         let (key, flags) = key_and_flags(frame);
         let route = match core.sized(key, flags, frame.value_bytes) {
             Sized::Here(route) => route,
             Sized::Hand => return Step::Stop(0, Stop::Hand),
             Sized::TooLarge => {
-                let touched = Cell::new(0);
-                execute::refuse_binary(&core.context_for(&touched, key), frame, &mut self.out);
+                execute::refuse_binary(&core.context_for(key), frame, &mut self.out);
                 return pass_over(connection, frame);
             }
         };
@@ -43,19 +40,18 @@ impl<T: Transport> Streams<T> {
             return self.binary_begin(core, connection, (frame, route), rest);
         };
         if core.keeps() {
-            return self.binary_keep(core, connection, frame, rest, arrived);
+            return self.binary_keep(core, connection, frame, rest);
         }
         let size = (key.len() + value.len()) as u64;
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, key);
+        let context = core.context_for(key);
         let budget = core.slice_budget(Way::Copy);
         let joining = execute::store_binary_slice(&context, frame, value, budget, &mut self.out);
         core.sample_uncounted(key, true);
         core.note_key(connection, key, size);
         if let Some(joining) = joining {
-            return join(connection, joining, size, arrived, frame.bytes());
+            return join(connection, joining, size, frame.bytes());
         }
-        core.account(connection, Operation::Set, size, arrived);
+        core.account(connection, Operation::Set, size);
         Step::Took(frame.bytes())
     }
 
@@ -68,8 +64,7 @@ impl<T: Transport> Streams<T> {
         rest: &[u8],
     ) -> Step {
         let (key, _) = key_and_flags(frame);
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, key);
+        let context = core.context_for(key);
         let Some(incoming) = execute::begin_binary(&context, frame, &mut self.out) else {
             return pass_over(connection, frame);
         };
@@ -84,7 +79,6 @@ impl<T: Transport> Streams<T> {
         &mut self,
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
-        arrived: u64,
     ) -> Step {
         let Mode::BodyEnd(incoming) = std::mem::replace(&mut connection.mode, Mode::Requests)
         else {
@@ -92,7 +86,7 @@ impl<T: Transport> Streams<T> {
         };
         connection.large = false;
         let incoming = match core.keeps() {
-            true => match self.hand_body(core, connection, incoming, arrived) {
+            true => match self.hand_body(core, connection, incoming) {
                 Ok(step) => return step,
                 Err(incoming) => incoming,
             },
@@ -101,13 +95,12 @@ impl<T: Transport> Streams<T> {
         core.sample_uncounted(incoming.key(), true);
         let size = incoming.item_bytes();
         core.note_key(connection, incoming.key(), size);
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, incoming.key());
+        let context = core.context_for(incoming.key());
         let budget = core.slice_budget(Way::Copy);
         if let Some(joining) = incoming.finish_slice(&context, budget, &mut self.out) {
-            return join(connection, joining, size, arrived, 0);
+            return join(connection, joining, size, 0);
         }
-        core.account(connection, Operation::Set, size, arrived);
+        core.account(connection, Operation::Set, size);
         Step::Took(0)
     }
 }

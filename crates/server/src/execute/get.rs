@@ -77,7 +77,6 @@ pub(super) fn get<T: Telling>(
     (key, hash): (&[u8], KeyHash),
     out: &mut Vec<u8>,
 ) -> Outcome {
-    let counters = context.counters;
     let (start, sight) = (out.len(), context.sight());
     let mut head = |meta: &ItemMeta, out: &mut Vec<u8>| telling.head(context, meta, out);
     let (meta, value) = match context.store.get(hash, key, context.now, out, &mut head) {
@@ -85,9 +84,7 @@ pub(super) fn get<T: Telling>(
             if let Some(outcome) = context.beyond_memory(hash, key) {
                 return outcome;
             }
-            counters.cmd_get.bump_owner();
-            counters.get_misses.bump_owner();
-            context.log_get(key, None);
+            context.tell_get(key, None);
             telling.miss(out);
             return Outcome::Done;
         }
@@ -102,9 +99,7 @@ pub(super) fn get<T: Telling>(
         out.truncate(start);
         return Outcome::Kept;
     }
-    counters.cmd_get.bump_owner();
-    counters.get_hits.bump_owner();
-    context.log_get(key, Some(meta.value_bytes.into()));
+    context.tell_get(key, Some(&meta));
     let Some(value) = value else {
         out.extend_from_slice(T::TAIL);
         return Outcome::Done;
@@ -131,9 +126,7 @@ pub(super) fn get_and_touch<T: Telling>(
                 if let Some(outcome) = context.beyond_memory(hash, key) {
                     return outcome;
                 }
-                context.counters.cmd_touch.bump_owner();
-                context.counters.touch_misses.bump_owner();
-                context.log_get(key, None);
+                context.tell_touch(key, None);
                 telling.miss(out);
                 return Outcome::Done;
             }
@@ -147,9 +140,7 @@ pub(super) fn get_and_touch<T: Telling>(
         if !end_seen(context, (key, hash), &meta, expires, |_| ()) {
             continue;
         }
-        context.counters.cmd_touch.bump_owner();
-        context.counters.touch_hits.bump_owner();
-        context.log_get(key, Some(meta.value_bytes.into()));
+        context.tell_touch(key, Some(&meta));
         let Some(value) = value else {
             out.extend_from_slice(T::TAIL);
             return Outcome::Done;

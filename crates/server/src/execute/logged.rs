@@ -6,6 +6,24 @@ use crate::event_log::{Class, DeletedBy, Event, EventLog, Fetched, Stored, Store
 use laneway_store::{ItemMeta, Moment};
 
 impl Context<'_> {
+    /// A value was asked for: counts that, and logs it. `found`: its item, if there is one.
+    #[inline]
+    pub(super) fn tell_get(&self, key: &[u8], found: Option<&ItemMeta>) {
+        let counters = self.counters;
+        counters.cmd_get.bump_owner();
+        if found.is_some() { &counters.get_hits } else { &counters.get_misses }.bump_owner();
+        self.log_get(key, found.map(|item| item.value_bytes.into()));
+    }
+
+    /// The same of an item that was to be given another end.
+    #[inline]
+    pub(super) fn tell_touch(&self, key: &[u8], found: Option<&ItemMeta>) {
+        let counters = self.counters;
+        counters.cmd_touch.bump_owner();
+        if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
+        self.log_get(key, found.map(|item| item.value_bytes.into()));
+    }
+
     /// A key was asked for; the bytes of its item's value, if there is one.
     #[inline]
     pub(crate) fn log_get(&self, key: &[u8], value_bytes: Option<u64>) {

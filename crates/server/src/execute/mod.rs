@@ -35,6 +35,7 @@ pub use store::{
     Body, Incoming, Joining, Landed, Landing, Spot, begin, begin_binary, begin_resp, join_slice,
     join_whole, joins, key_of_store, looks_at_old, refuse_binary, refused_by_size,
     store_binary_slice, store_binary_whole, store_slice, store_whole, stores_blindly, value_behind,
+    value_bytes,
 };
 
 use crate::access::client_limits::Limited;

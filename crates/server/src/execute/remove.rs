@@ -82,10 +82,7 @@ pub(super) fn expire_at(
     if found.is_none() && context.has_forgotten() {
         return Err(Outcome::Kept);
     }
-    let counters = context.counters;
-    counters.cmd_touch.bump_owner();
-    if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
-    context.log_get(key, found.map(|item| item.value_bytes.into()));
+    context.tell_touch(key, found.as_ref());
     Ok(found)
 }
 

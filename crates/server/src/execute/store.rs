@@ -127,13 +127,18 @@ pub fn key_of_store<'s, 'a: 's>(
     }
 }
 
-/// Bytes of the value behind a request's line and of the two that end it; of others, none.
-pub fn value_behind(request: &Request<'_>) -> usize {
+/// Bytes of the value that follows a request's line, if one does.
+pub fn value_bytes(request: &Request<'_>) -> Option<usize> {
     match request {
-        Request::Store(store) => store.value_bytes + CRLF.len(),
-        Request::MetaSet(set) => set.value_bytes + CRLF.len(),
-        _ => 0,
+        Request::Store(store) => Some(store.value_bytes),
+        Request::MetaSet(set) => Some(set.value_bytes),
+        _ => None,
     }
+}
+
+/// The same with the two bytes that end it; of other requests, none.
+pub fn value_behind(request: &Request<'_>) -> usize {
+    value_bytes(request).map_or(0, |bytes| bytes + CRLF.len())
 }
 
 /// Whether a request needs to know the item there is: all but a plain set and those about no item.
@@ -257,12 +262,7 @@ fn store_bytes(
 pub fn begin(context: &Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Option<Incoming> {
     let mut scratch = [0; KEY_BYTES_MAX];
     let read = read(context, request, &mut scratch);
-    let value_bytes = match request {
-        Request::Store(store) => store.value_bytes,
-        Request::MetaSet(set) => set.value_bytes,
-        _ => unreachable!("`read` took it"),
-    };
-    begin_bytes(context, read, value_bytes, out)
+    begin_bytes(context, read, value_bytes(request).expect("`read` took it"), out)
 }
 
 /// Begin to receive so many bytes.

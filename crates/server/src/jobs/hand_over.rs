@@ -48,12 +48,11 @@ impl<T: Transport> Streams<T> {
         to: WorkerTarget,
         request: &[u8],
         size: u64,
-        arrived: u64,
     ) -> Step {
         meter::bytes(request.len());
         let (bytes, read_only) = (request.to_vec(), connection.read_only);
         let work = Work::Request { bytes, ends: true, read_only };
-        match self.hand_over(core, connection, to, work, ItemBytes(size), arrived) {
+        match self.hand_over(core, connection, to, work, ItemBytes(size)) {
             Ok(()) => Step::Stop(request.len(), Stop::Ticket),
             Err(_) => Step::Stop(0, Stop::Quota),
         }
@@ -67,13 +66,12 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         request: &[u8],
         size: u64,
-        arrived: u64,
     ) -> Step {
         if core.plan.design == Design::Lanes {
             return Step::Stop(0, Stop::Hand);
         }
         let to = core.queue_for_size(size);
-        self.hand_request(core, connection, to, request, size, arrived)
+        self.hand_request(core, connection, to, request, size)
     }
 
     /// Hand keys of a multiget over, from the next one on: at most `most`, and as many as go to the
@@ -85,7 +83,6 @@ impl<T: Transport> Streams<T> {
         to: WorkerTarget,
         left: KeysLeft<'_>,
         (most, size): (usize, u64),
-        arrived: u64,
     ) -> Step {
         let KeysLeft { verb, exptime, line, text, at } = left;
         let writes = writes(verb);
@@ -107,7 +104,7 @@ impl<T: Transport> Streams<T> {
         bytes.extend_from_slice(&text[at..end]);
         bytes.extend_from_slice(b"\r\n");
         let work = Work::Request { bytes, ends, read_only: connection.read_only };
-        let handed = self.hand_over(core, connection, to, work, ItemBytes(size), arrived);
+        let handed = self.hand_over(core, connection, to, work, ItemBytes(size));
         let (taken, stop) = match handed {
             Ok(()) if ends => {
                 connection.mode = Mode::Requests;
@@ -126,13 +123,12 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         incoming: Box<Incoming>,
-        arrived: u64,
     ) -> Result<Step, Box<Incoming>> {
         let size = incoming.item_bytes();
         let to = core.queue_for_store(incoming.key(), || incoming.joins(), size);
         let Some(to) = to else { return Err(incoming) };
         let work = Work::Body(incoming);
-        match self.hand_over(core, connection, to, work, ItemBytes(size), arrived) {
+        match self.hand_over(core, connection, to, work, ItemBytes(size)) {
             Ok(()) => Ok(Step::Stop(0, Stop::Ticket)),
             Err(Work::Body(incoming)) => {
                 connection.mode = Mode::BodyEnd(incoming);
@@ -151,13 +147,13 @@ impl<T: Transport> Streams<T> {
         to: WorkerTarget,
         work: Work,
         size: ItemBytes,
-        arrived_nanos: u64,
     ) -> Result<(), Work> {
         connection.output.push_bytes(&self.out);
         self.out.clear();
         let ticket = connection.output.reserve();
         let (worker, token, asker) = (core.id, connection.token, connection.card.number);
         let origin = Origin::Stream(StreamOrigin { worker, token, ticket, asker });
+        let arrived_nanos = connection.found_nanos;
         let job = Job { work, size, arrived_nanos, origin, home: None, held: None };
         core.enqueue(to, job).map_err(|job| {
             connection.output.give_up(ticket);

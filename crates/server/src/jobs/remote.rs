@@ -21,7 +21,6 @@ use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::sleep::Posted;
 use laneway_transport::Transport;
 use laneway_wire::{KEY_BYTES_MAX, Malformed};
-use std::cell::Cell;
 use std::sync::Arc;
 
 /// A domain takes jobs as a worker does, under a number that no worker has and the executor has
@@ -59,8 +58,8 @@ impl<T: Transport> Core<T> {
     }
 
     /// What a command about `key` is executed in, wherever the key's memory is.
-    pub(crate) fn context_for<'a>(&'a self, touched: &'a Cell<u64>, key: &[u8]) -> Context<'a> {
-        let context = self.context(touched);
+    pub(crate) fn context_for(&self, key: &[u8]) -> Context<'_> {
+        let context = self.context();
         let Some(domains) = self.shared.domains.get() else { return context };
         let domain = domains.of(key);
         if domain == domains.own() {
@@ -72,22 +71,18 @@ impl<T: Transport> Core<T> {
 
     /// The same where requests are executed by who received them, in every design: in a rival one
     /// what is large is read here, since there only connections could move.
-    pub(crate) fn context_here<'a>(&'a self, touched: &'a Cell<u64>, key: &[u8]) -> Context<'a> {
-        let context = self.context_for(touched, key);
+    pub(crate) fn context_here(&self, key: &[u8]) -> Context<'_> {
+        let context = self.context_for(key);
         let moves = self.plan.design == Design::Lanes;
         Context { large_from: if moves { context.large_from } else { u64::MAX }, ..context }
     }
 
     /// What is answered to `what` is executed in: it may be about a key.
-    pub(crate) fn context_of_malformed<'a>(
-        &'a self,
-        touched: &'a Cell<u64>,
-        what: &Malformed<'_>,
-    ) -> Context<'a> {
+    pub(crate) fn context_of_malformed(&self, what: &Malformed<'_>) -> Context<'_> {
         let mut scratch = [0; KEY_BYTES_MAX];
         match &what.unlink {
-            Some(key) => self.context_for(touched, key.bytes(&mut scratch)),
-            None => self.context(touched),
+            Some(key) => self.context_for(key.bytes(&mut scratch)),
+            None => self.context(),
         }
     }
 

@@ -23,7 +23,6 @@ use laneway_policy::{BATCH, Lane};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::{Interest, Token, Transport};
 use laneway_wire::resp::Skip;
-use std::cell::Cell;
 use std::io;
 
 impl<S> Connection<S> {
@@ -203,15 +202,14 @@ impl<T: Transport> Streams<T> {
             return Ok(Next::Small);
         };
         let (size, arrived, budget) = (*size, *arrived, core.slice_budget(Way::Copy));
-        let touched = Cell::new(0);
-        let done = joining.step(&core.context_for(&touched, joining.key()), budget, &mut self.out);
+        let done = joining.step(&core.context_for(joining.key()), budget, &mut self.out);
         if !done {
             core.note_slice(Way::Copy, budget, began);
             return Ok(connection.next_slice(budget, urgent));
         }
         connection.mode = Mode::Requests;
         connection.large = false;
-        core.account(connection, Operation::Set, size, arrived);
+        core.account_since(connection, Operation::Set, size, arrived);
         connection.unserved = connection.has_input();
         self.send_out(core, connection)?;
         if connection.output.is_empty() {

@@ -15,7 +15,7 @@
 
 use crate::core::Core;
 use crate::durable::shared::EXECUTOR;
-use crate::execute::{joins, key_of_store};
+use crate::execute::{joins, key_of_store, value_bytes};
 use crate::jobs::handoff::{Spoken, Work};
 use crate::latency::Operation;
 use crate::request::requests::key_of;
@@ -29,7 +29,7 @@ use laneway_wire::reply::CRLF;
 use laneway_wire::{KEY_BYTES_MAX, Keys, Request, parse};
 
 /// Requests of one job: executing them is about a step of the executor.
-pub(crate) const REQUESTS_MAX: usize = 64;
+const REQUESTS_MAX: usize = 64;
 /// Jobs of one connection from the first on that is not answered: their requests are copies, and
 /// the replies to those that are answered stay behind it.
 const JOBS_MAX: u64 = 8;
@@ -53,10 +53,43 @@ pub(crate) struct Row {
     pub(crate) keeps: u64,
 }
 
+/// What a request of a row stores and reads, bytes.
+#[derive(Default)]
+pub(crate) struct Moves {
+    /// Of the item that it stores, or of all of them.
+    pub(crate) size: u64,
+    /// Of the longest that may be there afterwards.
+    pub(crate) longest: u64,
+    pub(crate) reads: u64,
+    /// See [`Row::keeps`].
+    pub(crate) keeps: u64,
+}
+
 impl Row {
-    /// None yet, behind such as may have stored an item of `longest`.
-    pub(crate) fn behind(longest: u64) -> Row {
-        Row { bytes: 0, requests: 0, sizes: [0; REQUESTS_MAX], longest, reads: 0, keeps: 0 }
+    /// The requests at the front of `input` that go together, behind such as may have stored an
+    /// item of `longest`. `next` is given those before and the rest of the input: it says how long
+    /// the first request there is and what it moves, or why the row ends before it.
+    pub(crate) fn of(
+        input: &[u8],
+        longest: u64,
+        mut next: impl FnMut(&Row, &[u8]) -> Result<(usize, Moves), End>,
+    ) -> (Row, End) {
+        let (bytes, requests, sizes) = (0, 0, [0; REQUESTS_MAX]);
+        let mut row = Row { bytes, requests, sizes, longest, reads: 0, keeps: 0 };
+        while row.requests < REQUESTS_MAX {
+            let (bytes, moves) = match next(&row, &input[row.bytes..]) {
+                Ok((_, moves)) if READS_BYTES_MAX < row.reads + moves.reads => break,
+                Ok(next) => next,
+                Err(end) => return (row, end),
+            };
+            row.sizes[row.requests] = moves.size;
+            row.longest = row.longest.max(moves.longest);
+            row.reads += moves.reads;
+            row.keeps += moves.keeps;
+            row.bytes += bytes;
+            row.requests += 1;
+        }
+        (row, End::Full)
     }
 }
 
@@ -84,63 +117,40 @@ pub(crate) fn goes_along(request: &Request<'_>) -> bool {
     )
 }
 
-/// Bytes of the key and of the value that a request stores, if it does.
-fn stored_by(request: &Request<'_>) -> Option<(usize, usize)> {
-    match request {
-        Request::Store(store) => Some((store.key.len(), store.value_bytes)),
-        Request::MetaSet(set) => {
-            Some((set.meta.key.bytes(&mut [0; KEY_BYTES_MAX]).len(), set.value_bytes))
-        }
-        _ => None,
-    }
-}
-
 impl<T: Transport> Core<T> {
     /// The requests at the front of `input` that go together. `longest`: bytes of the longest item
     /// that requests before them may have stored.
     fn row_of(&self, input: &[u8], longest: u64) -> (Row, End) {
-        let mut row = Row::behind(longest);
-        while row.requests < REQUESTS_MAX {
-            let rest = &input[row.bytes..];
+        Row::of(input, longest, |row, rest| {
             let frame = match parse(rest, &self.limits) {
-                _ if rest.is_empty() => return (row, End::Starved(Stop::Starved)),
+                _ if rest.is_empty() => return Err(End::Starved(Stop::Starved)),
                 Ok(Some(frame)) => frame,
-                Ok(None) => return (row, End::Starved(Stop::HalfLine)),
-                Err(_) => break,
+                Ok(None) => return Err(End::Starved(Stop::HalfLine)),
+                Err(_) => return Err(End::Full),
             };
             let head = frame.head_bytes;
-            if let Some((key_bytes, value_bytes)) = stored_by(&frame.request) {
-                let size = (key_bytes + value_bytes) as u64;
-                let whole = head + value_bytes + CRLF.len();
-                let route = route(&self.plan, self.id, ItemBytes(size));
-                let moves = matches!(route, Route::Hand(_)) && self.plan.design == Design::Lanes;
-                if READ_BYTES < whole || moves {
-                    break;
-                }
-                if rest.len() < whole {
-                    return (row, End::Starved(Stop::Starved));
-                }
-                row.sizes[row.requests] = size;
-                let mut scratch = [0; KEY_BYTES_MAX];
-                row.longest = match joins(&frame.request) {
-                    true => {
-                        let key = key_of_store(&frame.request, &mut scratch);
-                        self.item_bytes(key, row.longest) + value_bytes as u64
-                    }
-                    false => row.longest.max(size),
-                };
-                row.bytes += whole;
-            } else {
-                let Some(reads) = self.reads_of(&frame.request, row.longest) else { break };
-                if READS_BYTES_MAX < row.reads + reads {
-                    break;
-                }
-                row.reads += reads;
-                row.bytes += head;
+            let Some(value_bytes) = value_bytes(&frame.request) else {
+                let reads = self.reads_of(&frame.request, row.longest).ok_or(End::Full)?;
+                return Ok((head, Moves { reads, ..Moves::default() }));
+            };
+            let mut scratch = [0; KEY_BYTES_MAX];
+            let key = key_of_store(&frame.request, &mut scratch);
+            let size = (key.len() + value_bytes) as u64;
+            let whole = head + value_bytes + CRLF.len();
+            let route = route(&self.plan, self.id, ItemBytes(size));
+            let leaves = matches!(route, Route::Hand(_)) && self.plan.design == Design::Lanes;
+            if READ_BYTES < whole || leaves {
+                return Err(End::Full);
             }
-            row.requests += 1;
-        }
-        (row, End::Full)
+            if rest.len() < whole {
+                return Err(End::Starved(Stop::Starved));
+            }
+            let longest = match joins(&frame.request) {
+                true => self.item_bytes(key, row.longest) + value_bytes as u64,
+                false => size,
+            };
+            Ok((whole, Moves { size, longest, ..Moves::default() }))
+        })
     }
 
     /// Bytes of an item, at most, where requests before it may have stored one of `longest`.
@@ -192,11 +202,10 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         input: &[u8],
-        arrived: u64,
     ) -> Option<Step> {
         let before = core.longest_given(connection)?;
         let (row, end) = core.row_of(input, before);
-        self.give_row(core, connection, (row, end), (input, None), arrived)
+        self.give_row(core, connection, (row, end), (input, None))
     }
 
     /// The same of the row at the front of `input`.
@@ -206,7 +215,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (row, end): (Row, End),
         (input, spoken): (&[u8], Option<Box<Spoken>>),
-        arrived: u64,
     ) -> Option<Step> {
         if row.requests == 0 {
             return match end {
@@ -220,7 +228,7 @@ impl<T: Transport> Streams<T> {
         let sizes = &row.sizes[..row.requests];
         // What it takes of memory: the copy, and replies that are held until all of it is answered.
         let size = ItemBytes(row.bytes as u64 + row.reads);
-        Some(match self.hand_over(core, connection, EXECUTOR, work, size, arrived) {
+        Some(match self.hand_over(core, connection, EXECUTOR, work, size) {
             Ok(()) => {
                 for size in sizes {
                     core.count(Operation::Other, *size);

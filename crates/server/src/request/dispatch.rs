@@ -16,7 +16,6 @@ use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
 use laneway_wire::reply::NO_BINARY;
 use laneway_wire::{Frame, KEY_BYTES_MAX, Malformed, Request, Then, parse};
-use std::cell::Cell;
 use std::sync::Once;
 
 /// The end of a value on the wire.
@@ -33,23 +32,22 @@ impl<T: Transport> Protocol<T> for Text {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         let step = match &connection.mode {
-            Mode::Requests => return streams.request(core, connection, rest, quota, arrived),
+            Mode::Requests => return streams.request(core, connection, rest, quota),
             Mode::Batches { .. } if is_planted(Bug::ReadOvertakes) && rest.starts_with(b"mg ") => {
-                return streams.request(core, connection, rest, quota, arrived);
+                return streams.request(core, connection, rest, quota);
             }
             Mode::Batches { .. } => {
-                let step = streams.batch(core, connection, rest, arrived);
+                let step = streams.batch(core, connection, rest);
                 step.unwrap_or(Step::Stop(0, Stop::Ticket))
             }
             Mode::Keys { verb, exptime, line_bytes } => {
                 let (verb, exptime, line_bytes) = (*verb, *exptime, *line_bytes);
-                streams.keys(core, connection, verb, exptime, &rest[..line_bytes], arrived)
+                streams.keys(core, connection, verb, exptime, &rest[..line_bytes])
             }
             Mode::Body(_) => streams.body(core, connection, rest),
-            Mode::BodyEnd(_) => streams.body_end(core, connection, rest, arrived),
+            Mode::BodyEnd(_) => streams.body_end(core, connection, rest),
             Mode::Swallow(bytes) => swallow(*bytes, connection, rest),
             Mode::Joining { .. } => Step::Stop(0, Stop::Large),
             Mode::Answering(_) => streams.answer_on(core, connection),
@@ -70,7 +68,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         let frame = match parse(rest, &core.limits) {
             Ok(Some(frame)) => frame,
@@ -85,29 +82,28 @@ impl<T: Transport> Streams<T> {
         match &frame.request {
             Request::Get(get) => {
                 let get = (get, frame.head_bytes);
-                let (step, begun) = self.gets(core, connection, get, rest, left, arrived);
+                let (step, begun) = self.gets(core, connection, get, rest, left);
                 quota.begun += begun - 1;
                 step
             }
             Request::Store(store) => {
-                self.store(core, connection, &frame, (store.key, store.value_bytes), rest, arrived)
+                self.store(core, connection, &frame, (store.key, store.value_bytes), rest)
             }
             Request::MetaSet(set) => {
                 let mut scratch = [0; KEY_BYTES_MAX];
                 let key = set.meta.key.bytes(&mut scratch);
-                self.store(core, connection, &frame, (key, set.value_bytes), rest, arrived)
+                self.store(core, connection, &frame, (key, set.value_bytes), rest)
             }
             request => {
                 let head = frame.head_bytes;
                 if matches!(request, Request::MetaGet(_)) && head < rest.len() {
-                    let row =
-                        self.meta_gets(core, connection, (request, head), rest, left, arrived);
+                    let row = self.meta_gets(core, connection, (request, head), rest, left);
                     if let Some((step, begun)) = row {
                         quota.begun += begun - 1;
                         return step;
                     }
                 }
-                self.plain(core, connection, request, (rest, head), arrived)
+                self.plain(core, connection, request, (rest, head))
             }
         }
     }
@@ -120,7 +116,6 @@ impl<T: Transport> Streams<T> {
         frame: &Frame<'_>,
         (key, value_bytes): (&[u8], usize),
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         let size = key.len() + value_bytes;
         let route = route(&core.plan, core.id, ItemBytes(size as u64));
@@ -139,14 +134,13 @@ impl<T: Transport> Streams<T> {
             && let Some(to) = core.queue_for_store(key, joins, size as u64).or_else(offer)
         {
             if to == EXECUTOR
-                && let Some(step) = self.batch(core, connection, rest, arrived)
+                && let Some(step) = self.batch(core, connection, rest)
             {
                 return step;
             }
-            return self.hand_request(core, connection, to, &rest[..whole], size as u64, arrived);
+            return self.hand_request(core, connection, to, &rest[..whole], size as u64);
         }
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, key);
+        let context = core.context_for(key);
         if rest.len() >= whole {
             let body = execute::Body::of(&rest[head..whole]);
             let budget = core.slice_budget(Way::Copy);
@@ -155,9 +149,9 @@ impl<T: Transport> Streams<T> {
             core.count_hot(key, true);
             core.note_key(connection, key, size as u64);
             if let Some(joining) = joining {
-                return join(connection, joining, size as u64, arrived, whole);
+                return join(connection, joining, size as u64, whole);
             }
-            core.account(connection, Operation::Set, size as u64, arrived);
+            core.account(connection, Operation::Set, size as u64);
             return Step::Took(whole);
         }
         let Some(incoming) = execute::begin(&context, &frame.request, &mut self.out) else {
@@ -207,8 +201,7 @@ impl<T: Transport> Streams<T> {
             return;
         };
         let missing = incoming.draft().missing();
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, incoming.key());
+        let context = core.context_for(incoming.key());
         incoming.out_of_memory(&context, &mut self.out);
         connection.swallow_value(missing);
         connection.large = false;
@@ -222,7 +215,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         if rest.len() < VALUE_END.len() {
             return Step::Stop(0, Stop::Starved);
@@ -233,7 +225,7 @@ impl<T: Transport> Streams<T> {
         };
         connection.large = false;
         let incoming = if rest.starts_with(VALUE_END) {
-            match self.hand_body(core, connection, incoming, arrived) {
+            match self.hand_body(core, connection, incoming) {
                 Ok(Step::Stop(_, Stop::Ticket)) => {
                     return Step::Stop(VALUE_END.len(), Stop::Ticket);
                 }
@@ -246,8 +238,7 @@ impl<T: Transport> Streams<T> {
         core.count_hot(incoming.key(), true);
         let size = incoming.item_bytes();
         core.note_key(connection, incoming.key(), size);
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, incoming.key());
+        let context = core.context_for(incoming.key());
         let mut joining = None;
         if rest.starts_with(VALUE_END) {
             joining = incoming.finish_slice(&context, core.slice_budget(Way::Copy), &mut self.out);
@@ -255,9 +246,9 @@ impl<T: Transport> Streams<T> {
             incoming.abandon_bad_chunk(&context, &mut self.out);
         }
         if let Some(joining) = joining {
-            return join(connection, joining, size, arrived, VALUE_END.len());
+            return join(connection, joining, size, VALUE_END.len());
         }
-        core.account(connection, Operation::Set, size, arrived);
+        core.account(connection, Operation::Set, size);
         Step::Took(VALUE_END.len())
     }
 
@@ -273,8 +264,7 @@ impl<T: Transport> Streams<T> {
         if what.reply == NO_BINARY {
             tell_of_binary(&connection.card.peer);
         }
-        let touched = Cell::new(0);
-        execute::refused_by_size(&core.context_of_malformed(&touched, what), what);
+        execute::refused_by_size(&core.context_of_malformed(what), what);
         match what.then {
             Then::Continue => {}
             Then::Swallow(_) if is_planted(Bug::RefusedValueRead) => {}
@@ -290,10 +280,9 @@ pub(crate) fn join<S>(
     connection: &mut Connection<S>,
     joining: Box<execute::Joining>,
     size: u64,
-    arrived: u64,
     consumed: usize,
 ) -> Step {
-    connection.mode = Mode::Joining { joining, size, arrived };
+    connection.mode = Mode::Joining { joining, size, arrived: connection.found_nanos };
     connection.large = true;
     Step::Stop(consumed, Stop::Large)
 }

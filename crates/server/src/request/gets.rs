@@ -24,7 +24,6 @@ use laneway_store::{GROUP, KeyHash, Sought};
 use laneway_transport::Transport;
 use laneway_wire::reply::END;
 use laneway_wire::{Get, GetVerb, Keys, Request, parse};
-use std::cell::Cell;
 
 /// Keys of a multiget that go to the executor together: it brings as many into memory at once.
 const KEPT_KEYS: usize = 64;
@@ -96,24 +95,23 @@ impl<T: Transport> Streams<T> {
         (get, head): (&Get<'_>, usize),
         rest: &[u8],
         most: usize,
-        arrived: u64,
     ) -> (Step, usize) {
         if head < rest.len()
             && most > 1
             && let Some(key) = only_key(get)
             && !core.is_handed(get, key)
         {
-            return self.gets_in_a_row(core, connection, (get, head, key), rest, most, arrived);
+            return self.gets_in_a_row(core, connection, (get, head, key), rest, most);
         }
         if head == rest.len()
             && let Some(to) = core.offer_get(get)
         {
-            return (self.hand_request(core, connection, to, rest, 0, arrived), 1);
+            return (self.hand_request(core, connection, to, rest, 0), 1);
         }
         // The keys stand at the end of the line: serve from where they begin.
         let keys_at = offset_in(rest, get.keys.rest());
         let keys = &rest[keys_at..head];
-        let step = self.keys(core, connection, get.verb, get.exptime, keys, arrived);
+        let step = self.keys(core, connection, get.verb, get.exptime, keys);
         (in_input(connection, step, (0, keys_at)), 1)
     }
 
@@ -125,7 +123,6 @@ impl<T: Transport> Streams<T> {
         (get, head, key): (&Get<'_>, usize, &[u8]),
         rest: &[u8],
         most: usize,
-        arrived: u64,
     ) -> (Step, usize) {
         let (mut keys, mut lines) = ([&[][..]; GROUP], [NO_LINE; GROUP]);
         (keys[0], lines[0]) = (key, line_of(get, key, &rest[..head]));
@@ -149,7 +146,7 @@ impl<T: Transport> Streams<T> {
         }
         let (keys, lines) = (&keys[..found], &lines[..found]);
         core.shared.store.seek(&mut core.group, keys);
-        match self.answer_group(core, connection, Asked::Alone(lines), keys, arrived) {
+        match self.answer_group(core, connection, Asked::Alone(lines), keys) {
             None => (Step::Took(at), found),
             Some((number, step)) => {
                 // A line begins where the one before it ends.
@@ -164,18 +161,17 @@ impl<T: Transport> Streams<T> {
 
 impl<T: Transport> Core<T> {
     /// Count what was answered simply: as [`Core::account`] does for each, but once for all.
-    pub(crate) fn account_simple(
-        &self,
-        connection: &mut Connection<T::Stream>,
-        simple: &Simple,
-        arrived: u64,
-    ) {
+    pub(crate) fn account_simple(&self, connection: &mut Connection<T::Stream>, simple: &Simple) {
         let requests = simple.requests();
         if requests == 0 {
             return;
         }
         self.count_simple(simple);
-        connection.tally.add_many(latency::row(Operation::Get, false), requests as u16, arrived);
+        connection.tally.add_many(
+            latency::row(Operation::Get, false),
+            requests as u16,
+            connection.found_nanos,
+        );
         if let Some(visit) = &mut connection.visit {
             (0..requests).for_each(|_| visit.small_served());
         }
@@ -191,7 +187,6 @@ impl<T: Transport> Streams<T> {
         verb: GetVerb,
         exptime: i64,
         line: &[u8],
-        arrived: u64,
     ) -> Step {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -206,11 +201,11 @@ impl<T: Transport> Streams<T> {
                 served += 1;
                 let store = &core.shared.store;
                 store.seek_one(&mut core.group, store.hash(key));
-                self.answer_one_line(core, connection, all, &[key], arrived)
+                self.answer_group(core, connection, Asked::Together(all), &[key])
             } else {
-                self.key_group(core, connection, all, (&mut keys, &mut served), arrived)
+                self.key_group(core, connection, all, (&mut keys, &mut served))
             };
-            if let Some(step) = stop {
+            if let Some((_, step)) = stop {
                 return step;
             }
             if served >= KEYS_PER_TURN {
@@ -230,18 +225,15 @@ impl<T: Transport> Streams<T> {
         left: KeysLeft<'_>,
         key: &[u8],
         hash: KeyHash,
-        arrived: u64,
     ) -> Option<Step> {
         let KeysLeft { verb, exptime, line, text, at } = left;
         if let Some(to) = core.queue_for(key, writes(verb), 0) {
-            return Some(self.hand_keys(core, connection, to, left, (usize::MAX, 0), arrived));
+            return Some(self.hand_keys(core, connection, to, left, (usize::MAX, 0)));
         }
         let (after, before) = (at + key.len(), self.out.len());
-        let touched = Cell::new(0);
         let expires = execute::expires_at(exptime, core.now);
-        let outcome =
-            execute::get_key(&core.context(&touched), verb, expires, key, hash, &mut self.out);
-        let size = touched.get();
+        let outcome = execute::get_key(&core.context(), verb, expires, key, hash, &mut self.out);
+        let size = core.touched.get();
         let to = match outcome {
             Outcome::Kept => Some((EXECUTOR, KEPT_KEYS)),
             Outcome::Elsewhere if core.plan.design != Design::Lanes => {
@@ -250,7 +242,7 @@ impl<T: Transport> Streams<T> {
             _ => None,
         };
         if let Some((to, most)) = to {
-            return Some(self.hand_keys(core, connection, to, left, (most, size), arrived));
+            return Some(self.hand_keys(core, connection, to, left, (most, size)));
         }
         if matches!(outcome, Outcome::Elsewhere) {
             let line_bytes = line.len() - at;
@@ -262,7 +254,7 @@ impl<T: Transport> Streams<T> {
             self.send_before_large(core, connection, before);
             core.note_key(connection, key, size);
         }
-        core.account(connection, Operation::Get, size, arrived);
+        core.account(connection, Operation::Get, size);
         if let Outcome::Transfer(transfer) = outcome {
             let none_left = Keys::new(&text[after..]).next().is_none();
             let taken = if none_left { line.len() } else { after };
@@ -275,7 +267,7 @@ impl<T: Transport> Streams<T> {
         is_full.then(|| left.wait_from(connection, after))
     }
 
-    /// The next keys, read together. Returns how the turn stops, if it does.
+    /// The next keys, read together. Returns at which of them the turn stops and how, if it does.
     #[inline(never)]
     fn key_group<'a>(
         &mut self,
@@ -283,27 +275,14 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         all: KeysLeft<'a>,
         (keys, served): (&mut Keys<'a>, &mut usize),
-        arrived: u64,
-    ) -> Option<Step> {
+    ) -> Option<(usize, Step)> {
         let mut texts = [&[][..]; GROUP];
         let most = GROUP.min(KEYS_PER_TURN - *served);
         let found = keys.take_into(&mut texts[..most]);
         *served += found;
         let texts = &texts[..found];
         core.shared.store.seek(&mut core.group, texts);
-        self.answer_one_line(core, connection, all, texts, arrived)
-    }
-
-    fn answer_one_line(
-        &mut self,
-        core: &mut Core<T>,
-        connection: &mut Connection<T::Stream>,
-        all: KeysLeft<'_>,
-        keys: &[&[u8]],
-        arrived: u64,
-    ) -> Option<Step> {
-        self.answer_group(core, connection, Asked::Together(all), keys, arrived)
-            .map(|(_, step)| step)
+        self.answer_group(core, connection, Asked::Together(all), texts)
     }
 
     /// The answers for the keys of the group. Returns at which key the turn stops and how, if it
@@ -314,7 +293,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         asked: Asked<'_>,
         keys: &[&[u8]],
-        arrived: u64,
     ) -> Option<(usize, Step)> {
         let mut simple = Simple::default();
         let mut stop = None;
@@ -324,9 +302,9 @@ impl<T: Transport> Streams<T> {
                 Sought::Miss => core.note_miss(&mut simple, key),
                 Sought::Otherwise => {
                     // A visit counts what is small between large ones: in their order.
-                    core.account_simple(connection, &std::mem::take(&mut simple), arrived);
+                    core.account_simple(connection, &std::mem::take(&mut simple));
                     let hash = core.group.hash(number);
-                    stop = self.key(core, connection, asked.from(number, key), key, hash, arrived);
+                    stop = self.key(core, connection, asked.from(number, key), key, hash);
                 }
             }
             if stop.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
@@ -334,14 +312,14 @@ impl<T: Transport> Streams<T> {
                 stop = Some(left.wait_from(connection, left.at + key.len()));
             }
             if let Some(step) = stop {
-                core.account_simple(connection, &simple, arrived);
+                core.account_simple(connection, &simple);
                 return Some((number, step));
             }
             if matches!(asked, Asked::Alone(_)) {
                 self.out.extend_from_slice(END);
             }
         }
-        core.account_simple(connection, &simple, arrived);
+        core.account_simple(connection, &simple);
         None
     }
 }

@@ -31,15 +31,10 @@ fn keys_ahead<'a>(input: &'a [u8], keys: &mut [&'a [u8]]) -> usize {
 
 impl<T: Transport> Core<T> {
     /// Count what was answered simply so far, and begin anew.
-    fn account_metas(
-        &self,
-        connection: &mut Connection<T::Stream>,
-        simple: &mut Simple,
-        arrived: u64,
-    ) {
+    fn account_metas(&self, connection: &mut Connection<T::Stream>, simple: &mut Simple) {
         let mut simple = std::mem::take(simple);
         simple.metas = simple.requests();
-        self.account_simple(connection, &simple, arrived);
+        self.account_simple(connection, &simple);
     }
 }
 
@@ -53,7 +48,6 @@ impl<T: Transport> Streams<T> {
         (first, head): (&Request<'_>, usize),
         rest: &[u8],
         most: usize,
-        arrived: u64,
     ) -> Option<(Step, usize)> {
         let mut keys = [&[][..]; GROUP];
         let group = if core.hands_unseen { GROUP / 2 } else { GROUP };
@@ -83,9 +77,9 @@ impl<T: Transport> Streams<T> {
                     core.note_miss(&mut simple, keys[begun]);
                 }
                 Sought::Otherwise => {
-                    core.account_metas(connection, &mut simple, arrived);
+                    core.account_metas(connection, &mut simple);
                     let line = (&rest[at..], head);
-                    let step = self.plain(core, connection, request, line, arrived);
+                    let step = self.plain(core, connection, request, line);
                     match step {
                         Step::Stop(bytes, stop) => {
                             return Some((Step::Stop(at + bytes, stop), begun + 1));
@@ -101,7 +95,7 @@ impl<T: Transport> Streams<T> {
             at += head;
             begun += 1;
         }
-        core.account_metas(connection, &mut simple, arrived);
+        core.account_metas(connection, &mut simple);
         Some((Step::Took(at), begun))
     }
 }

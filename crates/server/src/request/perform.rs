@@ -12,7 +12,6 @@ use crate::stream::step::OUT_BYTES_PER_TURN;
 use laneway_transport::Transport;
 use laneway_wire::reply::END;
 use laneway_wire::{Get, GetVerb, KEY_BYTES_MAX, Keys, Request, parse};
-use std::cell::Cell;
 
 /// The two bytes behind a value.
 const VALUE_END_BYTES: usize = 2;
@@ -41,7 +40,7 @@ impl<T: Transport> Core<T> {
                 self.count_hot(incoming.key(), true);
                 let size = incoming.item_bytes();
                 let mut out = Vec::new();
-                let again = incoming.finish(&self.context_of_job(&Cell::new(0)), &mut out);
+                let again = incoming.finish(&self.context_of_job(), &mut out);
                 assert!(again.is_ok(), "only what the executor executes is asked again");
                 self.count_job(&mut served, Operation::Set, size);
                 Output::of(out)
@@ -79,26 +78,17 @@ impl<T: Transport> Core<T> {
             Err(malformed) => return Output::of(malformed.reply.to_vec()),
         };
         let value = &bytes[frame.head_bytes..];
-        let touched = Cell::new(0);
         let mut out = Vec::new();
         match &frame.request {
             Request::Get(get) => return self.perform_get(served, get, how),
             request @ (Request::Store(_) | Request::MetaSet(_)) => {
-                let value_bytes = match request {
-                    Request::Store(store) => store.value_bytes,
-                    Request::MetaSet(set) => set.value_bytes,
-                    _ => unreachable!("matched above"),
-                };
+                let value_bytes = execute::value_bytes(request).expect("matched above");
                 let mut scratch = [0; KEY_BYTES_MAX];
                 self.count_hot(execute::key_of_store(request, &mut scratch), true);
                 // What is not there has no end either, and is answered so.
                 let body = value.get(..value_bytes + VALUE_END_BYTES).unwrap_or_default();
-                let outcome = execute::store_whole(
-                    &self.context_of_job(&touched),
-                    request,
-                    Body::of(body),
-                    &mut out,
-                );
+                let outcome =
+                    execute::store_whole(&self.context_of_job(), request, Body::of(body), &mut out);
                 assert!(matches!(outcome, Outcome::Done), "the executor alone is asked again");
                 let mut scratch = [0; KEY_BYTES_MAX];
                 let size = execute::key_of_store(request, &mut scratch).len() + value_bytes;
@@ -106,10 +96,10 @@ impl<T: Transport> Core<T> {
             }
             request => {
                 self.count_hot_request(request);
-                let context = self.context_of_job(&touched);
+                let context = self.context_of_job();
                 let context = Context { read_only: how.read_only, ..context };
                 let outcome = execute::command(&context, request, &mut out);
-                self.count_job(served, operation(request), touched.get());
+                self.count_job(served, operation(request), self.touched.get());
                 return self.conclude_job(served, outcome, out);
             }
         }
@@ -151,11 +141,10 @@ impl<T: Transport> Core<T> {
             self.count_hot(key, writes(verb));
             let before = out.len();
             let hash = self.shared.store.hash(key);
-            let touched = Cell::new(0);
             // Its size is no reason to leave it to somebody else, and neither is its place.
-            let context = Context { large_from: u64::MAX, ..self.context_for(&touched, key) };
+            let context = Context { large_from: u64::MAX, ..self.context_for(key) };
             let outcome = execute::get_key(&context, verb, expires, key, hash, &mut out);
-            self.count_job(served, Operation::Get, touched.get());
+            self.count_job(served, Operation::Get, self.touched.get());
             if matches!(outcome, Outcome::Kept) {
                 served.kept = true;
                 break;
@@ -199,8 +188,8 @@ impl<T: Transport> Core<T> {
     }
 
     /// A job is executed where it lies, whatever its item's size.
-    fn context_of_job<'a>(&'a self, touched: &'a Cell<u64>) -> Context<'a> {
-        Context { large_from: u64::MAX, ..self.context(touched) }
+    fn context_of_job(&self) -> Context<'_> {
+        Context { large_from: u64::MAX, ..self.context() }
     }
 
     fn count_job(&self, served: &mut Served, operation: Operation, size: u64) {

@@ -10,7 +10,6 @@ use crate::stream::step::{Step, Stop};
 use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::{KEY_BYTES_MAX, Request};
-use std::cell::Cell;
 
 impl<T: Transport> Streams<T> {
     /// A request without a value behind it, whose line is so much of the input.
@@ -20,26 +19,26 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         request: &Request<'_>,
         (input, head): (&[u8], usize),
-        arrived: u64,
     ) -> Step {
         let line = &input[..head];
         if let Some(to) = core.queue_for_unseen(request) {
             if to == EXECUTOR
                 && goes_along(request)
-                && let Some(step) = self.batch(core, connection, input, arrived)
+                && let Some(step) = self.batch(core, connection, input)
             {
                 return step;
             }
-            return self.hand_request(core, connection, to, line, 0, arrived);
+            return self.hand_request(core, connection, to, line, 0);
         }
-        let (touched, before) = (Cell::new(0), self.out.len());
-        let context = Context { read_only: connection.read_only, ..core.context(&touched) };
+        let before = self.out.len();
+        let context = Context { read_only: connection.read_only, ..core.context() };
         let outcome = execute::command(&context, request, &mut self.out);
+        let size = core.touched.get();
         if matches!(outcome, Outcome::Kept) {
-            return self.hand_request(core, connection, EXECUTOR, line, touched.get(), arrived);
+            return self.hand_request(core, connection, EXECUTOR, line, size);
         }
         if matches!(outcome, Outcome::Elsewhere) {
-            return self.elsewhere(core, connection, line, touched.get(), arrived);
+            return self.elsewhere(core, connection, line, size);
         }
         if matches!(outcome, Outcome::Again) {
             return Step::Stop(0, Stop::Quota); // others come first
@@ -48,10 +47,10 @@ impl<T: Transport> Streams<T> {
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
             if let Some((key, _)) = key_of(request, &mut [0; KEY_BYTES_MAX]) {
-                core.note_key(connection, key, touched.get());
+                core.note_key(connection, key, size);
             }
         }
-        core.account(connection, operation(request), touched.get(), arrived);
+        core.account(connection, operation(request), size);
         self.conclude(core, connection, outcome, head, true)
     }
 

@@ -14,7 +14,6 @@ use laneway_sync::append::{Appending, SHORT};
 use laneway_transport::Transport;
 use laneway_wire::reply::{CRLF, Sink, VALUE_HEAD_BYTES_MAX, put_value_head};
 use laneway_wire::{GetVerb, Meta};
-use std::cell::Cell;
 
 /// What was answered simply, and not counted yet.
 #[derive(Default)]
@@ -53,15 +52,14 @@ impl<T: Transport> Core<T> {
     #[inline(never)]
     fn sight_of(&self, verb: GetVerb, key: &[u8]) -> Option<Sight> {
         let is_mine = !writes(verb) && self.queue_for(key, false, 0).is_none();
-        is_mine.then(|| self.context(&Cell::new(0)).sight())
+        is_mine.then(|| self.context().sight())
     }
 
     /// Whether memory alone does not say what the answer is: the item is being changed durably, or
     /// the tier may have what memory has not.
     #[inline(never)]
     fn may_differ(&self, sought: Sought, hash: KeyHash, sight: Sight) -> bool {
-        let touched = Cell::new(0);
-        let context = self.context(&touched);
+        let context = self.context();
         match sought {
             Sought::Copied(_) => context.is_hidden(hash, sight),
             Sought::Miss => context.pending_writes.is_some(),
@@ -96,7 +94,7 @@ impl<T: Transport> Core<T> {
     #[cold]
     #[inline(never)]
     fn log_sought(&self, key: &[u8], value_bytes: Option<u64>) {
-        self.context(&Cell::new(0)).log_get(key, value_bytes);
+        self.context().log_get(key, value_bytes);
     }
 
     /// Count what was answered simply: as [`Core::count`] does for each, but once for all.
@@ -119,7 +117,7 @@ impl<T: Transport> Core<T> {
     #[inline]
     pub(crate) fn sight_of_kept(&self) -> Option<Sight> {
         let keeps = self.shared.durable.get().is_some();
-        keeps.then(|| self.context(&Cell::new(0)).sight())
+        keeps.then(|| self.context().sight())
     }
 
     /// The answer for one key of the group, if it is a small item or a miss. `sight`: where memory
@@ -199,8 +197,7 @@ impl<T: Transport> Core<T> {
         {
             return Sought::Otherwise;
         }
-        let touched = Cell::new(0);
-        let context = self.context(&touched);
+        let context = self.context();
         let around = (META_HEAD_BYTES_MAX, CRLF);
         self.answer_sought((number, key), sight, out, around, |item, out| {
             put_plain_head(&context, meta, &item.meta(), &mut Head(out))

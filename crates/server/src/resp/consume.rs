@@ -24,15 +24,14 @@ impl<T: Transport> Protocol<T> for Resp {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         quota.taken_beside = 0;
         if connection.session().front.is_empty() {
-            return streams.resp_step(core, connection, rest, quota, arrived);
+            return streams.resp_step(core, connection, rest, quota);
         }
         // What comes first does not stand in the buffer: nothing of that is taken.
         let mut front = std::mem::take(&mut connection.session().front);
-        let step = streams.resp_step(core, connection, front.rest(), quota, arrived);
+        let step = streams.resp_step(core, connection, front.rest(), quota);
         let (Step::Took(taken) | Step::Stop(taken, _)) = step;
         front.consume(taken);
         quota.taken_beside = taken;
@@ -58,12 +57,11 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         let step = match &mut connection.mode {
             Mode::Requests if rest.is_empty() => return Step::Stop(0, Stop::Starved),
             Mode::Requests => {
-                return self.resp_request(core, connection, rest, quota, arrived);
+                return self.resp_request(core, connection, rest, quota);
             }
             Mode::Resp(Under::Skip(skip)) => {
                 let mut skip = *skip;
@@ -72,17 +70,17 @@ impl<T: Transport> Streams<T> {
             }
             Mode::Resp(Under::Pairs(left)) => {
                 let left = *left;
-                self.resp_pair(core, connection, left, rest, arrived)
+                self.resp_pair(core, connection, left, rest)
             }
             Mode::Resp(Under::Keys { .. }) => {
-                return self.resp_keys(core, connection, rest, quota, arrived);
+                return self.resp_keys(core, connection, rest, quota);
             }
             Mode::Batches { .. } => {
-                let step = self.resp_batch(core, connection, rest, arrived);
+                let step = self.resp_batch(core, connection, rest);
                 step.unwrap_or(Step::Stop(0, Stop::Ticket))
             }
             Mode::Body(_) => self.body(core, connection, rest),
-            Mode::BodyEnd(_) => self.resp_body_end(core, connection, rest, arrived),
+            Mode::BodyEnd(_) => self.resp_body_end(core, connection, rest),
             Mode::Joining { .. } => Step::Stop(0, Stop::Large),
             Mode::Keys { .. } | Mode::Answering(_) | Mode::Watching(_) | Mode::Swallow(_) => {
                 unreachable!("these are memcached's")

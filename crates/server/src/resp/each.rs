@@ -14,7 +14,6 @@ use laneway_store::GROUP;
 use laneway_transport::Transport;
 use laneway_wire::resp::Args;
 use laneway_wire::resp::reply::put_integer;
-use std::cell::Cell;
 
 impl<T: Transport> Streams<T> {
     /// The next keys of such a command, which stand at the front of `rest`: all that are left.
@@ -24,7 +23,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         let Mode::Resp(Under::Keys { what, left, count }) = connection.mode else {
             return Step::Took(0);
@@ -42,7 +40,7 @@ impl<T: Transport> Streams<T> {
         }
         let keys = &keys[..found];
         let EachKey::Count(of) = what else {
-            let (served, stop) = self.resp_values(core, connection, keys, arrived);
+            let (served, stop) = self.resp_values(core, connection, keys);
             quota.begun += served.max(1);
             let taken = served.checked_sub(1).map_or(0, |last| ends[last]);
             let left = left - served as u32;
@@ -57,8 +55,7 @@ impl<T: Transport> Streams<T> {
         };
         let mut count = count;
         for key in keys {
-            let touched = Cell::new(0);
-            let asking = core.asking(connection, &touched, key);
+            let asking = core.asking(connection, key);
             let counts = redis::count_key(&asking, of, key);
             count += i64::from(counts.expect("the executor counts where items are kept"));
             let operation = match of {
@@ -67,7 +64,7 @@ impl<T: Transport> Streams<T> {
                 redis::Count::Touched => Operation::Touch,
             };
             core.sample_uncounted(key, !matches!(of, redis::Count::There));
-            core.account(connection, operation, 0, arrived);
+            core.account(connection, operation, 0);
         }
         quota.begun += found;
         match left - found as u32 {
@@ -86,16 +83,15 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         keys: &[&[u8]],
-        arrived: u64,
     ) -> (usize, Option<Stop>) {
-        let (stopped, simple) = self.resp_group(core, connection, keys, arrived);
-        core.account_simple(connection, &simple, arrived);
+        let (stopped, simple) = self.resp_group(core, connection, keys);
+        core.account_simple(connection, &simple);
         match stopped {
             None => (keys.len(), None),
             Some((number, Halt::Served(stop))) => (number + 1, Some(stop)),
             Some((number, Halt::Hand)) => (number, Some(Stop::Hand)),
             Some((number, Halt::Kept(_))) => {
-                match self.resp_ask_keys(core, connection, &keys[number..], arrived) {
+                match self.resp_ask_keys(core, connection, &keys[number..]) {
                     Some(given) => (number + given, Some(Stop::Ticket)),
                     None => (number, Some(Stop::Quota)),
                 }

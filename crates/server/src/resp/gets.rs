@@ -14,7 +14,6 @@ use laneway_wire::KEY_BYTES_MAX;
 use laneway_wire::reply::CRLF;
 use laneway_wire::resp::reply::{BULK_HEAD_BYTES_MAX, put_bulk_head, put_null};
 use laneway_wire::resp::{Args, Scan, Scanned};
-use std::cell::Cell;
 
 /// Why a group of keys comes to a stop at one of them.
 pub(crate) enum Halt {
@@ -45,7 +44,6 @@ impl<T: Transport> Core<T> {
 impl<T: Transport> Streams<T> {
     /// If the request at the front of `rest` is a `GET` to be served now: its answer, and those of
     /// the ones behind it that can be read with it, `most` at most. Returns how many were begun.
-    #[expect(clippy::too_many_arguments)]
     pub(crate) fn resp_gets(
         &mut self,
         core: &mut Core<T>,
@@ -54,7 +52,6 @@ impl<T: Transport> Streams<T> {
         bytes: usize,
         rest: &[u8],
         most: usize,
-        arrived: u64,
     ) -> Option<(Step, usize)> {
         let key = key_of_get(args)?;
         if connection.session().transaction.is_some() {
@@ -71,8 +68,8 @@ impl<T: Transport> Streams<T> {
             (keys[found], ends[found]) = (key, at);
             found += 1;
         }
-        let (stopped, simple) = self.resp_group(core, connection, &keys[..found], arrived);
-        core.account_simple(connection, &simple, arrived);
+        let (stopped, simple) = self.resp_group(core, connection, &keys[..found]);
+        core.account_simple(connection, &simple);
         let Some((number, halt)) = stopped else { return Some((Step::Took(at), found)) };
         let before = number.checked_sub(1).map_or(0, |last| ends[last]);
         Some(match halt {
@@ -80,7 +77,7 @@ impl<T: Transport> Streams<T> {
             Halt::Hand => (Step::Stop(before, Stop::Hand), number),
             Halt::Kept(size) => {
                 let request = (ends[number] - before, &rest[before..]);
-                let step = self.resp_ask(core, connection, request, size, arrived);
+                let step = self.resp_ask(core, connection, request, size);
                 // Where the executor has enough it begins in a later turn.
                 let begun = number + usize::from(!matches!(step, Step::Stop(0, Stop::Quota)));
                 (step.behind(before), begun)
@@ -95,7 +92,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         keys: &[&[u8]],
-        arrived: u64,
     ) -> (Option<(usize, Halt)>, Simple) {
         let version = connection.session().version;
         let mut simple = Simple::default();
@@ -116,9 +112,9 @@ impl<T: Transport> Streams<T> {
                     put_null(&mut self.out, version);
                 }
                 Sought::Otherwise => {
-                    core.account_simple(connection, &std::mem::take(&mut simple), arrived);
+                    core.account_simple(connection, &std::mem::take(&mut simple));
                     let hash = core.shared.store.hash(key);
-                    halt = self.resp_get(core, connection, key, hash, arrived);
+                    halt = self.resp_get(core, connection, key, hash);
                 }
             }
             if halt.is_none() && self.out.len() >= OUT_BYTES_PER_TURN {
@@ -138,18 +134,18 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         key: &[u8],
         hash: KeyHash,
-        arrived: u64,
     ) -> Option<Halt> {
-        let (touched, before) = (Cell::new(0), self.out.len());
-        let asking = core.asking(connection, &touched, key);
+        let before = self.out.len();
+        let asking = core.asking(connection, key);
         let outcome = redis::get(&asking, key, hash, &mut self.out);
+        let size = core.touched.get();
         match outcome {
             Outcome::Elsewhere => return Some(Halt::Hand),
-            Outcome::Kept => return Some(Halt::Kept(touched.get())),
+            Outcome::Kept => return Some(Halt::Kept(size)),
             _ => {}
         }
-        let (asked, came) = ((key, Operation::Get, false), (outcome, touched.get(), before));
-        let is_large = self.answered(core, connection, asked, came, arrived);
+        let (asked, came) = ((key, Operation::Get, false), (outcome, size, before));
+        let is_large = self.answered(core, connection, asked, came);
         is_large.then_some(Halt::Served(Stop::Large))
     }
 

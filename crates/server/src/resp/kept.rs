@@ -10,7 +10,7 @@ use crate::execute::redis::{Answer, Set};
 use crate::execute::{self, Incoming, Spot};
 use crate::jobs::handoff::{Spoken, Work};
 use crate::latency::Operation;
-use crate::request::batches::{End, KEYS_MAX, READS_BYTES_MAX, REQUESTS_MAX, Row};
+use crate::request::batches::{End, KEYS_MAX, Moves, READS_BYTES_MAX, Row};
 use crate::request::sized::Sized;
 use crate::resp::options;
 use crate::resp::scratch::{BYTES_MAX, TOO_MUCH};
@@ -25,54 +25,16 @@ use laneway_policy::pace::Way;
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::put_bulk;
 use laneway_wire::resp::{Args, BULK_END, Scan, Scanned, Skip};
-use std::cell::Cell;
 
-/// Whether the executor executes a command, whatever memory holds.
-fn is_executors(command: Command) -> bool {
-    use Command::{
-        Append, CountKeys, DeleteEqual, Expire, Flush, GetDelete, GetExpire, GetSet, Persist,
-        Rename, Set, SetAbsent, SetExpiring, SetMany, SetManyAbsent, SetRange, Step, StepBy,
-        StepFloat,
-    };
-    matches!(
-        command,
-        Append
-            | CountKeys(_)
-            | DeleteEqual
-            | Expire(_)
-            | Flush
-            | GetDelete
-            | GetExpire
-            | GetSet
-            | Persist
-            | Rename { .. }
-            | Set
-            | SetAbsent
-            | SetExpiring(_)
-            | SetMany
-            | SetManyAbsent
-            | SetRange
-            | StepFloat
-            | Step(_)
-            | StepBy { .. }
-    )
+/// Whether the executor executes a command, whatever memory holds: what changes items, and what
+/// counts keys, of which the tier may have some.
+fn is_executors(spec: &Spec) -> bool {
+    spec.writes() || matches!(spec.command, Command::CountKeys(_))
 }
 
 /// Whether a command is about keys that its arguments name.
 fn has_keys(spec: &Spec) -> bool {
     spec.keys.0 == 1 && spec.command != Command::Watch
-}
-
-/// What a request of a row stores and reads, bytes.
-#[derive(Default)]
-struct Moves {
-    /// Of the item that it stores, or of all of them.
-    size: u64,
-    /// Of the longest that may be there afterwards.
-    longest: u64,
-    reads: u64,
-    /// See [`Row::keeps`].
-    keeps: u64,
 }
 
 /// What the executor needs for the keys of a request about several; `args` are those behind its
@@ -90,37 +52,24 @@ impl<T: Transport> Core<T> {
     /// The requests at the front of `input` that go together. How far the first was looked at is in
     /// `scan`.
     fn resp_row_of(&self, scan: &mut Scan, input: &[u8], longest: u64) -> (Row, End) {
-        let mut row = Row::behind(longest);
-        while row.requests < REQUESTS_MAX {
-            let rest = &input[row.bytes..];
+        Row::of(input, longest, |row, rest| {
             if rest.is_empty() {
-                return (row, End::Starved(Stop::Starved));
+                return Err(End::Starved(Stop::Starved));
             }
             let mut fresh = Scan::default();
             let scan = if row.requests == 0 { &mut *scan } else { &mut fresh };
             let (mut args, bytes) = match scan.advance(rest) {
                 Ok(Scanned::Whole(args, bytes)) if bytes <= READ_BYTES => (args, bytes),
                 Ok(Scanned::More) if rest.len() <= READ_BYTES && !is_long(scan, rest) => {
-                    return (row, End::Starved(Stop::Starved));
+                    return Err(End::Starved(Stop::Starved));
                 }
-                _ => break,
+                _ => return Err(End::Full),
             };
             let arguments = args.left();
             let spec = args.next().and_then(find).filter(|spec| spec.takes(arguments));
-            let Some(moves) = spec.and_then(|spec| self.moves(spec, args, row.longest)) else {
-                break;
-            };
-            if READS_BYTES_MAX < row.reads + moves.reads {
-                break;
-            }
-            row.sizes[row.requests] = moves.size;
-            row.reads += moves.reads;
-            row.keeps += moves.keeps;
-            row.longest = row.longest.max(moves.longest);
-            row.bytes += bytes;
-            row.requests += 1;
-        }
-        (row, End::Full)
+            let moves = spec.and_then(|spec| self.moves(spec, args, row.longest));
+            Ok((bytes, moves.ok_or(End::Full)?))
+        })
     }
 
     /// What a request stores and reads; `None` if it does not go along.
@@ -205,7 +154,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        arrived: u64,
     ) -> Option<Step> {
         let longest = core.longest_given(connection)?;
         let spoken = core.spoken(connection);
@@ -213,7 +161,7 @@ impl<T: Transport> Streams<T> {
         let (row, end) = core.resp_row_of(&mut scan, rest, longest);
         connection.session().scan = scan;
         let spoken = Box::new(Spoken { keeps: row.keeps, ..spoken });
-        let step = self.give_row(core, connection, (row, end), (rest, Some(spoken)), arrived)?;
+        let step = self.give_row(core, connection, (row, end), (rest, Some(spoken)))?;
         if let Step::Took(_) = step {
             connection.session().scan = Scan::default();
         }
@@ -226,10 +174,9 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        arrived: u64,
     ) -> Option<Step> {
         connection.session().scan = Scan::default();
-        let step = self.resp_batch(core, connection, rest, arrived);
+        let step = self.resp_batch(core, connection, rest);
         if step.is_none() {
             connection.session().scan = Scan::default();
         }
@@ -244,14 +191,13 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (spec, args): (&Spec, Args<'_>),
         (bytes, rest): (usize, &[u8]),
-        arrived: u64,
     ) -> Option<Step> {
-        if !core.keeps() || !is_executors(spec.command) {
+        if !core.keeps() || !is_executors(spec) {
             return None;
         }
         // A longer one goes alone, and would be read once more to find that.
         if bytes <= READ_BYTES
-            && let Some(step) = self.resp_batch_anew(core, connection, rest, arrived)
+            && let Some(step) = self.resp_batch_anew(core, connection, rest)
         {
             return Some(step);
         }
@@ -288,7 +234,7 @@ impl<T: Transport> Streams<T> {
                         }
                     }
                     if READ_BYTES < value.value.len() {
-                        return Some(self.resp_keep_long(core, connection, &value, bytes, arrived));
+                        return Some(self.resp_keep_long(core, connection, &value, bytes));
                     }
                 }
                 Err(words) if READ_BYTES < bytes => {
@@ -299,10 +245,10 @@ impl<T: Transport> Streams<T> {
             }
         }
         if READ_BYTES < bytes && matches!(spec.command, Command::CountKeys(_)) {
-            return Some(self.resp_hand_long(core, connection, &rest[..bytes], keeps, arrived));
+            return Some(self.resp_hand_long(core, connection, &rest[..bytes], keeps));
         }
         let asked = (&rest[..bytes], false);
-        let step = self.resp_hand(core, connection, asked, (size, keeps), arrived);
+        let step = self.resp_hand(core, connection, asked, (size, keeps));
         Some(if spec.command == Command::Flush { core.counted_keyless(step) } else { step })
     }
 
@@ -314,14 +260,13 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         value: &Value<'_>,
         bytes: usize,
-        arrived: u64,
     ) -> Step {
         let incoming = match self.resp_copy(core, connection, value) {
             Copied::Whole(incoming) => incoming,
             Copied::Part => return Step::Stop(0, Stop::Quota), // others come first
             Copied::Refused => return Step::Took(bytes),
         };
-        match self.resp_keep_body(core, connection, (incoming, value.how), arrived) {
+        match self.resp_keep_body(core, connection, (incoming, value.how)) {
             Ok(()) => Step::Stop(bytes, Stop::Ticket),
             Err(incoming) => {
                 connection.session().copying = Some(incoming);
@@ -338,7 +283,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         left: u32,
         rest: &[u8],
-        arrived: u64,
     ) -> Option<Step> {
         let Ok(Scanned::Whole(mut args, bytes)) = Scan::arguments(2).advance(rest) else {
             return None;
@@ -359,7 +303,7 @@ impl<T: Transport> Streams<T> {
         connection.mode = Mode::Requests;
         connection.session().storing =
             Some(Storing { verb: Verb::Pair { left: left - 1 }, behind });
-        let given = self.resp_keep_body(core, connection, (incoming, pair.how), arrived);
+        let given = self.resp_keep_body(core, connection, (incoming, pair.how));
         connection.session().end_storing();
         Some(match given {
             Ok(()) => Step::Stop(bytes, Stop::Ticket),
@@ -379,8 +323,7 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         Value { key, value, how }: &Value<'_>,
     ) -> Copied {
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, key);
+        let context = core.context_for(key);
         let begun = connection.session().copying.take().or_else(|| {
             let joins = match how {
                 How::Join(spot) => Some(*spot),
@@ -425,7 +368,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         (mut incoming, how): (Box<Incoming>, How),
-        arrived: u64,
     ) -> Result<(), Box<Incoming>> {
         let session = connection.session();
         let left = match session.storing.map(|storing| storing.verb) {
@@ -438,7 +380,7 @@ impl<T: Transport> Streams<T> {
             incoming.is_told(how, session.version);
         }
         let size = ItemBytes(incoming.item_bytes());
-        match self.hand_over(core, connection, EXECUTOR, Work::Body(incoming), size, arrived) {
+        match self.hand_over(core, connection, EXECUTOR, Work::Body(incoming), size) {
             Ok(()) => {
                 if left > 0 {
                     connection.mode = Mode::Resp(Under::Pairs(left));
@@ -458,11 +400,10 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (bytes, rest): (usize, &[u8]),
         size: u64,
-        arrived: u64,
     ) -> Step {
-        match self.resp_batch_anew(core, connection, rest, arrived) {
+        match self.resp_batch_anew(core, connection, rest) {
             Some(step) => step,
-            None => self.resp_hand(core, connection, (&rest[..bytes], false), (size, 0), arrived),
+            None => self.resp_hand(core, connection, (&rest[..bytes], false), (size, 0)),
         }
     }
 
@@ -473,7 +414,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         keys: &[&[u8]],
-        arrived: u64,
     ) -> Option<usize> {
         let (mut bytes, mut requests, mut reads) = (Vec::new(), 0, 0);
         for key in keys {
@@ -494,7 +434,7 @@ impl<T: Transport> Streams<T> {
             requests => Work::Batch { bytes, requests: requests as u32, spoken: Some(spoken) },
         };
         let is_batch = matches!(work, Work::Batch { .. });
-        self.hand_over(core, connection, EXECUTOR, work, size, arrived).ok()?;
+        self.hand_over(core, connection, EXECUTOR, work, size).ok()?;
         if is_batch {
             for _ in 0..requests {
                 core.count(Operation::Other, 0);
@@ -511,9 +451,8 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         left: u32,
         rest: &[u8],
-        arrived: u64,
     ) -> Option<Step> {
-        let long = self.resp_keep_long_pair(core, connection, left, rest, arrived);
+        let long = self.resp_keep_long_pair(core, connection, left, rest);
         if long.is_some() {
             return long;
         }
@@ -534,7 +473,7 @@ impl<T: Transport> Streams<T> {
         let head = format!("*{}\r\n$4\r\nMSET\r\n", 1 + 2 * pairs);
         let request = [head.as_bytes(), &rest[..end]].concat();
         let keeps = u64::from(pairs) * KEY_HELD_BYTES;
-        let step = self.resp_hand(core, connection, (&request, goes_on), (size, keeps), arrived);
+        let step = self.resp_hand(core, connection, (&request, goes_on), (size, keeps));
         let Step::Stop(_, Stop::Ticket) = step else { return Some(step) };
         connection.mode = match left - pairs {
             0 => Mode::Requests,

@@ -37,8 +37,7 @@ impl<T: Transport> Core<T> {
         }
         // Whether there is an item is looked at before, as in Redis.
         let unknown = if is("freq") { NO_FREQUENCY } else { NOT_IN_MEMORY };
-        let touched = std::cell::Cell::new(0);
-        let context = self.context_for(&touched, key);
+        let context = self.context_for(key);
         let (hash, sight) = (context.store.hash(key), context.sight());
         let mut value = Vec::new();
         let found = context.store.peek_value(hash, key, context.now, &mut value);

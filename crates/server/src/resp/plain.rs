@@ -11,7 +11,6 @@ use crate::stream::step::{Step, Stop};
 use crate::stream::streams::Streams;
 use laneway_transport::Transport;
 use laneway_wire::resp::Args;
-use std::cell::Cell;
 
 impl<T: Transport> Streams<T> {
     /// Such a command, whose key is the first of the `args`; all of it are so many bytes at the
@@ -23,7 +22,6 @@ impl<T: Transport> Streams<T> {
         spec: &Spec,
         mut args: Args<'_>,
         (bytes, rest): (usize, &[u8]),
-        arrived: u64,
     ) -> Step {
         let key = match options::key(args.next().unwrap_or_default()) {
             Ok(key) => key,
@@ -32,8 +30,8 @@ impl<T: Transport> Streams<T> {
                 return Step::Took(bytes);
             }
         };
-        let (touched, before) = (Cell::new(0), self.out.len());
-        let asking = core.asking(connection, &touched, key);
+        let before = self.out.len();
+        let asking = core.asking(connection, key);
         let outcome = match one::plain(&asking, spec, key, args, &mut self.out) {
             Ok(outcome) => outcome,
             Err(words) => {
@@ -41,15 +39,16 @@ impl<T: Transport> Streams<T> {
                 Outcome::Done
             }
         };
+        let size = core.touched.get();
         if matches!(outcome, Outcome::Elsewhere) {
             return Step::Stop(0, Stop::Hand);
         }
         if matches!(outcome, Outcome::Kept) {
-            return self.resp_ask(core, connection, (bytes, rest), touched.get(), arrived);
+            return self.resp_ask(core, connection, (bytes, rest), size);
         }
         let operation = one::operation(spec.command);
         let asked = (key, operation, !matches!(operation, Operation::Get));
-        match self.answered(core, connection, asked, (outcome, touched.get(), before), arrived) {
+        match self.answered(core, connection, asked, (outcome, size, before)) {
             true => Step::Stop(bytes, Stop::Large),
             false => Step::Took(bytes),
         }

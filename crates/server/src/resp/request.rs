@@ -6,6 +6,7 @@ use crate::resp::options;
 use crate::resp::scratch::is_tried;
 use crate::resp::state::{Dialect, EachKey, Front, Under};
 use crate::resp::table::{Command, READ_ONLY, Spec, check_part, find};
+use crate::resp::values::value_at;
 use crate::stream::connection::{Connection, Mode};
 use crate::stream::protocol::Quota;
 use crate::stream::step::{Step, Stop};
@@ -44,7 +45,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step {
         let session = connection.session();
         let step = match session.scan.advance(rest) {
@@ -52,12 +52,12 @@ impl<T: Transport> Streams<T> {
                 let scan = std::mem::take(&mut session.scan);
                 let left = quota.left();
                 if let Some((step, begun)) =
-                    self.resp_gets(core, connection, args, bytes, rest, left, arrived)
+                    self.resp_gets(core, connection, args, bytes, rest, left)
                 {
                     quota.begun += begun;
                     return step;
                 }
-                let step = self.resp_command(core, connection, args, (bytes, rest), arrived);
+                let step = self.resp_command(core, connection, args, (bytes, rest));
                 // What is copied slice by slice may have many arguments: they are read once.
                 if let Dialect::Resp(session) = &mut connection.dialect
                     && (0 < session.queued_bytes || !session.handing.is_empty())
@@ -99,7 +99,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         args: Args<'_>,
         (length, rest): (usize, &[u8]),
-        arrived: u64,
     ) -> Step {
         let bytes = &rest[..length];
         let mut behind = args;
@@ -120,18 +119,13 @@ impl<T: Transport> Streams<T> {
         if connection.session().transaction.is_some() && is_queued(spec.command) {
             return self.resp_queue(core, connection, bytes);
         }
-        let kept = self.resp_keep(core, connection, (spec, behind), (length, rest), arrived);
+        let kept = self.resp_keep(core, connection, (spec, behind), (length, rest));
         if let Some(step) = kept {
             return step;
         }
         match spec.command {
-            Command::Set
-            | Command::SetAbsent
-            | Command::SetExpiring(_)
-            | Command::GetSet
-            | Command::SetRange
-            | Command::Append => {
-                self.resp_store(core, connection, spec, behind, bytes.len(), arrived)
+            command if value_at(command).is_some() => {
+                self.resp_store(core, connection, spec, behind, bytes.len())
             }
             Command::SetMany | Command::SetManyAbsent if behind.left() % 2 == 1 => {
                 core.counters().malformed.bump_owner();
@@ -147,19 +141,21 @@ impl<T: Transport> Streams<T> {
                 self.resp_each(connection, EachKey::Count(what), behind, bytes.len())
             }
             Command::SetManyAbsent | Command::Rename { .. } => {
-                self.resp_several(core, connection, bytes, arrived)
+                self.resp_several(core, connection, bytes)
             }
             command @ (Command::Multi
             | Command::Exec
             | Command::Discard
             | Command::Watch
             | Command::Unwatch) => {
-                self.resp_transact(core, connection, (command, behind), bytes.len(), arrived)
+                self.resp_transact(core, connection, (command, behind), bytes.len())
             }
             _ if spec.keys.0 == 1 => {
-                self.resp_plain(core, connection, spec, behind, (length, rest), arrived)
+                self.resp_plain(core, connection, spec, behind, (length, rest))
             }
-            _ => self.resp_session(core, connection, spec, behind, bytes.len(), arrived),
+            _ => {
+                core.counted_keyless(self.resp_session(core, connection, spec, behind, bytes.len()))
+            }
         }
     }
 

@@ -52,21 +52,8 @@ impl<T: Transport> Streams<T> {
         core: &Core<T>,
         connection: &mut Connection<T::Stream>,
         spec: &Spec,
-        args: Args<'_>,
-        bytes: usize,
-        arrived: u64,
-    ) -> Step {
-        core.counted_keyless(self.resp_answer(core, connection, spec, args, bytes, arrived))
-    }
-
-    fn resp_answer(
-        &mut self,
-        core: &Core<T>,
-        connection: &mut Connection<T::Stream>,
-        spec: &Spec,
         mut args: Args<'_>,
         bytes: usize,
-        arrived: u64,
     ) -> Step {
         let out = &mut self.out;
         let version = connection.session().version;
@@ -108,7 +95,8 @@ impl<T: Transport> Streams<T> {
                 return Step::Stop(bytes, Stop::Quota);
             }
             Command::RandomKey => {
-                let is_answered = core.resp_random_key(connection.session(), arrived, out);
+                let found_nanos = connection.found_nanos;
+                let is_answered = core.resp_random_key(connection.session(), found_nanos, out);
                 return Step::Stop(if is_answered { bytes } else { 0 }, Stop::Quota);
             }
             Command::Object => core.resp_object(connection, args, out),
@@ -118,7 +106,7 @@ impl<T: Transport> Streams<T> {
                 (Some(_), Some(..0)) => out.extend_from_slice(NEGATIVE_TIMEOUT),
                 _ => out.extend_from_slice(BAD_DATABASE),
             },
-            Command::Time => put_time(core.clock.unix_nanos(arrived), out),
+            Command::Time => put_time(core.clock.unix_nanos(connection.found_nanos), out),
             Command::Flush => {
                 if !core.resp_flush(args, out) {
                     return Step::Stop(0, Stop::Quota); // others come first

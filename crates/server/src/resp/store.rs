@@ -22,7 +22,6 @@ use laneway_store::{Draft, Moment, Refused};
 use laneway_transport::Transport;
 use laneway_wire::resp::reply::OK;
 use laneway_wire::resp::{Args, BULK_END, Broken, Pending, Scan, Scanned, Skip};
-use std::cell::Cell;
 
 /// The longest option behind the value of a `SET`.
 const OPTION_BYTES_MAX: usize = 64;
@@ -36,11 +35,10 @@ impl<T: Transport> Streams<T> {
         spec: &Spec,
         args: Args<'_>,
         bytes: usize,
-        arrived: u64,
     ) -> Step {
         match values::whole(spec, args) {
             Ok(Value { key, value, how }) => {
-                self.resp_value(core, connection, (key, value), how, (bytes, arrived))
+                self.resp_value(core, connection, (key, value), how, bytes)
             }
             Err(words) => {
                 self.out.extend_from_slice(&words);
@@ -56,7 +54,7 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (key, value): (&[u8], &[u8]),
         how: How,
-        (bytes, arrived): (usize, u64),
+        bytes: usize,
     ) -> Step {
         match core.resp_sized(key, value.len()) {
             Sized::Here(_) => {}
@@ -76,8 +74,7 @@ impl<T: Transport> Streams<T> {
             },
             _ => None,
         };
-        let touched = Cell::new(0);
-        let asking = core.asking(connection, &touched, key);
+        let asking = core.asking(connection, key);
         let outcome = match how {
             How::Set(how) => match filled {
                 None => redis::set_whole(&asking, key, value, &how, &mut self.out),
@@ -92,7 +89,7 @@ impl<T: Transport> Streams<T> {
             },
             How::Join(Spot::At(_)) if value.is_empty() => {
                 one::tell_length(&asking, key, &mut self.out);
-                core.account(connection, Operation::Other, size, arrived);
+                core.account(connection, Operation::Other, size);
                 return Step::Took(bytes);
             }
             How::Join(spot) => {
@@ -100,14 +97,14 @@ impl<T: Transport> Streams<T> {
                 let (context, added) = (&asking.context, (value, spot));
                 let joining = execute::join_slice(context, key, added, budget, &mut self.out);
                 if let Some(joining) = joining {
-                    return join(connection, joining, size, arrived, bytes);
+                    return join(connection, joining, size, bytes);
                 }
                 Outcome::Done
             }
         };
         core.sample_uncounted(key, true);
         core.note_key(connection, key, size);
-        self.resp_stored(core, connection, outcome, size, (bytes, arrived))
+        self.resp_stored(core, connection, outcome, size, bytes)
     }
 
     /// What the outcome of storing asks for besides its reply.
@@ -117,12 +114,12 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         outcome: Outcome,
         size: u64,
-        (bytes, arrived): (usize, u64),
+        bytes: usize,
     ) -> Step {
         if matches!(outcome, Outcome::Elsewhere) {
             return Step::Stop(0, Stop::Hand);
         }
-        core.account(connection, Operation::Set, size, arrived);
+        core.account(connection, Operation::Set, size);
         let Outcome::Transfer(transfer) = outcome else { return Step::Took(bytes) };
         self.begin_transfer(core, connection, transfer, false);
         connection.large = core.sends_in_slices();
@@ -168,8 +165,7 @@ impl<T: Transport> Streams<T> {
                 return self.resp_refuse(connection, words, pending, storing.behind);
             }
         };
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, key);
+        let context = core.context_for(key);
         let joins = match storing.verb {
             Verb::Join(spot) => Some(spot),
             _ => None,
@@ -215,10 +211,9 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         left: u32,
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         if core.keeps()
-            && let Some(step) = self.resp_keep_pairs(core, connection, left, rest, arrived)
+            && let Some(step) = self.resp_keep_pairs(core, connection, left, rest)
         {
             return step;
         }
@@ -238,8 +233,7 @@ impl<T: Transport> Streams<T> {
                 let value = args.next().unwrap_or_default();
                 let before = self.out.len();
                 let pair = (key, value);
-                let step =
-                    self.resp_value(core, connection, pair, How::Set(PAIR), (bytes, arrived));
+                let step = self.resp_value(core, connection, pair, How::Set(PAIR), bytes);
                 match step {
                     Step::Took(_) if self.out.len() > before => {
                         pass_over(connection, Skip::arguments(behind), bytes)
@@ -294,7 +288,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
-        arrived: u64,
     ) -> Step {
         let session = connection.session();
         let storing = session.storing.expect("a value is on its way");
@@ -326,7 +319,7 @@ impl<T: Transport> Streams<T> {
         connection.large = false;
         let incoming = match (&how, core.keeps()) {
             (Ok(how), true) => {
-                match self.resp_keep_body(core, connection, (incoming, *how), arrived) {
+                match self.resp_keep_body(core, connection, (incoming, *how)) {
                     Ok(()) => {
                         connection.session().end_storing();
                         return Step::Stop(bytes, Stop::Ticket);
@@ -341,7 +334,7 @@ impl<T: Transport> Streams<T> {
             _ => incoming,
         };
         connection.session().end_storing();
-        self.resp_landed(core, connection, (incoming, storing.verb), how, (bytes, arrived))
+        self.resp_landed(core, connection, (incoming, storing.verb), how, bytes)
     }
 
     /// A value that has streamed in is stored here; all that belonged to it was read.
@@ -351,12 +344,11 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (incoming, verb): (Box<Incoming>, Verb),
         how: Result<How, Refusal>,
-        (bytes, arrived): (usize, u64),
+        bytes: usize,
     ) -> Step {
         let size = incoming.item_bytes();
         core.note_key(connection, incoming.key(), size);
-        let touched = Cell::new(0);
-        let asking = core.asking(connection, &touched, incoming.key());
+        let asking = core.asking(connection, incoming.key());
         // The value before may be large, too: it leaves from here.
         let context = execute::Context { large_from: u64::MAX, ..asking.context };
         let asking = Asking { context, ..asking };
@@ -373,7 +365,7 @@ impl<T: Transport> Streams<T> {
                 let budget = core.slice_budget(Way::Copy);
                 let joining = incoming.finish_slice(&asking.context, budget, &mut self.out);
                 if let Some(joining) = joining {
-                    return join(connection, joining, size, arrived, bytes);
+                    return join(connection, joining, size, bytes);
                 }
                 Outcome::Done
             }
@@ -383,10 +375,10 @@ impl<T: Transport> Streams<T> {
             }
         };
         if let Verb::Pair { left } = verb {
-            core.account(connection, Operation::Set, size, arrived);
+            core.account(connection, Operation::Set, size);
             return self.resp_pair_stored(connection, left, bytes);
         }
-        self.resp_stored(core, connection, outcome, size, (bytes, arrived))
+        self.resp_stored(core, connection, outcome, size, bytes)
     }
 }
 
@@ -398,12 +390,11 @@ fn fill<T: Transport>(
     key: &[u8],
     value: &[u8],
 ) -> Result<Option<Draft>, Refused> {
-    let touched = Cell::new(0);
     let begun = connection.session().filling.take();
     let mut draft = match begun.filter(|draft| draft.value_bytes() == value.len()) {
         Some(draft) => draft,
         None => {
-            let context = core.context_for(&touched, key);
+            let context = core.context_for(key);
             context.store.draft(key, 0, Moment::LATER, value.len())?
         }
     };

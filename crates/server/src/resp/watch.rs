@@ -22,7 +22,6 @@ use laneway_sync::planted::{Bug, is_planted};
 use laneway_transport::Transport;
 use laneway_wire::resp::Args;
 use laneway_wire::resp::reply::{OK, put_array_head};
-use std::cell::Cell;
 use std::sync::Arc;
 
 /// How often it is tried in one turn, where others change the items all the time.
@@ -48,8 +47,7 @@ enum Tried {
 impl<T: Transport> Core<T> {
     /// Remembers what is known of a key now.
     fn watch_key(&self, key: &[u8]) -> Watched {
-        let touched = Cell::new(0);
-        let context = self.context_for(&touched, key);
+        let context = self.context_for(key);
         let hash = context.store.hash(key);
         let seen = match self.shared.durable.get() {
             None => Seen::Item(context.store.peek(hash, key, context.now)),
@@ -84,7 +82,6 @@ impl<T: Transport> Core<T> {
         &mut self,
         connection: &mut Connection<T::Stream>,
         (requests, watched): (&[u8], &[Watched]),
-        arrived: u64,
         out: &mut Vec<u8>,
     ) -> Result<Tried, Refusal> {
         let keys = Keys::of(requests, watched)?;
@@ -120,24 +117,19 @@ impl<T: Transport> Core<T> {
             return Err(TOO_MANY.into());
         }
         if matches!(tried, Ok(Tried::Done)) {
-            self.account_asked(connection, &asked, arrived);
+            self.account_asked(connection, &asked);
         }
         tried
     }
 
     /// Counts what was executed in one moment, as what is served alone is counted.
-    fn account_asked(
-        &mut self,
-        connection: &mut Connection<T::Stream>,
-        asked: &[Asked<'_>],
-        arrived: u64,
-    ) {
+    fn account_asked(&mut self, connection: &mut Connection<T::Stream>, asked: &[Asked<'_>]) {
         for asked in asked {
             let Asked { key, operation, size } = *asked;
             self.note_key(connection, key, size);
             self.sample_uncounted(key, asked.writes());
-            asked.log(&self.context(&Cell::new(0)));
-            self.account(connection, operation, size, arrived);
+            asked.log(&self.context());
+            self.account(connection, operation, size);
         }
     }
 
@@ -159,8 +151,7 @@ impl<T: Transport> Core<T> {
         if !scratch.holds(watched) && !is_planted(Bug::WatchUncompared) {
             return Ok(Tried::Changed);
         }
-        let touched = Cell::new(0);
-        let context = self.context(&touched);
+        let context = self.context();
         let asking = Asking { context, version: spoken.version };
         scratch.run(requests, &asking, told)?;
         self.commit_tried(scratch)
@@ -207,8 +198,7 @@ impl<T: Transport> Core<T> {
         }
         // Before any of them is dropped, which may enter buckets of its store.
         entered.iter_mut().for_each(Entries::leave);
-        let touched = Cell::new(0);
-        let context = self.context(&touched);
+        let context = self.context();
         for Change { number, item } in changes.iter().filter(|_| is_same) {
             let item = item.as_ref().map(|item| &item.meta);
             context.log_change(scratch.key(*number), item, scratch.before(*number));
@@ -225,12 +215,11 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (command, args): (Command, Args<'_>),
         bytes: usize,
-        arrived: u64,
     ) -> Step {
         match command {
             Command::Watch => self.resp_watch(core, connection, args),
             Command::Exec => {
-                let step = self.resp_exec(core, connection, bytes, arrived);
+                let step = self.resp_exec(core, connection, bytes);
                 return core.counted_keyless(step);
             }
             _ => connection.session().transact(command, &mut self.out),
@@ -277,7 +266,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         bytes: usize,
-        arrived: u64,
     ) -> Step {
         let session = connection.session();
         let is_watching = !session.watched.is_empty();
@@ -303,9 +291,9 @@ impl<T: Transport> Streams<T> {
             }
             false if keeps => {
                 let asked = (transaction, watched);
-                return self.resp_keep_exec(core, connection, asked, bytes, arrived);
+                return self.resp_keep_exec(core, connection, asked, bytes);
             }
-            false => self.exec_at_once(core, connection, &transaction, &watched, arrived),
+            false => self.exec_at_once(core, connection, &transaction, &watched),
         };
         match done {
             Ok(Tried::Done) => connection.session().prepaid += u64::from(transaction.charged),
@@ -333,12 +321,11 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         transaction: &Transaction,
         watched: &[Watched],
-        arrived: u64,
     ) -> Result<Tried, Refusal> {
         let start = self.out.len();
         put_array_head(&mut self.out, transaction.requests as usize);
         let asked = (&transaction.bytes[..], watched);
-        let done = core.at_once(connection, asked, arrived, &mut self.out);
+        let done = core.at_once(connection, asked, &mut self.out);
         if !matches!(done, Ok(Tried::Done)) {
             self.out.truncate(start);
         }
@@ -352,7 +339,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (transaction, watched): (Transaction, Vec<Watched>),
         bytes: usize,
-        arrived: u64,
     ) -> Step {
         let keys = match Keys::of(&transaction.bytes, &watched) {
             Ok(keys) => keys.count() as u64,
@@ -367,7 +353,7 @@ impl<T: Transport> Streams<T> {
             transaction;
         let work = WatchedRequests { bytes: requests, count, watched, spoken };
         let work = Work::Watched(Box::new(work));
-        match self.hand_over(core, connection, EXECUTOR, work, size, arrived) {
+        match self.hand_over(core, connection, EXECUTOR, work, size) {
             Ok(()) => {
                 connection.session().prepaid += u64::from(charged);
                 Step::Stop(bytes, Stop::Ticket)
@@ -390,10 +376,9 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         request: &[u8],
-        arrived: u64,
     ) -> Step {
         let watched: &[Watched] = &[];
-        match core.at_once(connection, (request, watched), arrived, &mut self.out) {
+        match core.at_once(connection, (request, watched), &mut self.out) {
             Ok(Tried::Again) => return Step::Stop(0, Stop::Quota),
             Ok(_) => {}
             Err(words) => self.out.extend_from_slice(&words),

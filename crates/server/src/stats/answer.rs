@@ -23,7 +23,7 @@ use laneway_store::{ClassStats, Moment};
 use laneway_tls::Named;
 use laneway_transport::datagram::Queue;
 use laneway_transport::rdma::is_in_memory;
-use laneway_wire::reply::OK;
+use laneway_wire::reply::{OK, RESET};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Descriptors of the process itself beside listeners and connections: standard streams, and an
@@ -79,11 +79,11 @@ impl<S> Shared<S> {
             Question::Sizes => stats::write_sizes(&self.class_stats(), &mut out),
             Question::Reset => {
                 self.each_domain(Shared::reset);
-                stats::write_reset(&mut out);
+                out.extend_from_slice(RESET);
             }
             Question::Detail(on) => {
                 self.each_domain(|shared| shared.detail.store(*on, Relaxed));
-                stats::write_detail(&mut out);
+                out.extend_from_slice(OK);
             }
             Question::Lanes => stats::write_lanes(&self.lanes(), &mut out),
             Question::Latency => {

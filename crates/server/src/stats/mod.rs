@@ -53,7 +53,7 @@ pub use udp::{UdpSnapshot, kernel_counts, write_udp};
 
 use dump::CLASSES_MAX;
 use laneway_store::ItemMeta;
-use laneway_wire::reply::{END, ERROR, OK, RESET};
+use laneway_wire::reply::{END, ERROR};
 
 /// What a `stats` line asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +70,9 @@ pub enum Question {
     Sizes,
     /// `stats conns`: [`write_connection`] for each.
     Connections,
-    /// `stats reset`: count from here, then [`write_reset`].
+    /// `stats reset`: count from here.
     Reset,
-    /// `stats detail on`, `stats detail off`: note it for `stats settings`, then [`write_detail`].
+    /// `stats detail on`, `stats detail off`: note it for `stats settings`.
     Detail(bool),
     /// `stats lanes`: [`write_lanes`].
     Lanes,
@@ -185,16 +185,6 @@ pub fn write_item(key: &[u8], meta: &ItemMeta, out: &mut Vec<u8>) {
     out.extend_from_slice(
         format!(" [{} b; {} s]\r\n", meta.value_bytes, meta.expires.seconds_up()).as_bytes(),
     );
-}
-
-/// Answer `stats reset`.
-pub fn write_reset(out: &mut Vec<u8>) {
-    out.extend_from_slice(RESET);
-}
-
-/// Answer `stats detail on` and `stats detail off`.
-pub fn write_detail(out: &mut Vec<u8>) {
-    out.extend_from_slice(OK);
 }
 
 #[cfg(test)]

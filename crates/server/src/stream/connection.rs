@@ -195,7 +195,8 @@ pub struct Connection<S> {
     /// By which buckets it may have its next turn although others wait.
     pub let_through: [bool; 2],
     /// When what is unserved of its input was found, or else what it served last; later by how long
-    /// it has waited for its client's limit since.
+    /// it has waited for its client's limit since. While its input is served, all requests in that
+    /// have arrived then.
     pub found_nanos: u64,
     /// What it waits for; `None` while it is attached nowhere.
     pub interest: Option<Interest>,

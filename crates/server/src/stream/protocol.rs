@@ -38,6 +38,5 @@ pub(crate) trait Protocol<T: Transport> {
         connection: &mut Connection<T::Stream>,
         rest: &[u8],
         quota: &mut Quota,
-        arrived: u64,
     ) -> Step;
 }

@@ -131,10 +131,9 @@ impl<T: Transport> Streams<T> {
         if !connection.unserved || matches!(connection.mode, Mode::BodyEnd(_)) {
             connection.found_nanos = burst;
         }
-        let arrived = connection.found_nanos;
         connection.card.last_seconds.store(core.now.seconds(), Relaxed);
         let stop = if connection.input.is_empty() {
-            let (consumed, stop) = self.consume_as_spoken(core, connection, received, arrived);
+            let (consumed, stop) = self.consume_as_spoken(core, connection, received);
             connection.input.keep(&received[consumed..]);
             stop
         } else if connection.input.adds_no_line(received, &core.limits) {
@@ -148,7 +147,7 @@ impl<T: Transport> Streams<T> {
             if input.append(received, &core.shared.store).is_err() {
                 return self.refuse_input(core, connection);
             }
-            let (consumed, stop) = self.consume_as_spoken(core, connection, input.bytes(), arrived);
+            let (consumed, stop) = self.consume_as_spoken(core, connection, input.bytes());
             input.consume(consumed);
             connection.input = input;
             stop
@@ -170,7 +169,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         input: &[u8],
-        arrived: u64,
     ) -> (usize, Stop) {
         let mut at = 0;
         // Between two slices of what is large there is less, of each connection.
@@ -196,7 +194,7 @@ impl<T: Transport> Streams<T> {
             // A step that goes on with a request begins none, though the quota counts it.
             let goes_on = uncharged.is_some() && !connection.is_at_request();
             let begun_before = quota.begun + usize::from(goes_on);
-            let step = P::step(self, core, connection, rest, &mut quota, arrived);
+            let step = P::step(self, core, connection, rest, &mut quota);
             let (Step::Took(bytes) | Step::Stop(bytes, _)) = step;
             at += bytes;
             if let Some(uncharged) = &mut uncharged {
@@ -226,13 +224,12 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         input: &[u8],
-        arrived: u64,
     ) -> (usize, Stop) {
         match connection.dialect {
             Dialect::Memcached if !connection.read_only => {
-                self.consume::<Text>(core, connection, input, arrived)
+                self.consume::<Text>(core, connection, input)
             }
-            _ => self.consume_otherwise(core, connection, input, arrived),
+            _ => self.consume_otherwise(core, connection, input),
         }
     }
 
@@ -244,7 +241,6 @@ impl<T: Transport> Streams<T> {
         core: &mut Core<T>,
         connection: &mut Connection<T::Stream>,
         input: &[u8],
-        arrived: u64,
     ) -> (usize, Stop) {
         if let Dialect::Undecided = connection.dialect {
             connection.dialect = match recognise(input, core.shared.settings.beside()) {
@@ -256,16 +252,16 @@ impl<T: Transport> Streams<T> {
         }
         match connection.dialect {
             Dialect::Binary if connection.read_only => {
-                self.consume::<ReadOnlyBinary>(core, connection, input, arrived)
+                self.consume::<ReadOnlyBinary>(core, connection, input)
             }
-            Dialect::Binary => self.consume::<Binary>(core, connection, input, arrived),
-            Dialect::Resp(_) => self.consume::<Resp>(core, connection, input, arrived),
+            Dialect::Binary => self.consume::<Binary>(core, connection, input),
+            Dialect::Resp(_) => self.consume::<Resp>(core, connection, input),
             Dialect::Unproven(_) => self.consume_unproven(core, connection, input),
             Dialect::Memcached | Dialect::Undecided if connection.read_only => {
-                self.consume::<ReadOnlyText>(core, connection, input, arrived)
+                self.consume::<ReadOnlyText>(core, connection, input)
             }
             Dialect::Memcached | Dialect::Undecided => {
-                self.consume::<Text>(core, connection, input, arrived)
+                self.consume::<Text>(core, connection, input)
             }
         }
     }

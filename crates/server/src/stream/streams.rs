@@ -149,14 +149,13 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (key, operation, writes): (&[u8], Operation, bool),
         (outcome, size, before): (Outcome, u64, usize),
-        arrived: u64,
     ) -> bool {
         if matches!(outcome, Outcome::Transfer(_)) {
             self.send_before_large(core, connection, before);
             core.note_key(connection, key, size);
         }
         core.sample_uncounted(key, writes);
-        core.account(connection, operation, size, arrived);
+        core.account(connection, operation, size);
         let Outcome::Transfer(transfer) = outcome else { return false };
         self.begin_transfer(core, connection, transfer, false);
         connection.large = core.sends_in_slices();

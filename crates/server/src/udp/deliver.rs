@@ -7,10 +7,11 @@ use super::placed::notice;
 use super::reply::{Reply, Transfer};
 use super::state::{At, From, Udp, UdpWorker};
 use crate::core::Core;
-use crate::jobs::handoff::{Finished, Origin};
+use crate::jobs::handoff::{Finished, Job, Origin};
 use crate::stream::output::Output;
 use crate::stream::step::OUT_BYTES_PER_TURN;
 use crate::udp::answers::Once;
+use laneway_policy::WorkerTarget;
 use laneway_rdma::contract::{Moved, Placed};
 use laneway_rdma::long::sealed_descriptor::PIECE_BYTES;
 use laneway_store::meter;
@@ -38,6 +39,17 @@ const REPLY_TOO_LONG: &[u8] = b"SERVER_ERROR reply too long for UDP\r\n";
 fn may_have_more(of_client: usize, under_way: usize) -> bool {
     let free = TRANSFERS_MAX.saturating_sub(under_way);
     of_client < TRANSFERS_PER_CLIENT_MAX.min(free / PART_OF_FREE)
+}
+
+/// Puts a job that came in a datagram into a queue; where that is full it is not carried out.
+pub(super) fn hand_over<T: Transport>(core: &mut Core<T>, at: At<'_>, to: WorkerTarget, job: Job) {
+    match core.enqueue(to, job) {
+        Ok(()) => at.counts.requests_handed_over.add_owner(1),
+        Err(Job { origin: Origin::Datagram(from), arrived_nanos, .. }) => {
+            at.has_no_room(&from, arrived_nanos);
+        }
+        Err(_) => unreachable!("it came in a datagram"),
+    }
 }
 
 impl Udp {

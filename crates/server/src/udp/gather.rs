@@ -5,6 +5,7 @@
 //! take is bounded by the length of lines and of one reply. Sizes are bytes.
 
 use super::buffers::Buffers;
+use super::deliver::hand_over;
 use super::state::{At, From, Gathering, Udp, UdpWorker};
 use crate::core::Core;
 use crate::durable::shared::EXECUTOR;
@@ -96,9 +97,7 @@ impl UdpWorker {
         if self.gatherings.len() < GATHERINGS_MAX {
             return self.gatherings.push_back(gathering);
         }
-        at.counts.requests_queue_full.add_owner(1);
-        let to = gathering.to;
-        at.shared.given_up(to.queue, &(to.peer, to.request_id), core.clock.nanos());
+        at.has_no_room(&gathering.to, core.clock.nanos());
     }
 
     /// Look up a turn's worth of keys.
@@ -148,11 +147,5 @@ fn gather_at_executor<T: Transport>(core: &mut Core<T>, at: At<'_>, gathering: G
     let origin = Origin::Datagram(to);
     let job = Job::request(line, ItemBytes(0), served.arrived_nanos, origin);
     let job = Job { held: Some(held), ..job };
-    match core.enqueue(EXECUTOR, job) {
-        Ok(()) => at.counts.requests_handed_over.add_owner(1),
-        Err(_) => {
-            at.counts.requests_queue_full.add_owner(1);
-            at.shared.given_up(to.queue, &(to.peer, to.request_id), served.arrived_nanos);
-        }
-    }
+    hand_over(core, at, EXECUTOR, job);
 }

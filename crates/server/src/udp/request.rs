@@ -6,6 +6,7 @@
 //! plan says, be it this worker. Departs from TCP: the sizes of a multiget are summed before
 //! anything of it is done (Minos §3.1), since its reply is one message.
 
+use super::deliver::hand_over;
 use super::gather::is_long;
 use super::passed_over::is_passed_over;
 use super::state::{At, From, JoiningFrom, UdpWorker};
@@ -20,9 +21,8 @@ use laneway_policy::pace::Way;
 use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
 use laneway_store::{GROUP, Sought, meter};
 use laneway_transport::Transport;
-use laneway_wire::reply::{BAD_DATA_CHUNK, CRLF, END};
+use laneway_wire::reply::{BAD_DATA_CHUNK, END};
 use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Meta, Request, Then, parse};
-use std::cell::Cell;
 
 /// The reply to `backup`, which ends with the connection that asked.
 const BACKUP_BY_STREAM: &[u8] =
@@ -56,9 +56,8 @@ enum Next {
 
 impl<T: Transport> Core<T> {
     fn size_of_all(&self, get: &Get<'_>) -> ItemBytes {
-        let touched = Cell::new(0);
         let size = |key: &[u8]| {
-            let store = self.context_for(&touched, key).store;
+            let store = self.context_for(key).store;
             let meta = store.peek(store.hash(key), key, self.now);
             meta.map_or(0, |meta| meta.item_bytes())
         };
@@ -147,8 +146,8 @@ impl UdpWorker {
             Err(malformed) => return self.refuse(core, from, &malformed, rest),
         };
         let Frame { request, head_bytes } = &frame;
-        let value_bytes = value_bytes(request);
-        let whole = head_bytes + value_bytes.map_or(0, |bytes| bytes + CRLF.len());
+        let value_bytes = execute::value_bytes(request);
+        let whole = head_bytes + execute::value_behind(request);
         if whole > rest.len() {
             at.counts.size_mismatches.add_owner(1);
             if !is_quiet(request) {
@@ -169,18 +168,16 @@ impl UdpWorker {
             Request::Store(_) | Request::MetaSet(_) => {
                 core.count_hot(key, true);
                 let out = self.batches[from.queue()].out();
-                let touched = Cell::new(0);
                 let body = Body::of(&bytes[*head_bytes..]);
                 let budget = core.slice_budget(Way::Copy);
-                let context = core.context_for(&touched, key);
+                let context = core.context_for(key);
                 if let Some(joining) = execute::store_slice(&context, request, body, budget, out) {
                     self.batches[from.queue()].abandon();
                     if self.joinings.len() < JOININGS_MAX {
                         at.counts.requests.add_owner(1);
                         self.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
                     } else {
-                        at.counts.requests_queue_full.add_owner(1);
-                        at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
+                        at.has_no_room(&from.to, from.arrived_nanos);
                     }
                     return Next::Gone(whole);
                 }
@@ -241,10 +238,7 @@ impl UdpWorker {
         if let Route::Hand(to) = route(&core.plan, core.id, size) {
             return self.give(core, at, from, bytes, size, to);
         }
-        if let Some(next) = self.withhold(at, from, bytes) {
-            return next;
-        }
-        let Some(job) = job_of(self, at, from, bytes, size) else {
+        let Some(job) = self.job_of(at, from, bytes, size) else {
             return Next::Gone(bytes.len());
         };
         at.counts.requests.add_owner(1);
@@ -266,34 +260,49 @@ impl UdpWorker {
         size: ItemBytes,
         to: WorkerTarget,
     ) -> Next {
-        if let Some(next) = self.withhold(at, from, bytes) {
-            return next;
-        }
-        let Some(job) = job_of(self, at, from, bytes, size) else {
+        let Some(job) = self.job_of(at, from, bytes, size) else {
             return Next::Gone(bytes.len());
         };
-        match core.enqueue(to, job) {
-            Ok(()) => at.counts.requests_handed_over.add_owner(1),
-            Err(_) => {
-                at.counts.requests_queue_full.add_owner(1);
-                at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
-            }
-        }
+        hand_over(core, at, to, job);
         Next::Gone(bytes.len())
     }
 
     /// Whoever has not proved its address is not served elsewhere, where nobody counts what it may
-    /// be sent: it is given its cookie.
-    fn withhold(&mut self, at: At<'_>, from: &mut From, bytes: &[u8]) -> Option<Next> {
+    /// be sent: it is given its cookie. True: it was.
+    fn withhold(&mut self, at: At<'_>, from: &mut From) -> bool {
         if at.shared.guard.believes(&from.to.peer, from.arrived_nanos) {
-            return None;
+            return false;
         }
         if from.once {
             // Not carried out: it is asked again once the cookie has come back.
             at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
         }
         self.send_cookie(at, from);
-        Some(Next::Gone(bytes.len()))
+        true
+    }
+
+    /// A request that somebody else carries out, or that goes in turns; its reply is not of this
+    /// batch. `None`: its sender is to prove its address first, or there is no room for it.
+    fn job_of(
+        &mut self,
+        at: At<'_>,
+        from: &mut From,
+        bytes: &[u8],
+        size: ItemBytes,
+    ) -> Option<Job> {
+        if self.withhold(at, from) {
+            return None;
+        }
+        self.batches[from.queue()].abandon();
+        let held = at.shared.buffers.hold(bytes.len());
+        if held.is_none() {
+            at.counts.messages_no_room.add_owner(1);
+            at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
+            return None;
+        }
+        meter::bytes(bytes.len());
+        let origin = Origin::Datagram(from.to);
+        Some(Job { held, ..Job::request(bytes.to_vec(), size, from.arrived_nanos, origin) })
     }
 
     /// A `get`: all keys here and now, or, if it is large, none.
@@ -406,16 +415,14 @@ impl UdpWorker {
         (bytes, large_from): (&[u8], u64),
     ) -> Option<Next> {
         let expires = execute::expires_at(get.exptime, core.now);
-        let touched = Cell::new(0);
-        let context = Context { large_from, ..core.context_for(&touched, key) };
+        let context = Context { large_from, ..core.context_for(key) };
         let out = self.batches[from.queue()].out();
-        match execute::get_key(&context, get.verb, expires, key, core.group.hash(number), out) {
-            Outcome::Elsewhere => {
-                return Some(self.not_here(core, at, from, bytes, ItemBytes(touched.get())));
-            }
-            Outcome::Kept => {
-                return Some(self.give(core, at, from, bytes, ItemBytes(touched.get()), EXECUTOR));
-            }
+        let hash = core.group.hash(number);
+        let outcome = execute::get_key(&context, get.verb, expires, key, hash, out);
+        let size = ItemBytes(core.touched.get());
+        match outcome {
+            Outcome::Elsewhere => return Some(self.not_here(core, at, from, bytes, size)),
+            Outcome::Kept => return Some(self.give(core, at, from, bytes, size, EXECUTOR)),
             Outcome::Transfer(rest) => {
                 rest.value.copy_into(out); // in pieces, but of the small lane
                 out.extend_from_slice(rest.tail);
@@ -423,7 +430,7 @@ impl UdpWorker {
             _ => {}
         }
         core.count_hot(key, writes(get.verb));
-        self.tally(core, from, Operation::Get, touched.get());
+        self.tally(core, from, Operation::Get, size.0);
         None
     }
 
@@ -466,18 +473,15 @@ impl UdpWorker {
         {
             return Next::Took(bytes.len());
         }
-        let touched = Cell::new(0);
-        let context = Context { large_from: core.plan.threshold.0, ..core.context(&touched) };
+        let context = Context { large_from: core.plan.threshold.0, ..core.context() };
         let out = self.batches[from.queue()].out();
-        match execute::command(&context, request, out) {
+        let outcome = execute::command(&context, request, out);
+        let size = ItemBytes(core.touched.get());
+        match outcome {
             Outcome::Done => {}
             Outcome::Again => out.extend_from_slice(execute::TRY_AGAIN),
-            Outcome::Elsewhere => {
-                return self.not_here(core, at, from, bytes, ItemBytes(touched.get()));
-            }
-            Outcome::Kept => {
-                return self.give(core, at, from, bytes, ItemBytes(touched.get()), EXECUTOR);
-            }
+            Outcome::Elsewhere => return self.not_here(core, at, from, bytes, size),
+            Outcome::Kept => return self.give(core, at, from, bytes, size, EXECUTOR),
             Outcome::Transfer(rest) => {
                 rest.value.copy_into(out);
                 out.extend_from_slice(rest.tail);
@@ -489,12 +493,12 @@ impl UdpWorker {
             }
             Outcome::FlushAt(when) => core.shared.flush_at(when),
             Outcome::Stats(question) => {
-                if let Some(next) = self.withhold(at, from, bytes) {
-                    return next;
+                if self.withhold(at, from) {
+                    return Next::Gone(bytes.len());
                 }
                 let answer = core.answer_question(&question);
                 self.batches[from.queue()].out().extend_from_slice(&answer);
-                self.tally(core, from, operation(request), touched.get());
+                self.tally(core, from, operation(request), size.0);
                 return Next::Last(bytes.len());
             }
             Outcome::Backup(_) => out.extend_from_slice(BACKUP_BY_STREAM),
@@ -504,7 +508,7 @@ impl UdpWorker {
             Outcome::Verbosity(level) => core.shared.set_verbosity(level),
         }
         core.count_hot_request(request);
-        self.tally(core, from, operation(request), touched.get());
+        self.tally(core, from, operation(request), size.0);
         Next::Took(bytes.len())
     }
 
@@ -518,7 +522,7 @@ impl UdpWorker {
     ) -> Next {
         self.batches[from.queue()].out().extend_from_slice(what.reply);
         core.counters().malformed.bump_owner();
-        execute::refused_by_size(&core.context_of_malformed(&Cell::new(0), what), what);
+        execute::refused_by_size(&core.context_of_malformed(what), what);
         match what.then {
             Then::Continue => Next::Took(what.head_bytes),
             Then::Swallow(bytes) => Next::Took(rest.len().min(what.head_bytes + bytes)),
@@ -545,36 +549,6 @@ impl UdpWorker {
         size: u64,
     ) {
         core.tally_request(&mut self.tallies[from.queue()], operation, size, from.arrived_nanos);
-    }
-}
-
-/// A request that somebody else carries out, or that goes in turns; its reply is not of this batch.
-/// `None`: there is no room for it.
-fn job_of(
-    desk: &mut UdpWorker,
-    at: At<'_>,
-    from: &From,
-    bytes: &[u8],
-    size: ItemBytes,
-) -> Option<Job> {
-    desk.batches[from.queue()].abandon();
-    let held = at.shared.buffers.hold(bytes.len());
-    if held.is_none() {
-        at.counts.messages_no_room.add_owner(1);
-        at.shared.given_up(from.to.queue, &from.key(), from.arrived_nanos);
-        return None;
-    }
-    meter::bytes(bytes.len());
-    let origin = Origin::Datagram(from.to);
-    Some(Job { held, ..Job::request(bytes.to_vec(), size, from.arrived_nanos, origin) })
-}
-
-/// The length of the value that follows a request's line, if one does.
-pub(super) fn value_bytes(request: &Request<'_>) -> Option<usize> {
-    match request {
-        Request::Store(store) => Some(store.value_bytes),
-        Request::MetaSet(set) => Some(set.value_bytes),
-        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! and large values into their items, one slice a turn, so that a small request waits for one
 //! slice at most, and a full send buffer for large replies holds up no small one.
 
+use super::deliver::hand_over;
 use super::lent::expire_lent;
 use super::reply::{Slice, Transfer};
 use super::state::{At, JoiningFrom, Slicing, Storing, Udp, UdpWorker};
@@ -15,7 +16,6 @@ use laneway_transport::Transport;
 use laneway_transport::datagram::Path;
 use laneway_wire::reply::CRLF;
 use laneway_wire::udp::frames::{Message, TRAIN_BYTES_MAX};
-use std::cell::Cell;
 use std::io;
 
 /// How long a client in memory may leave a large reply lying before it is thrown away, and a
@@ -215,22 +215,15 @@ impl UdpWorker {
             let (origin, now) = (Origin::Datagram(from.to), from.arrived_nanos);
             let work = Work::Body(incoming);
             let (home, held) = (None, None); // what it takes lies in the store
-            match core.enqueue(to, Job { work, size, arrived_nanos: now, origin, home, held }) {
-                Ok(()) => at.counts.requests_handed_over.add_owner(1),
-                Err(_) => {
-                    at.counts.requests_queue_full.add_owner(1);
-                    at.shared.given_up(from.to.queue, &from.key(), now);
-                }
-            }
-            return;
+            let job = Job { work, size, arrived_nanos: now, origin, home, held };
+            return hand_over(core, at, to, job);
         }
         at.counts.requests.add_owner(1);
         core.count_hot(incoming.key(), true);
         let size = incoming.item_bytes();
         let batch = &mut self.batches[from.queue()];
         batch.begin();
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, incoming.key());
+        let context = core.context_for(incoming.key());
         if !fits {
             incoming.out_of_memory(&context, batch.out());
         } else if is_whole {
@@ -258,8 +251,7 @@ impl UdpWorker {
         let batch = &mut self.batches[from.queue()];
         batch.begin();
         let (began, budget) = (core.clock.nanos(), core.slice_budget(Way::Copy));
-        let touched = Cell::new(0);
-        let context = core.context_for(&touched, joining.key());
+        let context = core.context_for(joining.key());
         let done = joining.step(&context, budget, batch.out());
         if !done {
             core.note_slice(Way::Copy, budget, began);

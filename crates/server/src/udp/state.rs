@@ -65,6 +65,12 @@ impl<'a> At<'a> {
     pub fn of(shared: &'a UdpShared, worker: WorkerId) -> At<'a> {
         At { shared, counts: &shared.counts[worker.index()] }
     }
+
+    /// There is no room for a request from there: it is not carried out.
+    pub(super) fn has_no_room(self, from: &DatagramOrigin, arrived_nanos: u64) {
+        self.counts.requests_queue_full.add_owner(1);
+        self.shared.given_up(from.queue, &(from.peer, from.request_id), arrived_nanos);
+    }
 }
 
 impl From {

@@ -1,7 +1,6 @@
 //! A message of several frames is whole: it is served as any message is; a large value goes into
 //! its item slice by slice.
 
-use super::request::value_bytes;
 use super::shared::LINE_BYTES_MAX;
 use super::state::{At, From, Storing, UdpWorker};
 use crate::core::Core;
@@ -13,7 +12,6 @@ use laneway_wire::reply::CRLF;
 use laneway_wire::udp::frames::Message;
 use laneway_wire::udp::reassembly::Whole;
 use laneway_wire::{Frame, KEY_BYTES_MAX, Malformed, Then, parse};
-use std::cell::Cell;
 
 /// Bytes of a message that is served at once: the longest line, and small values.
 const AT_ONCE_BYTES_MAX: usize = LINE_BYTES_MAX + (64 << 10);
@@ -21,10 +19,7 @@ const AT_ONCE_BYTES_MAX: usize = LINE_BYTES_MAX + (64 << 10);
 /// Where the first request of a message ends: with its value, as far as it says how long that is.
 fn end_of_first(parsed: &Result<Option<Frame<'_>>, Malformed<'_>>) -> usize {
     match parsed {
-        Ok(Some(frame)) => {
-            let value = value_bytes(&frame.request).map_or(0, |bytes| bytes + CRLF.len());
-            frame.head_bytes + value
-        }
+        Ok(Some(frame)) => frame.head_bytes + execute::value_behind(&frame.request),
         // It has no end where the longest line would have one.
         Ok(None) => 0,
         Err(malformed) => match malformed.then {
@@ -51,7 +46,7 @@ impl UdpWorker {
             return self.let_go(core, whole);
         }
         let head = match parsed {
-            Ok(Some(frame)) => value_bytes(&frame.request).map(|bytes| (frame, bytes)),
+            Ok(Some(frame)) => execute::value_bytes(&frame.request).map(|bytes| (frame, bytes)),
             _ => None,
         };
         let exact = |head: usize, value: usize| head + value + CRLF.len() == whole.message_bytes();
@@ -109,22 +104,20 @@ impl UdpWorker {
         message: Whole,
         head_bytes: usize,
     ) {
-        let (queue, now) = (from.to.queue, from.arrived_nanos);
         if !self.is_first(at, &mut from, message.digest()) {
             return self.let_go(core, message);
         }
         if !self.may_store(message.message_bytes()) {
-            at.counts.requests_queue_full.add_owner(1);
-            at.shared.given_up(queue, &from.key(), now);
+            at.has_no_room(&from.to, from.arrived_nanos);
             return self.let_go(core, message);
         }
         let incoming = {
             let Ok(Some(frame)) = parse(message.piece(0), &core.limits) else { return };
             let batch = &mut self.batches[from.queue()];
             batch.begin();
-            let (touched, mut scratch) = (Cell::new(0), [0; KEY_BYTES_MAX]);
+            let mut scratch = [0; KEY_BYTES_MAX];
             let key = execute::key_of_store(&frame.request, &mut scratch);
-            execute::begin(&core.context_for(&touched, key), &frame.request, batch.out())
+            execute::begin(&core.context_for(key), &frame.request, batch.out())
         };
         match incoming {
             Some(incoming) => {

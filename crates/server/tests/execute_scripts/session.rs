@@ -6,6 +6,7 @@ use laneway_server::durable::backup;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_server::stats::{self, GeneralSnapshot, Question, SettingsSnapshot};
 use laneway_store::{Config, Listing, Mode, Moment, Store};
+use laneway_wire::reply::{OK, RESET};
 use laneway_wire::{Limits, Request, Then, parse};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -212,9 +213,9 @@ impl Session {
             Question::Sizes => stats::write_sizes(&classes, out),
             Question::Reset => {
                 self.board.reset();
-                stats::write_reset(out);
+                out.extend_from_slice(RESET);
             }
-            Question::Detail(_) => stats::write_detail(out),
+            Question::Detail(_) => out.extend_from_slice(OK),
             Question::General => {
                 let counters = self.board.totals();
                 let snapshot = GeneralSnapshot { counters, store, ..GeneralSnapshot::default() };

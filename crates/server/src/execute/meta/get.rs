@@ -348,9 +348,7 @@ fn count_hit(context: &Context<'_>, meta: &Meta<'_>) {
 
 fn miss(context: &Context<'_>, meta: &Meta<'_>, key: &[u8], out: &mut Vec<u8>) -> Outcome {
     context.counters.cmd_meta.bump_owner();
-    context.counters.cmd_get.bump_owner();
-    context.counters.get_misses.bump_owner();
-    context.log_get(key, None);
+    context.tell_get(key, None);
     put_miss(meta, out);
     Outcome::Done
 }

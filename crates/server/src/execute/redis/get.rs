@@ -65,9 +65,7 @@ pub fn get_range(
             if let Some(outcome) = context.beyond_memory(hash, key) {
                 return outcome;
             }
-            context.counters.cmd_get.bump_owner();
-            context.counters.get_misses.bump_owner();
-            context.log_get(key, None);
+            context.tell_get(key, None);
             put_bulk(out, b"");
             return Outcome::Done;
         }
@@ -79,9 +77,7 @@ pub fn get_range(
         out.truncate(start);
         return if is_mine { Outcome::Kept } else { Outcome::Elsewhere };
     }
-    context.counters.cmd_get.bump_owner();
-    context.counters.get_hits.bump_owner();
-    context.log_get(key, Some(meta.value_bytes.into()));
+    context.tell_get(key, Some(&meta));
     let part = range_of(range, meta.value_bytes as usize);
     let Some(value) = value else {
         let part = out[start..][part].to_vec();
@@ -131,26 +127,16 @@ pub(super) fn get_and(
         if !change(entry, found.as_ref(), small) {
             continue;
         }
-        let counters = context.counters;
-        counters.cmd_get.bump_owner();
-        context.log_get(key, meta.map(|meta| meta.value_bytes.into()));
+        context.tell_get(key, meta.as_ref());
         match (meta, value) {
-            (None, _) => {
-                counters.get_misses.bump_owner();
-                put_null(out, *version);
-                return Outcome::Done;
-            }
-            (Some(_), None) => {
-                counters.get_hits.bump_owner();
-                out.extend_from_slice(CRLF);
-                return Outcome::Done;
-            }
+            (None, _) => put_null(out, *version),
+            (Some(_), None) => out.extend_from_slice(CRLF),
             (Some(meta), Some(value)) => {
-                counters.get_hits.bump_owner();
                 head(&meta, out);
                 return transfer(value, CRLF);
             }
         }
+        return Outcome::Done;
     }
     out.truncate(start);
     out.extend_from_slice(TOO_MANY);

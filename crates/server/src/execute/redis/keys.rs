@@ -142,7 +142,6 @@ pub fn expire(
 ) -> Outcome {
     let context = &asking.context;
     let at = deadline.from(context.now);
-    let counters = context.counters;
     let hash = context.store.hash(key);
     let (mut attempts, mut anew) = (Attempts::new(), Anew::default());
     while attempts.again() {
@@ -163,9 +162,7 @@ pub fn expire(
         if let Some(item) = found.filter(|_| is_met && at.is_over(context.now)) {
             context.log_delete(key, DeletedBy::Delete, &item);
         }
-        log_found(context, key, found.as_ref());
-        counters.cmd_touch.bump_owner();
-        if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
+        context.tell_touch(key, found.as_ref());
         put_integer(out, is_met.into());
         return Outcome::Done;
     }
