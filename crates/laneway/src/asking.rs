@@ -15,8 +15,14 @@ use whom::{Place, Whom};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A version is shorter; what is longer is no memcached's answer.
 const VERSION_BYTES_MAX: u64 = 512;
+/// What a server says to who has not told a password (`-Y`).
+pub const WANTS_PASSWORD: &str = "CLIENT_ERROR unauthenticated";
+/// How the answer to who asks for its version begins.
+pub const VERSION: &str = "VERSION ";
 /// A line of the server's that begins with one of these refuses the command.
 const ERRORS: [&str; 3] = ["ERROR ", "CLIENT_ERROR ", "SERVER_ERROR "];
+/// So does one that begins with this where RESP alone is spoken, and nothing follows it.
+const RESP_ERROR: char = '-';
 /// What an answer begins with where plain text reaches a port that encrypts (RFC 8446, 5.1).
 const TLS_ALERT: u8 = 21;
 
@@ -65,6 +71,10 @@ impl Failure {
                 format!("{place} cannot be asked: {error}; is a server running there?")
             }
             Failure::Unknown => format!("the server at {place} has no such statistics"),
+            Failure::Refused(words) if words.starts_with(RESP_ERROR) => format!(
+                "{place} speaks Redis' protocol alone, as ports of serve --resp do; name one of \
+                 -p or -l: it says {words}"
+            ),
             Failure::Refused(words) if words.contains("unauthenticated") => {
                 format!("the server says {words}; --login FILE shows it USER:PASSWORD")
             }
@@ -90,6 +100,10 @@ fn way_out_of_tls(error: &io::Error) -> &'static str {
     } else {
         "where its port is one of plain text, leave out --tls-ca"
     }
+}
+
+fn is_error(line: &str) -> bool {
+    line.starts_with(RESP_ERROR) || ERRORS.iter().any(|word| line.starts_with(word))
 }
 
 fn is_silence(error: &io::Error) -> bool {
@@ -118,22 +132,26 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connect, and log in where there is a file with `USER:PASSWORD` in its first line.
+    /// Connect, and log in where there is a file with `USER:PASSWORD` in its first line, and the
+    /// server asks for that.
     pub fn of(whom: &Whom) -> Result<Server, Failure> {
         let login = match &whom.login {
             None => None,
-            Some(path) => match std::fs::read_to_string(path) {
-                Ok(text) => text.lines().next().map(str::to_owned),
-                Err(error) => return Err(Failure::Login(path.clone(), error)),
-            },
+            Some(path) => {
+                let read = std::fs::read_to_string(path).and_then(|text| first_login(&text));
+                Some(read.map_err(|error| Failure::Login(path.clone(), error))?)
+            }
         };
         let mut server = Server { stream: BufReader::new(stream(whom)?), silences_max: 1 };
         if let Some(login) = login {
-            if !whom.tls.is_asked_for() {
-                // A port that encrypts is not shown a password in plain text.
-                server.version()?;
+            // A login is an item to who asks for none, for everybody to read. Nor is a port that
+            // encrypts shown a password in plain text.
+            let said = server.version()?;
+            match () {
+                () if said == WANTS_PASSWORD => server.log_in(&login)?,
+                () if said.starts_with(VERSION) => {}
+                () => return Err(Failure::Refused(said)),
             }
-            server.log_in(&login)?;
         }
         Ok(server)
     }
@@ -164,7 +182,7 @@ impl Server {
                 "END" | "RESET" | "OK" => return Ok(()),
                 "ERROR" => return Err(Failure::Unknown),
                 // Not wherever the word stands: it may be in a key that is told.
-                line if ERRORS.iter().any(|word| line.starts_with(word)) => {
+                line if is_error(line) => {
                     return Err(Failure::Refused(line.to_owned()));
                 }
                 line => each(line.strip_prefix("STAT ").unwrap_or(line)),
@@ -226,6 +244,12 @@ impl Server {
         let line = String::from_utf8_lossy(&line);
         Ok(line.trim_end_matches('\r').to_owned())
     }
+}
+
+/// The login that the first line of a file has.
+fn first_login(text: &str) -> io::Result<String> {
+    let line = text.lines().next().filter(|line| line.contains(':'));
+    line.map(str::to_owned).ok_or(io::Error::other("its first line is not USER:PASSWORD"))
 }
 
 /// Connects to the server: the stream carries questions and answers.
@@ -373,6 +397,19 @@ mod tests {
             );
         }
         assert!(matches!(listed(b"ERROR\r\n"), Err(Failure::Unknown)));
+        let resp = listed(b"-ERR unknown command 'stats', with args beginning with: \r\n");
+        let told = resp.expect_err("nothing follows").told(&Whom::default());
+        assert!(told.contains("Redis' protocol alone") && told.contains("-ERR unknown"), "{told}");
+    }
+
+    #[test]
+    fn a_file_whose_first_line_is_no_login_is_refused() {
+        assert_eq!(first_login("app:a:b\r\nother:c\n").expect("a login"), "app:a:b");
+        for text in ["", "\n", "app\n", "\napp:secret\n"] {
+            let why = first_login(text).expect_err(text);
+            let told = Failure::Login("users".into(), why).told(&Whom::default());
+            assert_eq!(told, "users: its first line is not USER:PASSWORD");
+        }
     }
 
     fn asked(silences_max: u32) -> Result<Family, Failure> {

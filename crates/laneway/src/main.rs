@@ -29,6 +29,7 @@ use std::process::ExitCode;
 pub const STATUS_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    process::end_when_output_fails();
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
@@ -38,9 +39,6 @@ fn main() -> ExitCode {
     }
     let command = args.first().map(|word| word.to_string_lossy().into_owned());
     let rest = || args[1..].to_vec();
-    if command.as_deref().is_some_and(|word| word != "serve" && !word.starts_with('-')) {
-        process::end_when_nobody_reads();
-    }
     match command.as_deref() {
         Some("serve") => serve::run("laneway", rest()),
         Some("stats") => ask::run(rest()),

@@ -1,9 +1,10 @@
 //! `laneway ping`: whether a server answers, by its exit status, for health checks of containers
 //! and scripts. It works with any memcached.
 
-use crate::asking::Server;
 use crate::asking::whom::{self, Other, Whom};
+use crate::asking::{Server, VERSION, WANTS_PASSWORD};
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// What `--help` prints; `{flags}` stands for those that say whom to ask.
@@ -18,9 +19,6 @@ Exit status 0 if it answers, also where it says that it wants a password first;
 
 Example: laneway ping --server 127.0.0.1:11211
 ";
-
-/// What a server says to who has not told a password (`-Y`).
-const WANTS_PASSWORD: &str = "CLIENT_ERROR unauthenticated";
 
 /// Ask, and say what came.
 pub fn run(args: Vec<OsString>) -> ExitCode {
@@ -37,18 +35,15 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     };
     let answer = Server::of(&whom).and_then(|mut server| server.version());
     let place = &whom.place;
-    match answer {
-        Ok(line) if line == WANTS_PASSWORD || line.starts_with("VERSION ") => {
-            println!("{place} answers: {line}");
-            ExitCode::SUCCESS
+    let why = match answer {
+        Ok(line) if line == WANTS_PASSWORD || line.starts_with(VERSION) => {
+            // The status is about the server, whatever becomes of the line, as in a full log.
+            let _ = writeln!(io::stdout(), "{place} answers: {line}");
+            return ExitCode::SUCCESS;
         }
-        Ok(line) => {
-            eprintln!("laneway ping: {place} serves nobody, or is no memcached: it says {line}");
-            ExitCode::FAILURE
-        }
-        Err(failure) => {
-            eprintln!("laneway ping: {}", failure.told(&whom));
-            ExitCode::FAILURE
-        }
-    }
+        Ok(line) => format!("{place} serves nobody, or is no memcached: it says {line}"),
+        Err(failure) => failure.told(&whom),
+    };
+    let _ = writeln!(io::stderr(), "laneway ping: {why}"); // the same
+    ExitCode::FAILURE
 }

@@ -35,7 +35,14 @@ const READY: &[u8] = b"ready";
 /// process waits until it serves. So a start that fails is told on this terminal and by this
 /// process's status, which is returned; none in the process that goes on. (A fork alone would do,
 /// but for `daemon(3)`, whose first process ends too early to know.)
-pub fn go_to_background() -> Result<Option<u8>, String> {
+pub fn go_to_background(config: Option<&OsStr>) -> Result<Option<u8>, String> {
+    if let Some(path) = config.map(Path::new).filter(|path| is_read_once(path)) {
+        return Err(format!(
+            "-d: --config {} is no file, and cannot be read again by the process in the \
+             background, which would have every default; name a file, or leave -d out",
+            path.display()
+        ));
+    }
     if std::env::var_os(IN_BACKGROUND).is_some() {
         // An error would say that it leads a session already.
         let _ = setsid();
@@ -45,6 +52,11 @@ pub fn go_to_background() -> Result<Option<u8>, String> {
         .and_then(status_of_start)
         .map(Some)
         .map_err(|error| format!("-d: cannot go to the background: {error}"))
+}
+
+/// Whether a path is that of a pipe or a terminal: who reads it again finds nothing, or waits.
+pub fn is_read_once(path: &Path) -> bool {
+    path != Path::new("/dev/null") && path.metadata().is_ok_and(|found| !found.is_file())
 }
 
 fn start_again() -> io::Result<Child> {
@@ -301,25 +313,23 @@ impl StopSignal {
     }
 }
 
-/// End without a word when nobody reads our output any more (`laneway stats | head`): for commands
-/// that only print. The standard library ignores SIGPIPE, so that `println!` panics instead. The
-/// status is that of a process which the signal has ended, for 0 would say that all was done.
-pub fn end_when_nobody_reads() {
+/// End where what is printed cannot be written, which makes `println!` panic: without a word when
+/// nobody reads it any more (`laneway stats | head`), since the standard library ignores SIGPIPE,
+/// and with the reason otherwise, as on a full disk. The status is that of a process which the
+/// signal has ended, or 1, for 0 would say that all was done.
+pub fn end_when_output_fails() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload_as_str().unwrap_or_default();
-        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+        let Some(why) = text.strip_prefix("failed printing to stdout: ") else {
+            return usual(panic);
+        };
+        if why.contains("Broken pipe") {
             std::process::exit(128 + SIGPIPE);
         }
-        usual(panic);
+        let _ = writeln!(io::stderr(), "laneway: standard output: {why}"); // nobody may read it
+        std::process::exit(1);
     }));
-}
-
-/// The machine's memory in bytes, where the kernel says.
-pub fn memory_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 #[cfg(test)]

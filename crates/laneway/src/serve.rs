@@ -96,7 +96,9 @@ pub fn checked(flags: &Flags) -> Result<Checked, String> {
     let all = settings(flags).and_then(|settings| {
         let durable = tier::settings(flags, settings.policy.design)?;
         let format = Format::named(flags.log_format.as_deref())?;
-        Ok((settings, durable, format, admin::addresses(flags)?))
+        let admin = admin::addresses(flags)?;
+        admin::check_apart(&admin, &settings)?;
+        Ok((settings, durable, format, admin))
     });
     all.map_err(|error| flags::placed(flags, error))
 }
@@ -139,7 +141,7 @@ fn serve(
         Err(error) => return fail(STATUS_LISTEN, &error),
     };
     if flags.daemon {
-        match process::go_to_background() {
+        match process::go_to_background(flags.config.as_deref()) {
             Ok(None) => {}
             Ok(Some(status)) => return ExitCode::from(status),
             Err(error) => return fail(STATUS_SETUP, &error),
@@ -307,14 +309,8 @@ fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
         log::warn!("-c {asked}: only {fit} descriptors are allowed; see ulimit -n");
         settings.connections_max = fit;
     }
-    if let Some(machine) = process::memory_bytes()
-        && machine < settings.memory_bytes
-    {
-        let (asked, there) = (settings.memory_bytes / MEBIBYTE, machine / MEBIBYTE);
-        log::warn!(
-            "-m {asked}: the machine has {there} MiB; a server that fills up is ended by \
-             the kernel unless there is swap"
-        );
+    if let Some(words) = memory::too_much(settings.memory_bytes) {
+        log::warn!("{words}");
     }
 }
 
@@ -584,6 +580,7 @@ mod features;
 mod hot;
 mod kernel;
 mod manager;
+mod memory;
 mod numa;
 mod places;
 mod ports;

@@ -8,10 +8,12 @@ use std::process::Command;
 
 const UNIT: &str = "packaging/systemd/laneway.service";
 const SOCKET: &str = "packaging/systemd/laneway.socket";
-/// What the unit says because the server does it, or reads the clock once.
+/// What the unit says because the server does it, reads the clock once, or its package depends on
+/// no other program.
 const SAID: &[&str] = &[
     "After=network-online.target time-sync.target",
     "Type=notify",
+    "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'",
     "WatchdogSec=30",
     "RuntimeDirectoryPreserve=yes",
 ];

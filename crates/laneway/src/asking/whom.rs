@@ -113,7 +113,7 @@ impl Whom {
                 }
             };
             match name.as_str() {
-                "server" => whom.place = Place::Tcp(parser.value()?.string()?),
+                "server" => whom.place = Place::Tcp(address(parser.value()?.string()?)?),
                 "socket" => whom.place = Place::Unix(parser.value()?),
                 "login" => whom.login = Some(parser.value()?),
                 "tls-ca" => whom.tls.ca = Some(parser.value()?.into()),
@@ -128,6 +128,21 @@ impl Whom {
         }
         Ok(Some(whom))
     }
+}
+
+/// What `--server` names, if it is an address and a port: the resolver's words for another text
+/// are those of a network that does not know the host.
+fn address(text: String) -> Result<String, Error> {
+    let is_host = |host: &str| {
+        let is_bracketed = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty() && (is_bracketed || !host.contains(':'))
+    };
+    let parts = text.rsplit_once(':');
+    if parts.is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok()) {
+        return Ok(text);
+    }
+    let example = "write HOST:PORT, such as 127.0.0.1:11211 or [::1]:11211";
+    Err(format!("--server {text}: {example}").into())
 }
 
 #[cfg(test)]
@@ -155,6 +170,10 @@ mod tests {
         assert_eq!(whom.tls.ca.as_deref(), Some(Path::new("a")));
         assert_eq!(whom.tls.name.as_deref(), Some("n"));
         assert!(read("--help").expect("good").is_none());
+        for place in ["localhost:11211", "[::1]:0", "10.0.0.5:65535"] {
+            let whom = read(&format!("--server {place}")).expect("good").expect("who");
+            assert_eq!(whom.place.to_string(), place);
+        }
         let socket = read("--socket /s").expect("good").expect("who");
         assert_eq!(socket.place.to_string(), "/s");
     }
@@ -162,6 +181,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_told() {
         for (line, told) in [
+            ("--server 10.0.0.5", "--server 10.0.0.5: write HOST:PORT"),
+            ("--server cache:memcache", "write HOST:PORT"),
+            ("--server ::1", "[::1]:11211"),
+            ("-s :11211", "write HOST:PORT"),
             ("--sever x", "invalid option '--sever'"),
             ("-q", "invalid option '-q'"),
             ("word", "unexpected argument \"word\""),

@@ -4,6 +4,7 @@ use super::places;
 use crate::flags::Flags;
 use laneway_admin as admin;
 use laneway_server::boot::Server;
+use laneway_server::settings::Settings;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -28,6 +29,23 @@ pub fn addresses(flags: &Flags) -> Result<Vec<SocketAddr>, String> {
     found.sort_unstable();
     found.dedup();
     Ok(found)
+}
+
+/// Refuses an address that clients come by: it would be refused to them as another server's.
+pub fn check_apart(addresses: &[SocketAddr], settings: &Settings) -> Result<(), String> {
+    let encrypted =
+        settings.tls.iter().flat_map(|tls| tls.addresses.iter().chain(&tls.resp_addresses));
+    let plain = settings.addresses.iter().chain(&settings.resp.addresses);
+    for port in plain.chain(encrypted) {
+        if let Some(place) = addresses.iter().find(|place| places::meet(place, &port.address)) {
+            return Err(format!(
+                "--admin {place}: clients come by {}, as -l, -p and --resp have it; choose another \
+                 port, such as 11280",
+                port.address
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Listen there, or take what was handed over, before the server has started.

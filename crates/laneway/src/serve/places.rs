@@ -149,6 +149,11 @@ pub fn check_once(memcached: &[Place], resp: &[Place]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether the kernel lets nobody listen at both; at port 0 it chooses another each time.
+pub fn meet(one: &SocketAddr, other: &SocketAddr) -> bool {
+    one.port() != 0 && (one == other || has(one, other) || has(other, one))
+}
+
 /// Whether the first is a wildcard that has the second. That of IPv6 has none of IPv4.
 fn has(all: &SocketAddr, one: &SocketAddr) -> bool {
     let is_of_kind = all.port() == one.port() && all.is_ipv4() == one.is_ipv4();

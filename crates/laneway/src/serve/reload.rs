@@ -4,13 +4,16 @@
 //! ended, however it came out; that says that the server serves, so a SIGHUP that comes before it
 //! does waits until then.
 
-use super::{MEBIBYTE, MEMORY_BYTES, auth, checked, manager, places, slow, tls};
+use super::{MEBIBYTE, MEMORY_BYTES, auth, checked, features, manager, memory, places, slow, tls};
 use crate::flags::{self, Asked, Flags};
+use crate::process;
 use laneway_server::access::client_limits::Limited;
 use laneway_server::boot::Server;
+use laneway_server::built::{FEATURES, Feature};
 use laneway_server::settings::Sandbox;
 use laneway_server::shared::Shared;
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 use std::{io, thread};
@@ -138,14 +141,17 @@ impl<S> Live for Shared<S> {
 /// Change what can be, unless what stands there now could not be started with. `looks_up`: a name
 /// that was not there at the start can be looked up now.
 fn reload(args: &[OsString], running: &mut Flags, looks_up: bool, live: &impl Live) {
+    if let Some(why) = readable_once(running) {
+        return log::error!("SIGHUP: {why}; everything in the file stays as it was");
+    }
     let read = flags::read(args.to_vec(), std::env::vars_os());
     let new = match read.map_err(|refused| refused.why) {
         Ok(Asked::Serve(new)) => {
             let (names, handed) = (running.names.clone(), running.handed);
             let new = Flags { names, handed, ..*new };
-            match places::unknown(&new).filter(|_| !looks_up) {
-                Some((flag, place)) => Err(in_sandbox(flag, place)),
-                None => checked(&new).map(|_| new),
+            match refused(&new, &FEATURES, looks_up) {
+                Some(why) => Err(why),
+                None => Ok(new),
             }
         }
         Ok(Asked::Help | Asked::Version | Asked::Licence) => return, // it has been started
@@ -158,6 +164,22 @@ fn reload(args: &[OsString], running: &mut Flags, looks_up: bool, live: &impl Li
             log::error!("SIGHUP: {why}{hint}; everything in the file stays as it was");
         }
     }
+}
+
+/// Why the configuration cannot be read again, where it came by a pipe (`--config /dev/stdin`):
+/// what is left of that is nothing, by which everything would have its default again.
+fn readable_once(running: &Flags) -> Option<String> {
+    let path = Path::new(running.config.as_ref()?);
+    process::is_read_once(path)
+        .then(|| format!("--config {}: it is no file, and is read once", path.display()))
+}
+
+/// Why a build with these features could not be started with these flags.
+fn refused(new: &Flags, features: &[Feature], looks_up: bool) -> Option<String> {
+    let unknown = || places::unknown(new).filter(|_| !looks_up);
+    features::refused(new, features)
+        .or_else(|| unknown().map(|(flag, place)| in_sandbox(flag, place)))
+        .or_else(|| checked(new).err())
 }
 
 /// Why a place that may be sound is refused.
@@ -177,6 +199,11 @@ fn unreadable_in_sandbox(why: &str) -> &'static str {
 
 /// Tell what is not as it was, and change what can be changed; `running` is what is in force then.
 fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
+    // What has no effect is no change, and would be passed over without a word.
+    for warning in new.warnings.iter().filter(|warning| !running.warnings.contains(warning)) {
+        log::warn!("SIGHUP: {warning}");
+    }
+    running.warnings.clone_from(&new.warnings);
     let changes = flags::changes(running, new);
     if changes.is_empty() {
         log::info!("SIGHUP: the configuration is as it was");
@@ -191,7 +218,11 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
             "memory-limit" => {
                 running.memory_bytes = new.memory_bytes;
                 let asked = new.memory_bytes.unwrap_or(MEMORY_BYTES);
-                now_as_far(asked, live.limit_memory(asked))
+                let holds = live.limit_memory(asked);
+                if let Some(words) = memory::too_much(holds) {
+                    log::warn!("SIGHUP: {words}");
+                }
+                now_as_far(asked, holds)
             }
             "slow-ms" => {
                 running.slow_milliseconds = new.slow_milliseconds;
@@ -298,6 +329,18 @@ mod tests {
             Ok(Asked::Serve(flags)) => *flags,
             other => panic!("{line}: {other:?}"),
         }
+    }
+
+    #[test]
+    fn flags_whose_feature_is_not_in_are_refused_as_at_a_start() {
+        let lacking = FEATURES.map(|feature| Feature { is_in: false, ..feature });
+        for line in ["-U 5000 --kernel-lane lo", "-U 5000 --af-xdp lo", "--rdma rxe0"] {
+            let why = refused(&flags(line), &lacking, true).expect(line);
+            assert!(why.contains("built without the feature"), "{line}: {why}");
+        }
+        assert_eq!(refused(&flags("-m 128"), &lacking, true), None);
+        let why = refused(&flags("-c 0"), &lacking, true).expect("nobody could connect");
+        assert!(why.starts_with("-c 0: must be at least 1"), "{why}");
     }
 
     #[test]

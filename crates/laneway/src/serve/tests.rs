@@ -47,6 +47,26 @@ fn without_a_port_of_tcp_there_is_another_way_in() {
     }
 }
 
+#[test]
+fn operators_come_by_no_address_of_clients() {
+    for (line, is_apart) in [
+        ("-l 127.0.0.1 -p 5 --admin 127.0.0.1:5", false),
+        ("-p 5 --admin 127.0.0.1:5", false),
+        ("-l 127.0.0.1 -p 5 --resp 6 --admin 0.0.0.0:6", false),
+        ("-l 127.0.0.1 -p 5 --admin 127.0.0.1:6", true),
+        ("-l 127.0.0.1 -p 5 --admin [::1]:5", true),
+        ("-l 127.0.0.1 -p -1 --admin 127.0.0.1:0", true),
+        ("-s /run/door --admin 127.0.0.1:11211", true),
+    ] {
+        let Ok(Asked::Serve(flags)) = flags::read(line.split(' ').map(OsString::from), []) else {
+            panic!("{line}")
+        };
+        let refused = checked(&flags).err().unwrap_or_default();
+        assert_eq!(refused.is_empty(), is_apart, "{line}: {refused}");
+        assert!(is_apart || refused.starts_with("--admin "), "{line}: {refused}");
+    }
+}
+
 /// No listener is needed.
 #[test]
 fn a_server_of_datagrams_alone_starts() {

@@ -155,6 +155,24 @@ fn a_server_for_everybody_says_so_once_and_others_say_nothing() {
     }
 }
 
+#[test]
+fn no_tool_stores_its_login_in_a_server_that_asks_for_none() {
+    let file = UserFile::new("unasked-login", "alice:secret\n");
+    let server = start(&[]);
+    let place = server.places()[0];
+    let mut client = connect(place);
+    assert_eq!(ask(&mut client, b"set login 0 0 4\r\nmine\r\n", b"\r\n"), b"STORED\r\n");
+    for tool in ["stats", "ping"] {
+        let mut command = Command::new(BINARY);
+        command.args([tool, "--server", place, "--login", file.name()]);
+        let output = command.output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{tool}: {told}");
+    }
+    let kept = ask(&mut client, b"get login\r\n", b"END\r\n");
+    assert_eq!(String::from_utf8_lossy(&kept), "VALUE login 0 4\r\nmine\r\nEND\r\n");
+}
+
 /// memcached that runs, on this port.
 struct Memcached(Child, u16);
 

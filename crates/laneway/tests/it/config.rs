@@ -2,9 +2,10 @@
 //! and as a configuration.
 
 use crate::rig::{BINARY, Process, ask};
+use std::io::Write;
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A file of the test's own, removed with it.
 struct Scratch(PathBuf);
@@ -102,10 +103,53 @@ fn hup_tells_what_has_changed_and_changes_what_can_be() {
         );
         assert_eq!(limit(), 96 << 20, "{rest}");
     }
-    write("memory-limit = 96\nverbose = 1\n");
-    server.signal("HUP");
-    server.await_log("SIGHUP: the configuration is as it was");
+    // What is passed over is told once.
+    for _ in 0..2 {
+        write("memory-limit = 96\nverbose = 1\nextended = \"hashpower=20\"\n");
+        server.signal("HUP");
+        server.await_log("SIGHUP: the configuration is as it was");
+        let words = "SIGHUP: -o hashpower=20 has no effect";
+        assert_eq!(server.said.matches(words).count(), 1, "{}", server.said);
+    }
     server.stop();
+}
+
+/// Nothing is left of a pipe, and a file with nothing in it has the defaults.
+#[test]
+fn a_configuration_that_came_by_a_pipe_is_not_read_again() {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let all = b"port = -1\nlisten = \"127.0.0.1\"\nmemory-limit = 96\n";
+    writer.write_all(all).expect("it has room");
+    drop(writer);
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "--config", "/dev/stdin"]).stdin(reader);
+    let mut server = Process::start(command).expect("it serves");
+    server.signal("HUP");
+    server.await_log("SIGHUP: --config /dev/stdin: it is no file, and is read once");
+    let mut client = TcpStream::connect(server.places()[0]).expect("it serves");
+    let told = text(&ask(&mut client, b"stats\r\n", b"END\r\n"));
+    assert!(told.contains(&format!("STAT limit_maxbytes {}\r\n", 96 << 20)), "{told}");
+    drop(client);
+    server.stop();
+}
+
+/// The process in the background reads it again, and would listen at every address.
+#[test]
+fn a_configuration_that_comes_by_standard_input_starts_nothing_in_the_background() {
+    let all = "port = -1\nlisten = \"127.0.0.1\"\n";
+    let file = Scratch::new("background.toml", all);
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(all.as_bytes()).expect("it has room");
+    drop(writer);
+    let opened = std::fs::File::open(&file.0).expect("it was written");
+    for input in [Stdio::from(reader), Stdio::from(opened)] {
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "-d", "--config", "/dev/stdin"]).stdin(input);
+        let output = command.output().expect("it runs");
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(70), "{told}");
+        assert!(told.contains("-d: --config /dev/stdin is no file"), "{told}");
+    }
 }
 
 #[test]

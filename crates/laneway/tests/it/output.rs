@@ -213,6 +213,36 @@ fn a_list_that_could_not_be_written_is_no_success() {
 }
 
 #[test]
+fn what_only_prints_says_where_that_could_not_be_written() {
+    let server = Process::serve(&["-p", "-1", "-l", "127.0.0.1"]);
+    let place = server.places()[0];
+    for words in [
+        &["stats", "--server", place][..],
+        &["top", "--once", "--interval", "0.1", "--server", place],
+        &["version"],
+        &["--version"],
+        &["help"],
+        &["serve", "--help"],
+        &["serve", "--print-config"],
+    ] {
+        let told = ran(laneway(words).stdout(full()));
+        let stderr = text(&told.stderr);
+        assert_eq!(told.status.code(), Some(1), "{words:?}: {stderr}");
+        assert!(stderr.starts_with("laneway: standard output: No space"), "{words:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{words:?}: {stderr}");
+    }
+    // A health check is about the server.
+    let ping = ["ping", "--server", place];
+    assert_eq!(ran(laneway(&ping).stdout(full())).status.code(), Some(0));
+    assert_eq!(ran(laneway(&ping).stdout(unread())).status.code(), Some(0));
+    server.stop();
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|bound| bound.local_addr());
+    let nobody = nobody.expect("loopback").to_string();
+    let told = ran(laneway(&["ping", "--server", &nobody]).stderr(full()));
+    assert_eq!(told.status.code(), Some(1));
+}
+
+#[test]
 fn a_report_that_could_not_be_written_is_no_success() {
     let server = Process::serve(&["-p", "-1", "-l", "127.0.0.1"]);
     let load = "--keys 100 --value-bytes 10 --closed --warmup 0 --duration 0.01";

@@ -1,7 +1,7 @@
 //! Transactions behind `WATCH` by several clients at once, on workers that run at once: money goes
-//! from account to account, and none is made or lost.
+//! from account to account, and none is made or lost. And who may not speak RESP: a browser.
 
-use crate::rig::Process;
+use crate::rig::{Process, ask};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -155,4 +155,35 @@ fn money_in_a_data_folder_does_so_too() {
         check(&[&["--data-dir", path][..], &sizes].concat(), 100);
         std::fs::remove_dir_all(&folder).expect("the server has ended");
     }
+}
+
+/// Of HTTP the lines are unknown commands, and the body is whatever a page has put into it.
+#[test]
+fn no_web_page_speaks_by_its_readers_browser() {
+    let server = Process::serve(&["-p", "-1", "-l", "127.0.0.1", "--resp", "0"]);
+    let places: Vec<String> = server.places().into_iter().map(str::to_owned).collect();
+    let resp = places.iter().find_map(|place| place.strip_prefix("resp:"));
+    let resp = resp.expect("it is asked for");
+    let mut client = TcpStream::connect(&places[0]).expect("it serves");
+    client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    assert_eq!(ask(&mut client, b"set k 0 0 1\r\nv\r\n", b"\r\n"), b"STORED\r\n");
+    for head in ["POST / HTTP/1.1\r\n", "PUT / HTTP/1.1\r\nHost: localhost\r\n"] {
+        for place in [resp, &*places[0]] {
+            let mut browser = TcpStream::connect(place).expect("it serves");
+            browser.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+            let request = format!("{head}Content-Length: 18\r\n\r\nFLUSHALL\r\nflush_all\r\n");
+            browser.write_all(request.as_bytes()).expect("it reads");
+            let mut told = Vec::new();
+            let is_end = match browser.read_to_end(&mut told) {
+                Ok(_) => true,
+                // Who is hung up on with bytes unread may be told so.
+                Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+            };
+            let told = String::from_utf8_lossy(&told);
+            assert!(is_end && !told.contains("OK"), "{place}: {head}: {told}");
+        }
+    }
+    assert_eq!(ask(&mut client, b"get k\r\n", b"END\r\n"), b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    drop(client);
+    server.stop();
 }

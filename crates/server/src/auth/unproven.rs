@@ -16,7 +16,7 @@ use super::heard::Heard;
 use super::sasl;
 use crate::access::recognise::{Beside, Recognised, recognise};
 use crate::core::Core;
-use crate::resp::request::refusal;
+use crate::resp::request::{is_of_browser, refusal};
 use crate::resp::session::{Said, auth, hello};
 use crate::resp::state::{Dialect, Session, Spoken, Unproven};
 use crate::resp::table::Command;
@@ -211,6 +211,7 @@ fn command(
     let name = behind.next().unwrap_or_default();
     let spec = match refusal(name, args, behind) {
         Ok(spec) => spec,
+        Err(_) if is_of_browser(name) => return Heard::Close,
         Err(words) => {
             out.extend_from_slice(&words);
             return Heard::Refused(bytes);

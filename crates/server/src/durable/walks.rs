@@ -13,11 +13,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const WALKS_MAX: usize = 1024;
 
 /// Bits of a cursor that count a walk's requests, and those above that count walks. Above them
-/// stands the second in which the server was started; a cursor has 63 bits in all.
-const STEP_BITS: u32 = 16;
-const NUMBER_BITS: u32 = 20;
-const SECONDS_BITS: u32 = 27;
-const _: () = assert!(STEP_BITS == u16::BITS && STEP_BITS + NUMBER_BITS + SECONDS_BITS == 63);
+/// stands the second in which the server was started. A cursor has no more bits than a number of
+/// JavaScript's, by which some clients hold it.
+const STEP_BITS: u32 = 10;
+const NUMBER_BITS: u32 = 22;
+const SECONDS_BITS: u32 = 21;
+const _: () = assert!(STEP_BITS + NUMBER_BITS + SECONDS_BITS == f64::MANTISSA_DIGITS);
+/// A walk's requests are counted up to here.
+const STEPS: u16 = 1 << STEP_BITS;
 
 /// The walks of one server.
 #[derive(Debug, Default)]
@@ -44,7 +47,12 @@ struct Walk {
 }
 
 fn parts(cursor: u64) -> (u64, u16) {
-    (cursor >> STEP_BITS, cursor as u16)
+    (cursor >> STEP_BITS, cursor as u16 % STEPS)
+}
+
+/// The number of the request behind this one.
+fn behind(step: u16) -> u16 {
+    (step + 1) % STEPS
 }
 
 fn cursor(walk: u64, step: u16) -> u64 {
@@ -66,7 +74,7 @@ impl Walks {
         let walk = known.walks.get(&number)?;
         match () {
             () if step == walk.step => Some(walk.next.clone()),
-            () if step == walk.step.wrapping_sub(1) => walk.before.clone(),
+            () if behind(step) == walk.step => walk.before.clone(),
             () => None,
         }
     }
@@ -84,7 +92,7 @@ impl Walks {
             walk.used = used;
             if step == walk.step {
                 walk.before = Some(std::mem::replace(&mut walk.next, next));
-                walk.step = step.wrapping_add(1);
+                walk.step = behind(step);
             }
             return cursor(number, walk.step);
         }
@@ -93,9 +101,15 @@ impl Walks {
             let oldest = oldest.map(|(number, _)| *number);
             oldest.and_then(|oldest| known.walks.remove(&oldest));
         }
-        known.begun += 1;
         let seconds = u64::from(started_seconds) % (1 << SECONDS_BITS);
-        let number = (seconds << NUMBER_BITS) | (known.begun % (1 << NUMBER_BITS));
+        let number = loop {
+            known.begun += 1;
+            let number = (seconds << NUMBER_BITS) | (known.begun % (1 << NUMBER_BITS));
+            // Numbers come again, and a walk that goes on for so long keeps its own.
+            if !known.walks.contains_key(&number) {
+                break number;
+            }
+        };
         known.walks.insert(number, Walk { step: 1, next, before: None, used });
         cursor(number, 1)
     }
@@ -124,9 +138,20 @@ mod tests {
         assert_ne!(other, third, "that reply told more");
         assert_eq!((walks.place(other), walks.place(third)), (Some(key("d")), Some(key("c"))));
         assert_eq!((walks.place(third + 1), walks.place(1)), (None, None));
-        assert!(third < 1 << 63, "clients may read a signed number");
+        let late = Walks::default().advance(0, key("x"), u32::MAX);
+        assert_eq!(late as f64 as u64, late, "a client in JavaScript has it whole");
+        assert_eq!(Walks::default().advance(u64::MAX, key("x"), 7), first, "it is none of a walk");
         let other = Walks::default().advance(0, key("x"), 8);
         assert_eq!(walks.place(other), None, "it is of another server");
+    }
+
+    #[test]
+    fn numbers_go_round_and_a_walk_that_goes_on_keeps_its_own() {
+        let walks = Walks::default();
+        let first = walks.advance(0, key("a"), 7);
+        walks.known().begun = 1 << NUMBER_BITS; // the next is 1 again
+        let other = walks.advance(0, key("b"), 7);
+        assert_eq!((walks.place(first), walks.place(other)), (Some(key("a")), Some(key("b"))));
     }
 
     #[test]
@@ -134,7 +159,7 @@ mod tests {
         let walks = Walks::default();
         let mut at = walks.advance(0, key("0"), 7);
         let lazy = walks.advance(0, key("lazy"), 7);
-        for number in 0..2 * WALKS_MAX {
+        for number in 0..2 * usize::from(STEPS) {
             let next = walks.advance(at, key(&number.to_string()), 7);
             assert_eq!(walks.place(next), Some(key(&number.to_string())));
             at = next;

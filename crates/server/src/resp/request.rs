@@ -105,12 +105,7 @@ impl<T: Transport> Streams<T> {
         let name = behind.next().unwrap_or_default();
         let spec = match refusal(name, args, behind) {
             Ok(spec) => spec,
-            Err(words) => {
-                core.counters().malformed.bump_owner();
-                let is_exec = name.eq_ignore_ascii_case(b"exec");
-                connection.session().refuse_in_transaction(&words, is_exec, &mut self.out);
-                return Step::Took(bytes.len());
-            }
+            Err(words) => return self.resp_refuse(core, connection, (name, length), &words),
         };
         if let Some(words) = core.refuses(connection, spec) {
             connection.session().refuse_in_transaction(words, false, &mut self.out);
@@ -159,6 +154,23 @@ impl<T: Transport> Streams<T> {
         }
     }
 
+    /// Says why a request of this name and so many bytes is none; a browser is told nothing.
+    fn resp_refuse(
+        &mut self,
+        core: &Core<T>,
+        connection: &mut Connection<T::Stream>,
+        (name, bytes): (&[u8], usize),
+        words: &[u8],
+    ) -> Step {
+        core.counters().malformed.bump_owner();
+        if is_of_browser(name) {
+            return Step::Stop(bytes, Stop::Close);
+        }
+        let is_exec = name.eq_ignore_ascii_case(b"exec");
+        connection.session().refuse_in_transaction(words, is_exec, &mut self.out);
+        Step::Took(bytes)
+    }
+
     /// Keeps a request until `EXEC`, or a slice of it.
     fn resp_queue(
         &mut self,
@@ -192,6 +204,13 @@ impl<T: Transport> Streams<T> {
         connection.mode = Mode::Resp(Under::Keys { what, left: keys.left(), count: 0 });
         Step::Took(bytes - keys.rest().len())
     }
+}
+
+/// Whether this begins the first line of a browser's request, or the line that says whom it asks. A
+/// browser is hung up on, as by Redis, for what follows may be a web page's: requests in line, for
+/// a server that its reader alone can reach.
+pub(crate) fn is_of_browser(name: &[u8]) -> bool {
+    options::is(name, "post") || options::is(name, "host:")
 }
 
 /// The command of this name, if there is one that takes as many arguments; else Redis' words.
