@@ -301,8 +301,8 @@ impl<'s> Entry<'s> {
         place
     }
 
-    /// Less likely than a broken machine (see `CHAIN_MAX`): the item that has been in the chain
-    /// longest makes room.
+    /// Less likely than a broken machine (see `CHAIN_MAX`), unless somebody knows the seed of the
+    /// hash: the item that stands first in the chain makes room.
     #[cold]
     fn evict_from_chain(&mut self) {
         let any = self.store.first_of_chain(self.entered.bucket);

@@ -344,7 +344,7 @@ impl Index {
         take: impl FnOnce() -> Option<u32>,
     ) -> Result<Place, ChainFull> {
         let mut node = Node::Primary(primary);
-        for _ in 0..CHAIN_MAX {
+        for behind in 0..=CHAIN_MAX {
             let slots = self.slots(node);
             if let Some(slot) = slots.iter().position(|slot| slot.load(Relaxed) == 0) {
                 slots[slot].store(word, Relaxed);
@@ -353,6 +353,9 @@ impl Index {
             if let Some(next) = self.next(slots) {
                 node = next;
                 continue;
+            }
+            if behind == CHAIN_MAX {
+                break;
             }
             let number = take().ok_or(ChainFull)?;
             let next = self.overflow_slots(number as usize);

@@ -3,7 +3,8 @@
 mod foreign;
 mod model;
 
-use laneway_store::Mode;
+use laneway_store::layout::{CHAIN_MAX, OVERFLOW_SLOTS, PARTITIONS, SLOTS, bucket_of};
+use laneway_store::{Config, Got, Mode, Moment, Store};
 use model::{Op, check_store};
 use proptest::prelude::*;
 
@@ -53,6 +54,52 @@ fn a_hundred_flushes_revive_nothing() {
     }
     ops.extend((0..=255).map(|key| Op::Get { key }));
     check_store(Mode::Store, 4 << 20, &ops);
+}
+
+/// Keys that all lead to one bucket, as who knew the seed would choose them: the chain has an end,
+/// from which on each key that comes pushes one of them out, and nobody else's.
+#[test]
+fn keys_of_one_bucket_push_each_other_out_and_nobody_else() {
+    let config = Config::default();
+    let buckets = config.buckets_initial / PARTITIONS as u64;
+    let store = Store::new(config).expect("memory");
+    let now = Moment::from_seconds(1_000_000);
+    let put = |key: &str| {
+        let key = key.as_bytes();
+        let mut draft = store.draft(key, 0, Moment::NEVER, key.len()).expect("room");
+        draft.write(key).expect("a slot of its own");
+        store.enter(store.hash(key), key, now).publish(draft, None);
+    };
+    let is_there = |key: &str| {
+        let (mut out, key) = (Vec::new(), key.as_bytes());
+        match store.get(store.hash(key), key, now, &mut out, &mut |_, _| ()) {
+            Got::Miss => false,
+            Got::Copied(_) => {
+                assert_eq!(out, key);
+                true
+            }
+            Got::Large(..) => panic!("a large item"),
+        }
+    };
+    let is_aimed = |key: &String| {
+        let hash = store.hash(key.as_bytes());
+        hash.partition() == 0 && bucket_of(hash, buckets) == 0
+    };
+    let fit = SLOTS - 1 + CHAIN_MAX * (OVERFLOW_SLOTS - 1) + 1;
+    let aimed = (0..).map(|number| format!("aimed{number}")).filter(is_aimed);
+    let aimed: Vec<String> = aimed.take(2 * fit).collect();
+    let others = (0..500).map(|number| format!("other{number}"));
+    let others: Vec<String> = others.filter(|key| !is_aimed(key)).collect();
+    others.iter().for_each(|key| put(key));
+    for (before, key) in aimed.iter().enumerate() {
+        put(key);
+        assert!(is_there(key), "number {before}");
+        let stayed = aimed.iter().filter(|key| is_there(key)).count();
+        assert_eq!(stayed, fit.min(before + 1), "number {before}");
+    }
+    assert!(others.iter().all(|key| is_there(key)));
+    let stats = store.stats();
+    assert_eq!((stats.evictions, stats.buckets_overflow), (fit as u64, CHAIN_MAX as u64));
 }
 
 fn op() -> impl Strategy<Value = Op> {

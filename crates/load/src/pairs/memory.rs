@@ -1,4 +1,4 @@
-//! Measures the resident bytes per item of a fresh server, beyond the bytes of key and value
+//! Fills a fresh server and measures its resident bytes per item, beyond the bytes of key and value
 //! themselves.
 
 use super::Measured;

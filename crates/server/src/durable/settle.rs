@@ -4,15 +4,17 @@ use super::hands::Order;
 use super::shared::bump;
 use super::state::DurableExecutor;
 use laneway_tier::{Position, Result};
+use std::ops::RangeInclusive;
 
-/// A commit is left to the next step for so long, which is about what a group takes: not by a step
-/// that began later, however much there is to begin.
-const PUT_OFF_NANOS: u64 = 500_000;
+/// A commit is left to the next step for as long as the last group took, so that nobody waits twice
+/// as long for it, but at least for about one step, and for half a millisecond at most.
+const PUT_OFF_NANOS: RangeInclusive<u64> = 50_000..=500_000;
 
 impl<S> DurableExecutor<S> {
     /// A commit has ended.
     pub(super) fn committed(&mut self, result: Result<()>) {
         self.committing = false;
+        self.group_nanos = self.now_nanos.saturating_sub(self.commit_began_nanos);
         let durable = self.durable.tier.durable();
         while let Some(task) = self.held.pop_front_if(|task| task.waits_for <= Some(durable)) {
             self.answer(task);
@@ -95,13 +97,15 @@ impl<S> DurableExecutor<S> {
         }
         if has_more && self.durable.waits {
             let since = *self.put_off_since.get_or_insert(self.now_nanos);
-            if self.now_nanos < since + PUT_OFF_NANOS {
+            let most = self.group_nanos.clamp(*PUT_OFF_NANOS.start(), *PUT_OFF_NANOS.end());
+            if self.now_nanos < since + most {
                 return;
             }
         }
         self.put_off_since = None;
         self.commit_nanos = self.now_nanos + self.durable.interval_nanos;
         self.committing = true;
+        self.commit_began_nanos = self.now_nanos;
         self.appended = false;
         self.hands.order(Order::Commit);
     }

@@ -94,6 +94,10 @@ pub struct DurableExecutor<S> {
     pub(super) committing: bool,
     /// Since when a commit that somebody waits for has been left to the next step.
     pub(super) put_off_since: Option<u64>,
+    /// When the last commit began.
+    pub(super) commit_began_nanos: u64,
+    /// How long the last one that has ended took.
+    pub(super) group_nanos: u64,
     /// Something was appended since the last commit began.
     pub(super) appended: bool,
     /// When the next commit is due, where replies do not wait for it.
@@ -166,6 +170,8 @@ impl<S> DurableExecutor<S> {
             held: VecDeque::new(),
             committing: false,
             put_off_since: None,
+            commit_began_nanos: 0,
+            group_nanos: 0,
             appended: false,
             commit_nanos: 0,
             barrier: VecDeque::new(),

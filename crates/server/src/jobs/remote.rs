@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// A domain takes jobs as a worker does, under a number that no worker has and the executor has
 /// not.
-const ABROAD: u16 = 1 << 15;
+const OTHER_DOMAINS: u16 = 1 << 15;
 
 /// Tell every domain of the others. Called once, before a worker is made.
 pub fn link<S>(all: &[Arc<Shared<S>>], placement: Placement) {
@@ -39,7 +39,7 @@ pub fn link<S>(all: &[Arc<Shared<S>>], placement: Placement) {
 
 /// Whether this is the place of another domain.
 pub(crate) fn is_remote(to: WorkerTarget) -> bool {
-    let of_domain = |id: WorkerId| (ABROAD..u16::MAX).contains(&id.0);
+    let of_domain = |id: WorkerId| (OTHER_DOMAINS..u16::MAX).contains(&id.0);
     matches!(to, WorkerTarget::Worker(id) if of_domain(id))
 }
 
@@ -54,7 +54,7 @@ impl<T: Transport> Core<T> {
         let domains = self.shared.domains.get()?;
         let domain = domains.of(key);
         let is_remote = domain != domains.own() && !key.is_empty();
-        is_remote.then_some(WorkerTarget::Worker(WorkerId(ABROAD + domain)))
+        is_remote.then_some(WorkerTarget::Worker(WorkerId(OTHER_DOMAINS + domain)))
     }
 
     /// What a command about `key` is executed in, wherever the key's memory is.
@@ -93,7 +93,7 @@ impl<T: Transport> Core<T> {
         else {
             return Err(job);
         };
-        let Some(there) = domains.neighbour(number - ABROAD) else {
+        let Some(there) = domains.neighbour(number - OTHER_DOMAINS) else {
             return Err(job);
         };
         job.home = Some(Home { domain: domains.own(), worker: self.id });

@@ -28,14 +28,13 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         (request, goes_on): (&[u8], bool),
         (size, keeps): (u64, u64),
-        arrived: u64,
     ) -> Step {
         meter::bytes(request.len());
         let spoken = core.spoken(connection);
         let spoken = Box::new(Spoken { goes_on, keeps, ..spoken });
         let work = Work::Resp { bytes: request.to_vec(), spoken };
         let size = ItemBytes(size.max(request.len() as u64));
-        match self.hand_over(core, connection, EXECUTOR, work, size, arrived) {
+        match self.hand_over(core, connection, EXECUTOR, work, size) {
             Ok(()) => Step::Stop(request.len(), Stop::Ticket),
             Err(_) => Step::Stop(0, Stop::Quota),
         }
@@ -49,7 +48,6 @@ impl<T: Transport> Streams<T> {
         connection: &mut Connection<T::Stream>,
         request: &[u8],
         keeps: u64,
-        arrived: u64,
     ) -> Step {
         let mut copy = std::mem::take(&mut connection.session().handing);
         let copied = copy.len();
@@ -64,7 +62,7 @@ impl<T: Transport> Streams<T> {
         let spoken = Box::new(Spoken { keeps, ..core.spoken(connection) });
         let work = Work::Resp { bytes: copy, spoken };
         let size = ItemBytes(request.len() as u64);
-        match self.hand_over(core, connection, EXECUTOR, work, size, arrived) {
+        match self.hand_over(core, connection, EXECUTOR, work, size) {
             Ok(()) => Step::Stop(request.len(), Stop::Ticket),
             Err(Work::Resp { bytes, .. }) => {
                 connection.session().handing = bytes;

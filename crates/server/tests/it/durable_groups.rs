@@ -1,9 +1,9 @@
 //! Which writes share a group, and how long a commit waits for more of them.
 
 use laneway_policy::Form;
+use laneway_rig::durable::{Kept, Machine, settings};
+use laneway_rig::{Plan, Rig};
 use laneway_tier::{Durability, Settings};
-use laneway_vopr::rig::durable::{Kept, Machine, settings};
-use laneway_vopr::rig::{Plan, Rig};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

@@ -359,6 +359,83 @@ fn half_multigets_of_many_connections_stay_within_the_memory_limit() {
     }
 }
 
+/// A request without its end, the end, and the reply.
+const HALVES: [(&[u8], &[u8], &[u8]); 4] = [
+    (b"get hal", b"f\r\n", b"END\r\n"),
+    (b"set key 0 0 4\r\nha", b"lf\r\n", b"STORED\r\n"),
+    (b"mg half v", b" t\r\n", b"EN\r\n"),
+    (b"*2\r\n$3\r\nGET\r\n$4\r\nha", b"lf\r\n", b"$-1\r\n"),
+];
+
+#[test]
+fn ten_thousand_connections_with_half_a_request_each_hold_up_nobody() {
+    const CONNECTIONS: usize = 10_000;
+    for plan in
+        [(1, Form::TimeShare), (6, Form::Roles)].map(|(workers, form)| Plan::of(workers, form))
+    {
+        let what = what(&plan);
+        let mut rig = Rig::new(&Plan { connections_max: CONNECTIONS + 10, ..plan });
+        let other = rig.net.connect();
+        rig.set(&other, "kept", b"it");
+        let mut clients = Vec::with_capacity(CONNECTIONS);
+        for (half, ..) in HALVES.iter().cycle().take(CONNECTIONS) {
+            let client = rig.net.connect();
+            assert_eq!(client.send(half), half.len());
+            clients.push(client);
+            if clients.len() % 100 == 0 {
+                rig.turn();
+                let before = rig.steps;
+                let got = rig.ask(&other, b"get kept\r\n", b"END\r\n");
+                assert!(got == get_reply("kept", b"it"), "{what}: {}", tail(&got));
+                let waited = rig.steps - before;
+                assert!(waited <= 16, "{waited} turns beside {}, {what}", clients.len());
+            }
+        }
+        assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{what}");
+        for (client, (_, end, _)) in clients.iter().zip(HALVES.iter().cycle()) {
+            client.send(end);
+        }
+        for (client, (half, _, reply)) in clients.iter().zip(HALVES.iter().cycle()) {
+            let got = rig.until(client, Vec::new(), |got| got.len() >= reply.len());
+            assert!(got == *reply, "{} has {}, {what}", tail(half), tail(&got));
+        }
+    }
+}
+
+/// A client asks on and on and reads nothing: no more of its requests are taken than buffers hold,
+/// and few of the values that it asked for are kept.
+#[test]
+fn a_million_large_gets_whose_replies_nobody_reads_take_no_memory_and_hold_up_nobody() {
+    const LARGE: usize = 1 << 20;
+    let asked = b"get big\r\n".repeat(1_000_000);
+    let small = get_reply("small", b"s");
+    for plan in rig::plans_of_lanes().into_iter().chain(rig::one_of_each_design()) {
+        let what = what(&plan);
+        let mut rig = Rig::new(&plan);
+        let (stuck, other) = (rig.net.connect(), rig.net.connect());
+        rig.set(&other, "small", b"s");
+        let mut taken = 0;
+        for round in 0..8 {
+            // What was stored before is kept for as long as somebody is being sent it.
+            rig.set(&other, "big", &value(LARGE, round));
+            for _ in 0..20 {
+                taken += stuck.send(&asked[taken..]);
+                rig.turn();
+            }
+            let got = rig.ask(&other, b"get small\r\n", b"END\r\n");
+            assert!(got == small, "{what}: {}", tail(&got));
+            let kept = rig.shared.store.stats().pinned_dead_bytes;
+            assert!(kept <= 4 * LARGE as u64, "{kept} bytes are kept in round {round}, {what}");
+        }
+        assert!(taken <= 256 << 10, "{taken} bytes of requests were taken, {what}");
+        stuck.reset();
+        rig.turns(20);
+        assert_eq!(rig.shared.store.stats().pinned_dead_bytes, 0, "{what}");
+        let got = rig.ask(&other, b"get big\r\n", b"END\r\n");
+        assert!(got == get_reply("big", &value(LARGE, 7)), "{what}");
+    }
+}
+
 #[test]
 fn who_stops_in_the_middle_of_a_value_is_idle_and_who_is_sent_one_is_not() {
     const LARGE: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! A new file of a store, which is there whole or not at all: an interrupted start must not leave a
-//! smaller one, which the next would take for what was meant.
+//! Makes a store's folder and its files. A new file is there whole or not at all: an interrupted
+//! start must not leave a smaller one, which the next would take for what was meant.
 
 use super::lock::{lock, open};
 use crate::media::bytes::Blocks;
