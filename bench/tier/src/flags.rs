@@ -17,7 +17,7 @@ usage: tier-ycsb --engine NAME [flags]
 
   --engine NAME        tier, tier-age (migration by age), tier-log (all through the log), tier-ssd
                        (all straight to the SSD), tier-auto (the boundary moves), rocksdb,
-                       rocksdb-blob or fjall
+                       rocksdb-blob, rocksdb-direct (past the page cache) or fjall
   --backend wal|emu    what the log lies on: the disk, or memory that stands for persistent memory
                        (tier and rocksdb only; default wal)
   --durability synced|unsynced
@@ -39,8 +39,8 @@ usage: tier-ycsb --engine NAME [flags]
   --pm-mb N            the tier's log (default 64)
   --cache-mb N         the store's own cache in memory; 0 is none for the tier (default a quarter
                        of the data; with --memory-mb a third of that for RocksDB and a quarter for
-                       fjall, as their guides advise, and 60 % for the tier, which goes round the
-                       page cache)
+                       fjall, as their guides advise, and 60 % for the tier and rocksdb-direct,
+                       which go round the page cache)
   --memory-mb N        a memory cgroup for this process, page cache included (default none)
   --dir DIR            where data goes, in a folder that is removed at the end (default the
                        system's temporary folder)
@@ -201,13 +201,14 @@ fn check(typed: Typed) -> Result<Plan, String> {
 
 /// What a store is given as a cache where nobody says.
 fn cache_mb(plan: &Plan) -> u64 {
-    const OF_TIER_PERCENT: u64 = 60;
+    // What goes round the page cache gets the memory that it would take.
+    const OF_DIRECT_PERCENT: u64 = 60;
     let Some(memory_mb) = plan.memory_mb else { return plan.data_bytes() >> 22 };
     let pm_mb = if plan.backend == Backend::Emu { plan.pm_mb } else { 0 };
     match plan.engine {
         EngineKind::RocksDb | EngineKind::RocksDbBlob => memory_mb / 3,
         EngineKind::Fjall => memory_mb / 4,
-        _ => memory_mb.saturating_sub(pm_mb) * OF_TIER_PERCENT / 100,
+        _ => memory_mb.saturating_sub(pm_mb) * OF_DIRECT_PERCENT / 100,
     }
 }
 
@@ -278,6 +279,7 @@ mod tests {
             ("--engine tier --memory-mb 300 --backend emu --pm-mb 100", 120),
             ("--engine fjall --memory-mb 300", 75),
             ("--engine rocksdb --memory-mb 300", 100),
+            ("--engine rocksdb-direct --memory-mb 300", 180),
             ("--engine fjall --memory-mb 300 --cache-mb 7", 7),
         ] {
             let Ok(Asked::Run(plan)) = parsed(line) else { panic!("{line}") };

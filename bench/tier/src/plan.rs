@@ -23,6 +23,8 @@ pub enum EngineKind {
     RocksDb,
     /// The same with large values in files of their own.
     RocksDbBlob,
+    /// RocksDB past the kernel's page cache, as the tier is.
+    RocksDbDirect,
     /// fjall.
     Fjall,
 }
@@ -37,6 +39,7 @@ impl EngineKind {
         ("tier-auto", EngineKind::TierAuto),
         ("rocksdb", EngineKind::RocksDb),
         ("rocksdb-blob", EngineKind::RocksDbBlob),
+        ("rocksdb-direct", EngineKind::RocksDbDirect),
         ("fjall", EngineKind::Fjall),
     ];
 

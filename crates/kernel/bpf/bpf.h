@@ -22,6 +22,7 @@ typedef long long s64;
 #define MAPPABLE (1 << 10)
 
 #define TC_ACT_UNSPEC (-1)
+#define TC_ACT_OK 0
 #define TC_ACT_SHOT 2
 #define XDP_DROP 1
 #define XDP_PASS 2

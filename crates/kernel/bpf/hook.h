@@ -50,6 +50,11 @@ INLINE int put(context *ctx, u32 at, void *from, u32 len) {
     return bpf_skb_store_bytes(ctx, at, from, len, RECOMPUTE_CSUM);
 }
 INLINE int resize(context *ctx, u32 bytes) { return bpf_skb_change_tail(ctx, bytes, 0); }
-INLINE int send(context *ctx) { return bpf_redirect(ctx->ifindex, 0); }
+/* On the loopback the client is on this side, too, and the route that came with the request leads
+ * to this host: the reply goes on up in the request's packet, to the socket that its ports name.
+ * Elsewhere it is sent by the interface that it came by. */
+INLINE int send(context *ctx) {
+    return ctx->ifindex == LOOPBACK ? TC_ACT_OK : bpf_redirect(ctx->ifindex, 0);
+}
 #define MAY_BE_PARTIAL 1
 #endif

@@ -93,9 +93,7 @@ INLINE int is_own(struct control *control_, u64 high, u64 low) {
     return (control_->own_count && !differ) || listed(OWN, high, low);
 }
 
-/* 127.0.0.0/8 and ::1: nobody else's on any interface but the loopback, whose number is 1 in every
- * network namespace. */
-#define LOOPBACK 1
+/* 127.0.0.0/8 and ::1: nobody else's on any interface but the loopback. */
 INLINE int is_loopback(u64 high, u64 low) {
     if (high)
         return 0;

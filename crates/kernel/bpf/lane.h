@@ -21,6 +21,8 @@
 /* Each own address, and the broadcast address of its network. */
 #define REFUSED_MAX (2 * LISTED_MAX)
 #define PORTS_MAX 2
+/* The number of the loopback in every network namespace. */
+#define LOOPBACK 1
 
 /* Attempts at one lookup: the first and four more. */
 #define ATTEMPTS_MAX 5

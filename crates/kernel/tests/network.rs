@@ -119,6 +119,39 @@ fn the_lane_serves_loopback_too_and_lets_go_when_it_is_dropped() {
     assert_eq!(hosts::heard(&listening).0, "mg key v\r\n");
 }
 
+/// The request's own packet goes on up as the reply.
+#[test]
+fn on_loopback_a_reply_is_not_sent_again() {
+    if !common::available() {
+        return;
+    }
+    let host = Host::new();
+    host.ip("addr add 10.9.0.1/32 dev lo");
+    host.ip("-6 addr add fd09::1/128 dev lo nodad");
+    let mut writer = writer_on(&host, "lo");
+    let long = "x".repeat(1300);
+    writer.set(b"short", b"1", PLAIN);
+    writer.set(b"long", long.as_bytes(), PLAIN);
+    for address in ["127.0.0.1", "10.9.0.1", "[fd09::1]"] {
+        let (asking, to) = (host.socket(&format!("{address}:0")), format!("{address}:11211"));
+        let before = packets_of_loopback(&host);
+        for (key, value) in [("short", "1"), ("long", long.as_str())] {
+            let reply = hosts::ask(&asking, &to, &format!("mg {key} v\r\n"));
+            assert_eq!(reply, format!("VA {}\r\n{value}\r\n", value.len()), "{address}");
+        }
+        assert_eq!(packets_of_loopback(&host) - before, 2, "{address}");
+    }
+    assert_eq!(writer.lane.counts().expect("counters").of(Outcome::Hit), 6);
+}
+
+/// How many packets this host's loopback has carried.
+fn packets_of_loopback(host: &Host) -> u64 {
+    let told = host.run(|| std::fs::read_to_string("/proc/thread-self/net/dev")).expect("procfs");
+    let counts = told.lines().find_map(|line| line.trim_start().strip_prefix("lo:"));
+    let packets = counts.and_then(|counts| counts.split_whitespace().nth(1));
+    packets.expect("a loopback").parse().expect("a number")
+}
+
 /// At the driver's own hook. Virtual Ethernet sends from there only to a peer that has a program at
 /// that hook, too: any will do, such as a lane that was never opened.
 #[test]

@@ -96,7 +96,7 @@ pub fn open(plan: &Plan, places: &Places) -> Result<Box<dyn Engine>> {
         | EngineKind::TierLog
         | EngineKind::TierSsd
         | EngineKind::TierAuto => Ok(Box::new(tier::TierEngine::open(plan, places)?)),
-        EngineKind::RocksDb | EngineKind::RocksDbBlob => {
+        EngineKind::RocksDb | EngineKind::RocksDbBlob | EngineKind::RocksDbDirect => {
             Ok(Box::new(rocksdb::RocksEngine::open(plan, places)?))
         }
         EngineKind::Fjall => Ok(Box::new(fjall::FjallEngine::open(plan, places)?)),

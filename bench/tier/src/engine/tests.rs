@@ -79,6 +79,15 @@ fn holds(engine: &dyn Engine, key: &[u8], expected: Option<&Vec<u8>>) {
     assert!(expected.is_none_or(|expected| *expected == value), "{}", key.escape_ascii());
 }
 
+/// What RocksDB, opened and closed where tests have their files, has noted of its options.
+fn noted(engine: EngineKind) -> super::Result<String> {
+    let plan = plan(engine, true, 16, std::env::temp_dir());
+    let places = Places::new(&plan)?;
+    open(&plan, &places)?.close()?;
+    let log = places.disk.path().join("rocksdb/LOG");
+    Ok(std::fs::read_to_string(log).expect("there"))
+}
+
 fn check(engine: EngineKind, synced: bool, cache_mb: u64, steps: u32) {
     let name = format!("laneway-{}-{synced}-{cache_mb}-{}", engine.name(), std::process::id());
     let dir = std::env::temp_dir().join(name);
@@ -129,6 +138,20 @@ fn rocksdb_does_what_a_map_does_or_is_told_to_be_missing() {
         Ok(_) => {
             check(EngineKind::RocksDb, false, 16, 3000);
             check(EngineKind::RocksDbBlob, true, 16, 200);
+            // It sets back by itself what it holds for a contradiction.
+            let noted_by_all = noted(EngineKind::RocksDb).expect("opened");
+            assert!(noted_by_all.contains("Options.recycle_log_file_num: 2"), "{noted_by_all}");
+            match noted(EngineKind::RocksDbDirect) {
+                Ok(noted) => {
+                    assert!(noted.contains("Options.use_direct_reads: 1"), "{noted}");
+                    check(EngineKind::RocksDbDirect, true, 16, 200);
+                }
+                // A temporary folder in memory.
+                Err(message) => {
+                    assert!(message.contains("Direct I/O is not supported"), "{message}");
+                    let _ = writeln!(std::io::stderr(), "SKIPPED: rocksdb-direct: {message}");
+                }
+            }
         }
         Err(message) => {
             assert!(message.contains("install librocksdb-dev"), "{message}");

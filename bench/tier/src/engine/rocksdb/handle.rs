@@ -2,8 +2,11 @@
 //!
 //! Set as its guides advise for point reads: as many background threads as CPUs, a Bloom filter of
 //! 10 bits a key, a block cache of the size given beside the kernel's page cache. Values are random
-//! bytes, so compression is off. Otherwise its defaults. With `--backend emu` its log lies in
-//! memory (the place that NoveLSM gives persistent memory).
+//! bytes, so compression is off. Files of its log are used again, since the tier's log has its
+//! blocks from the start, too: a flush behind a write then has no new blocks to make durable. With
+//! `rocksdb-direct` it reads, flushes and compacts past the page cache; its log it always writes
+//! through that. Otherwise its defaults. With `--backend emu` its log lies in memory (the place
+//! that NoveLSM gives persistent memory).
 
 #![allow(unsafe_code)]
 
@@ -18,6 +21,12 @@ use std::slice;
 
 /// `rocksdb_no_compression`.
 const NO_COMPRESSION: i32 = 0;
+/// Files of its log that are kept to be used again: as many as it has memtables.
+const LOGS_KEPT: usize = 2;
+/// `WALRecoveryMode::kSkipAnyCorruptedRecords`. RocksDB 7.8 sets the number of kept files back to 0
+/// in all other modes, its default among them. The mode decides nothing before a start; then it is
+/// the laxest, and what an earlier log has left in a file is passed over.
+const RECOVERY_WITH_LOGS_KEPT: i32 = 3;
 const FILTER_BITS_PER_KEY: f64 = 10.0;
 /// Values from here on go to blob files, where there are any: between the two sizes of the
 /// workload.
@@ -166,6 +175,12 @@ impl<'a> Options<'a> {
             (library.options_create_if_missing)(all, 1);
             (library.options_parallelism)(all, threads as i32);
             (library.options_compression)(all, NO_COMPRESSION);
+            (library.options_logs_kept)(all, LOGS_KEPT);
+            (library.options_recovery)(all, RECOVERY_WITH_LOGS_KEPT);
+            if plan.engine == EngineKind::RocksDbDirect {
+                (library.options_direct_reads)(all, 1);
+                (library.options_direct_writes)(all, 1);
+            }
             if let Some(log) = &log {
                 (library.options_wal_dir)(all, log.as_ptr());
             }

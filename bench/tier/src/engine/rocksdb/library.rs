@@ -65,6 +65,11 @@ library! {
     options_create_if_missing: "rocksdb_options_set_create_if_missing" fn(Opaque, c_uchar);
     options_parallelism: "rocksdb_options_increase_parallelism" fn(Opaque, c_int);
     options_compression: "rocksdb_options_set_compression" fn(Opaque, c_int);
+    options_logs_kept: "rocksdb_options_set_recycle_log_file_num" fn(Opaque, usize);
+    options_recovery: "rocksdb_options_set_wal_recovery_mode" fn(Opaque, c_int);
+    options_direct_reads: "rocksdb_options_set_use_direct_reads" fn(Opaque, c_uchar);
+    options_direct_writes: "rocksdb_options_set_use_direct_io_for_flush_and_compaction"
+        fn(Opaque, c_uchar);
     options_wal_dir: "rocksdb_options_set_wal_dir" fn(Opaque, *const c_char);
     options_blob_files: "rocksdb_options_set_enable_blob_files" fn(Opaque, c_uchar);
     options_blob_bytes_min: "rocksdb_options_set_min_blob_size" fn(Opaque, u64);
