@@ -83,7 +83,7 @@ fn fill(binary: &Path, folder: &Path, has_package: bool) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(folder); // of an earlier run
     let program = deb::put(folder, "laneway", &process::read_bytes(binary)?, 0o755)?;
     for (from, to) in COPIED {
-        deb::put(folder, to, &process::read_bytes(&process::root().join(from))?, 0o644)?;
+        deb::put(folder, to, &process::read_bytes(process::root().join(from))?, 0o644)?;
     }
     for (words, to) in PRINTED {
         deb::put(folder, to, &deb::printed(&program, words)?, 0o644)?;

@@ -4,8 +4,8 @@
 //! A folder of many gigabytes is filled; then a server is started on it, killed behind some writes
 //! and started again, stopped and started again, each time with cold caches. The bound that is
 //! asserted: 2 s, and besides as long as the medium takes to read the log behind the newest
-//! checkpoint, at the rate that is measured here. That of `fsck` is twice as long as all of it takes
-//! to read at that rate.
+//! checkpoint, at the rate that is measured here. That of `fsck` is twice as long as all of it
+//! takes to read at that rate.
 
 use crate::aligned::Aligned;
 use crate::client::{Client, number};

@@ -31,7 +31,7 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// Each by its name.
-    pub const ALL: [(&str, EngineKind); 8] = [
+    pub const ALL: [(&str, EngineKind); 9] = [
         ("tier", EngineKind::Tier),
         ("tier-age", EngineKind::TierAge),
         ("tier-log", EngineKind::TierLog),

@@ -7,6 +7,7 @@ use crate::counts::Counts;
 use crate::error::Error;
 use crate::layout::{Control, ITEMS_ELEMENT_BYTES, MARK_GRANULE_BYTES, RECORD_BYTES_MAX};
 use crate::mapped::{Mapped, Shared};
+use crate::verify;
 use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::tc::{SchedClassifierLinkId, TcAttachOptions};
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, TestRun, TestRunOptions};
@@ -151,8 +152,14 @@ impl Lane {
             .load(program.object())
             .map_err(|why| Error::new("creating the kernel lane's arrays", &why))?;
         let loaded = match program {
-            Program::Xdp => xdp(&mut ebpf)?.load(),
-            Program::TrafficControl | Program::Unvalidated => classifier(&mut ebpf)?.load(),
+            Program::Xdp => {
+                let program = xdp(&mut ebpf)?;
+                verify::load(|| program.load())
+            }
+            Program::TrafficControl | Program::Unvalidated => {
+                let program = classifier(&mut ebpf)?;
+                verify::load(|| program.load())
+            }
         };
         loaded.map_err(|why| Error::new("loading the kernel lane's program", &why))?;
         let eyes = Eyes { control: mapped(&ebpf, "control")?, marks: mapped(&ebpf, "marks")? };

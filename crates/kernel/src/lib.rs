@@ -38,6 +38,8 @@ pub mod service;
 #[cfg(feature = "kernel")]
 mod steer;
 pub mod steering;
+#[cfg(feature = "kernel")]
+mod verify;
 
 pub use capabilities::drop_capabilities;
 pub use counts::{Counts, Outcome, SteerCounts};

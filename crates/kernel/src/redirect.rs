@@ -7,6 +7,7 @@
 use crate::capabilities;
 use crate::error::Error;
 use crate::interfaces;
+use crate::verify;
 use aya::maps::{Array, PerCpuArray, XskMap};
 use aya::programs::xdp::XdpLinkId;
 use aya::programs::{TestRun, TestRunOptions, Xdp, XdpMode};
@@ -109,7 +110,8 @@ impl Redirect {
             .load(object)
             .map_err(|why| Error::new("creating the redirecting program's arrays", &why))?;
         let what = "loading the redirecting program";
-        program(&mut ebpf)?.load().map_err(|why| Error::new(what, &why))?;
+        let program = program(&mut ebpf)?;
+        verify::load(|| program.load()).map_err(|why| Error::new(what, &why))?;
         Ok(Redirect { ebpf, link: None })
     }
 

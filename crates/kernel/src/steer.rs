@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::lane::mapped;
 use crate::layout::{HOT_MAX, Lead, SteerWords};
 use crate::mapped::Mapped;
+use crate::verify;
 use aya::maps::{PerCpuArray, ReusePortSockArray};
 use aya::programs::SkReuseport;
 use aya::{Ebpf, EbpfLoader};
@@ -49,7 +50,8 @@ impl Steer {
             .load(object)
             .map_err(|why| Error::new("creating the steering program's arrays", &why))?;
         let what = "loading the steering program";
-        program(&mut ebpf)?.load().map_err(|why| Error::new(what, &why))?;
+        let program = program(&mut ebpf)?;
+        verify::load(|| program.load()).map_err(|why| Error::new(what, &why))?;
         let words: Arc<Mapped<SteerWords>> = Arc::new(mapped(&ebpf, "steer")?);
         words[0].seed.store(seed, Relaxed);
         // Untouched cells claim timeslot 0.

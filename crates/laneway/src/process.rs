@@ -43,7 +43,7 @@ pub fn go_to_background(config: Option<&OsStr>) -> Result<Option<u8>, String> {
             path.display()
         ));
     }
-    if std::env::var_os(IN_BACKGROUND).is_some() {
+    if is_in_background() {
         // An error would say that it leads a session already.
         let _ = setsid();
         return Ok(None);
@@ -52,6 +52,11 @@ pub fn go_to_background(config: Option<&OsStr>) -> Result<Option<u8>, String> {
         .and_then(status_of_start)
         .map(Some)
         .map_err(|error| format!("-d: cannot go to the background: {error}"))
+}
+
+/// Whether this is the process that `-d` has started.
+pub fn is_in_background() -> bool {
+    std::env::var_os(IN_BACKGROUND).is_some()
 }
 
 /// Whether a path is that of a pipe or a terminal: who reads it again finds nothing, or waits.

@@ -140,7 +140,10 @@ fn serve(
         Ok(taken) => taken,
         Err(error) => return fail(STATUS_LISTEN, &error),
     };
-    if flags.daemon {
+    // The process in the background knows that, also where the file that asks for it is not there
+    // any more: somebody waits for its word.
+    let is_daemon = flags.daemon || process::is_in_background();
+    if is_daemon {
         match process::go_to_background(flags.config.as_deref()) {
             Ok(None) => {}
             Ok(Some(status)) => return ExitCode::from(status),
@@ -165,7 +168,7 @@ fn serve(
     };
     // Whoever is told that it serves reads the file of ports next.
     ports::tell(&server);
-    if flags.daemon {
+    if is_daemon {
         logging::flush(); // its stream may lead nowhere from here on
         if let Err(error) = process::tell_ready(verbose) {
             return fail(STATUS_SETUP, &format!("-d: cannot leave the terminal: {error}"));

@@ -16,12 +16,12 @@ mod flags;
 pub mod peer;
 pub mod resp;
 mod shm;
+pub mod slot_faults;
 pub mod tls;
 mod watched;
 
 pub use bytes::{hit, lines, tail, value};
 
-use crate::slot_faults;
 use laneway_policy::hot::{HotSettings, HotThreshold, Slot};
 use laneway_policy::ranges::SizeRanges;
 use laneway_policy::{Access, CorePlan, CostModel, Design, Form, ItemBytes, LargeLane, Role};

@@ -521,6 +521,7 @@ fn run(mut worker: Worker<ServerTransport>, crowded: bool) {
             Ok(Progress::Busy | Progress::Idle) => {}
             Err(error) => {
                 log::error!("a worker lost its transport and cannot go on: {error}");
+                log::logger().flush(); // the line may wait for the thread that writes it
                 std::process::exit(STATUS_TRANSPORT);
             }
         }

@@ -69,7 +69,7 @@ pub struct Watch {
     /// Places that are about to be left be.
     quiet: Vec<usize>,
     /// Queues of which room for large replies is waited for.
-    pub(crate) rooms: BTreeSet<usize>,
+    rooms: BTreeSet<usize>,
     /// Clients have come or gone since room was looked for.
     is_new: bool,
     costs: Costs,
@@ -130,6 +130,14 @@ impl Watch {
         // Who was left be may have rung unheard, or will: whoever polls the lane polls all.
         self.registry.active(self.worker, lane).add_all();
         self.pulses[lane].iter_mut().for_each(|pulse| pulse.idle = 0);
+    }
+
+    pub(crate) fn watch_room(&mut self, queue: usize, watch: bool) {
+        if watch {
+            self.rooms.insert(queue);
+        } else {
+            self.rooms.remove(&queue);
+        }
     }
 
     /// Take in who has come, and let go of who has gone.

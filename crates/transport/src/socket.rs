@@ -563,17 +563,12 @@ impl Transport for SocketTransport {
     }
 
     fn watch_room(&mut self, queue: usize, path: Path, watch: bool) -> io::Result<()> {
-        let rooms = match (&mut self.rdma, &mut self.verbs) {
-            (Some(rdma), _) if rdma.has(queue) => Some(&mut rdma.rooms),
-            (_, Some(verbs)) if verbs.has(queue) => Some(&mut verbs.rooms),
-            _ => None,
-        };
-        if let Some(rooms) = rooms {
-            if watch {
-                rooms.insert(queue);
-            } else {
-                rooms.remove(&queue);
-            }
+        if let Some(rdma) = self.rdma.as_mut().filter(|rdma| rdma.has(queue)) {
+            rdma.watch_room(queue, watch);
+            return Ok(());
+        }
+        if let Some(verbs) = self.verbs.as_mut().filter(|verbs| verbs.has(queue)) {
+            verbs.watch_room(queue, watch);
             return Ok(());
         }
         if self.bypass.as_mut().is_some_and(|bypass| bypass.watch_room(queue, path, watch)) {

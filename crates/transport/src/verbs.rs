@@ -104,7 +104,7 @@ pub struct Watch {
     /// By lane.
     rounds: Vec<Rounds>,
     /// Queues of which room for large replies is waited for.
-    pub(crate) rooms: BTreeSet<usize>,
+    rooms: BTreeSet<usize>,
     sleeps: u32,
     looks: u32,
 }
@@ -142,6 +142,14 @@ impl Watch {
         self.listen(lane, epoll, words);
         // Nobody has looked at the others meanwhile, or will: whoever polls the lane polls all.
         self.client_table.active(self.worker, lane).add_all();
+    }
+
+    pub(crate) fn watch_room(&mut self, queue: usize, watch: bool) {
+        if watch {
+            self.rooms.insert(queue);
+        } else {
+            self.rooms.remove(&queue);
+        }
     }
 
     /// Take in who has come and gone. Datagrams are told by data words from `words` on.

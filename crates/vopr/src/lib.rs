@@ -41,7 +41,6 @@ mod scrub_steps;
 pub mod shm;
 pub mod shm_hostile;
 mod shm_steps;
-pub mod slot_faults;
 mod steps;
 pub mod streams;
 pub mod swarm;

@@ -19,12 +19,13 @@ use crate::operator::Operator;
 use crate::scene::Scene;
 use crate::scrub::Scrubs;
 use crate::shm::{self, ShmClients};
-use crate::slot_faults::Faults as SlotFaults;
+
 use crate::streams::StreamClient;
 use crate::swarm::{Kept, Swarm};
 use crate::users::USERS;
 use crate::watcher::Watcher;
 use laneway_rig::durable::{Kept as RigKept, Machine, settings};
+use laneway_rig::slot_faults::Faults as SlotFaults;
 use laneway_rig::{Plan, READ_ONLY, RESP_ALONE, Rig};
 use laneway_server::access::client_limits::Rates;
 use laneway_server::clock::{Clock, ManualClock};

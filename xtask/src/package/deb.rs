@@ -58,10 +58,10 @@ pub fn build(binary: &Path, folder: &Path, packing: Packing) -> Result<PathBuf, 
     let program = put(&tree, "usr/bin/laneway", &read(binary)?, 0o755)?;
     process::run(Command::new("strip").arg(&program))?;
     for (from, to) in FILES {
-        put(&tree, to, &read(&process::root().join(from))?, 0o644)?;
+        put(&tree, to, &read(process::root().join(from))?, 0o644)?;
     }
     for name in DOCUMENTS.split(' ') {
-        let page = read(&process::root().join(format!("docs/{name}.md")))?;
+        let page = read(process::root().join(format!("docs/{name}.md")))?;
         put(&tree, &format!("usr/share/doc/laneway/{name}.md"), &page, 0o644)?;
     }
     for (words, to) in PRINTED {
@@ -71,11 +71,11 @@ pub fn build(binary: &Path, folder: &Path, packing: Packing) -> Result<PathBuf, 
         let page = zipped(folder, &printed(&program, words)?)?;
         put(&tree, &format!("usr/share/man/man1/{name}"), &page, 0o644)?;
     }
-    let changes = zipped(folder, &read(&process::root().join("CHANGELOG.md"))?)?;
+    let changes = zipped(folder, &read(process::root().join("CHANGELOG.md"))?)?;
     put(&tree, "usr/share/doc/laneway/changelog.gz", &changes, 0o644)?;
     put(&tree, "usr/share/doc/laneway/copyright", COPYRIGHT.as_bytes(), 0o644)?;
     for name in SCRIPTS {
-        let script = read(&process::root().join("packaging/debian").join(name))?;
+        let script = read(process::root().join("packaging/debian").join(name))?;
         put(&tree, &format!("DEBIAN/{name}"), &script, 0o755)?;
     }
     let architecture = architecture()?;
@@ -137,7 +137,7 @@ fn kibibytes(tree: &Path) -> Result<u64, String> {
 /// The control file, its blanks filled.
 fn control(program: &[u8], architecture: &str, kib: u64) -> Result<String, String> {
     let (major, minor) = libc(program).ok_or("the program names no version of the C library")?;
-    let form = read(&process::root().join("packaging/debian/control"))?;
+    let form = read(process::root().join("packaging/debian/control"))?;
     let filled = String::from_utf8_lossy(&form)
         .replace("@VERSION@", VERSION)
         .replace("@ARCHITECTURE@", architecture)

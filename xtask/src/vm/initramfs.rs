@@ -157,7 +157,7 @@ fn provider(
     dynamic: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
     let file = format!("etc/libibverbs.d/{device}.driver");
-    archive.file(&file, &read(&debian.root.join(&file))?);
+    archive.file(&file, &read(debian.root.join(&file))?);
     let place = "usr/lib/x86_64-linux-gnu/libibverbs";
     let found = fs::read_dir(debian.root.join(place)).map_err(|e| format!("{place}: {e}"))?;
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -123,7 +123,7 @@ pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
     process::make_dir(&done)?;
     let missing = packages.iter().filter(|name| !done.join(name).exists());
     let missing: Vec<String> = missing.map(|name| name.to_string()).collect();
-    let attempt = || -> Result<Vec<(Vec<String>, Vec<String>)>, Unfetched> {
+    let attempt = || {
         let mut wanted = vec![(Vec::new(), missing.clone())];
         if kernel(&root).is_none() {
             let (apt, package) = kernel_package(kind, &folder)?;
@@ -132,7 +132,7 @@ pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
         for (apt, names) in wanted.iter().filter(|(_, names)| !names.is_empty()) {
             download(apt, names, &debs)?;
         }
-        Ok(wanted)
+        Ok::<_, Unfetched>(wanted)
     };
     let wanted = with_newer_lists(attempt, || update(&[]))?;
     unpack(&debs, &root)?;

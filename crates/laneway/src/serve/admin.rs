@@ -37,7 +37,7 @@ pub fn check_apart(addresses: &[SocketAddr], settings: &Settings) -> Result<(), 
         settings.tls.iter().flat_map(|tls| tls.addresses.iter().chain(&tls.resp_addresses));
     let plain = settings.addresses.iter().chain(&settings.resp.addresses);
     for port in plain.chain(encrypted) {
-        if let Some(place) = addresses.iter().find(|place| places::meet(place, &port.address)) {
+        if let Some(place) = addresses.iter().find(|place| meets(place, &port.address)) {
             return Err(format!(
                 "--admin {place}: clients come by {}, as -l, -p and --resp have it; choose another \
                  port, such as 11280",
@@ -46,6 +46,13 @@ pub fn check_apart(addresses: &[SocketAddr], settings: &Settings) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Whether the kernel lets nobody listen at both. Unlike that of clients, the wildcard of IPv6 has
+/// the addresses of IPv4, too.
+fn meets(place: &SocketAddr, of_clients: &SocketAddr) -> bool {
+    let has_all = place.is_ipv6() && place.ip().is_unspecified() && place.port() != 0;
+    places::meet(place, of_clients) || (has_all && place.port() == of_clients.port())
 }
 
 /// Listen there, or take what was handed over, before the server has started.

@@ -141,10 +141,16 @@ fn a_configuration_that_comes_by_standard_input_starts_nothing_in_the_background
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     writer.write_all(all.as_bytes()).expect("it has room");
     drop(writer);
-    let opened = std::fs::File::open(&file.0).expect("it was written");
-    for input in [Stdio::from(reader), Stdio::from(opened)] {
+    let asks = Scratch::new("asks-for-background.toml", &format!("{all}daemon = true\n"));
+    let opened = |file: &Scratch| Stdio::from(std::fs::File::open(&file.0).expect("it is there"));
+    for (input, words) in [
+        (Stdio::from(reader), &["-d"][..]),
+        (opened(&file), &["-d"]),
+        // Nothing tells the process in the background that it is to be one.
+        (opened(&asks), &[]),
+    ] {
         let mut command = Command::new(BINARY);
-        command.args(["serve", "-d", "--config", "/dev/stdin"]).stdin(input);
+        command.args(["serve", "--config", "/dev/stdin"]).args(words).stdin(input);
         let output = command.output().expect("it runs");
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(70), "{told}");

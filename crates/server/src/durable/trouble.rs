@@ -1,6 +1,6 @@
 //! Writes one line to the log when a medium refuses, is full, or returns damaged data, at most one
-//! of each kind in ten seconds. Every request may meet such a fault, and a line for each would leave
-//! no room for others.
+//! of each kind in ten seconds. Every request may meet such a fault, and a line for each would
+//! leave no room for others.
 //!
 //! No line tells a key: clients may keep secrets in them. `laneway fsck` tells them.
 

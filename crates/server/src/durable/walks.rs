@@ -19,7 +19,8 @@ const STEP_BITS: u32 = 10;
 const NUMBER_BITS: u32 = 22;
 const SECONDS_BITS: u32 = 21;
 const _: () = assert!(STEP_BITS + NUMBER_BITS + SECONDS_BITS == f64::MANTISSA_DIGITS);
-/// A walk's requests are counted up to here.
+/// A walk's requests have numbers below this; behind the last of them it goes on as another walk.
+/// If a cursor came again, who holds the old one would go on at a later place, and miss keys.
 const STEPS: u16 = 1 << STEP_BITS;
 
 /// The walks of one server.
@@ -50,11 +51,6 @@ fn parts(cursor: u64) -> (u64, u16) {
     (cursor >> STEP_BITS, cursor as u16 % STEPS)
 }
 
-/// The number of the request behind this one.
-fn behind(step: u16) -> u16 {
-    (step + 1) % STEPS
-}
-
 fn cursor(walk: u64, step: u16) -> u64 {
     (walk << STEP_BITS) | u64::from(step)
 }
@@ -74,7 +70,7 @@ impl Walks {
         let walk = known.walks.get(&number)?;
         match () {
             () if step == walk.step => Some(walk.next.clone()),
-            () if behind(step) == walk.step => walk.before.clone(),
+            () if step + 1 == walk.step => walk.before.clone(),
             () => None,
         }
     }
@@ -87,12 +83,17 @@ impl Walks {
         let used = known.uses;
         let (number, step) = parts(at);
         let walk = known.walks.get_mut(&number).filter(|_| at != 0);
-        // One that was asked again, and came to another place, is a walk of its own from there.
-        if let Some(walk) = walk.filter(|walk| step == walk.step || walk.next == next) {
+        // One that was asked again, and came to another place, is a walk of its own from there. So
+        // is one whose steps are at their end; what is known of it stays, for who asks again.
+        let goes_on = |walk: &&mut Walk| match step == walk.step {
+            true => step + 1 < STEPS,
+            false => walk.next == next,
+        };
+        if let Some(walk) = walk.filter(goes_on) {
             walk.used = used;
             if step == walk.step {
                 walk.before = Some(std::mem::replace(&mut walk.next, next));
-                walk.step = behind(step);
+                walk.step = step + 1;
             }
             return cursor(number, walk.step);
         }
@@ -118,6 +119,7 @@ impl Walks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     fn key(text: &str) -> Box<[u8]> {
         text.as_bytes().into()
@@ -155,7 +157,24 @@ mod tests {
     }
 
     #[test]
-    fn steps_go_round_and_the_walk_used_longest_ago_is_forgotten() {
+    fn no_cursor_of_a_long_walk_comes_again() {
+        let walks = Walks::default();
+        let (mut last, mut place) = (walks.advance(0, key("first"), 7), key("first"));
+        let first = last;
+        let mut told = HashSet::from([first]);
+        for number in 0..3 * usize::from(STEPS) {
+            let next = key(&number.to_string());
+            let at = walks.advance(last, next.clone(), 7);
+            assert!(told.insert(at), "the one behind step {number}");
+            assert_eq!(walks.place(last), Some(place), "its reply may be lost, behind {number}");
+            assert_eq!(walks.place(at), Some(next.clone()));
+            (last, place) = (at, next);
+        }
+        assert_eq!(walks.place(first), None);
+    }
+
+    #[test]
+    fn the_walk_used_longest_ago_is_forgotten() {
         let walks = Walks::default();
         let mut at = walks.advance(0, key("0"), 7);
         let lazy = walks.advance(0, key("lazy"), 7);

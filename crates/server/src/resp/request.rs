@@ -105,7 +105,7 @@ impl<T: Transport> Streams<T> {
         let name = behind.next().unwrap_or_default();
         let spec = match refusal(name, args, behind) {
             Ok(spec) => spec,
-            Err(words) => return self.resp_refuse(core, connection, (name, length), &words),
+            Err(words) => return self.resp_no_request(core, connection, (name, length), &words),
         };
         if let Some(words) = core.refuses(connection, spec) {
             connection.session().refuse_in_transaction(words, false, &mut self.out);
@@ -155,7 +155,7 @@ impl<T: Transport> Streams<T> {
     }
 
     /// Says why a request of this name and so many bytes is none; a browser is told nothing.
-    fn resp_refuse(
+    fn resp_no_request(
         &mut self,
         core: &Core<T>,
         connection: &mut Connection<T::Stream>,

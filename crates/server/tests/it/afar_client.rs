@@ -11,8 +11,8 @@ use laneway_client::{Answer, Core, Error, Refusal, Remote, Request, Settings, To
 use laneway_policy::{Form, Placement, owner};
 use laneway_rdma::contract::{Lend, LongRequester as _, Posted, Requester as _};
 use laneway_rdma::long::sealed_descriptor::SealedDescriptor;
+use laneway_rig::slot_faults::Faults;
 use laneway_server::clock::Clock;
-use laneway_vopr::slot_faults::Faults;
 use laneway_wire::udp::{Header, Kind};
 use rig::afar::{BYTES, Client, Way};
 use rig::{Plan, Rig};

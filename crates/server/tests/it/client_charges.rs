@@ -322,7 +322,7 @@ fn a_request_for_which_the_durable_executor_has_no_room_is_charged_for_once() {
 
 #[test]
 fn a_value_whose_end_comes_a_turn_later_is_charged_for_once() {
-    const VALUE: [u8; 40_000] = [b'v'; 40_000];
+    static VALUE: [u8; 40_000] = [b'v'; 40_000];
     let by_resp = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40000\r\n";
     let ways: [(&[u8], &[u8]); 2] =
         [(b"set k 0 0 40000\r\n", b"STORED\r\n"), (by_resp, b"+OK\r\n")];

@@ -230,7 +230,6 @@ impl<'a> Recovery<'a> {
         let newest = used.last().map_or(0, |used| used.generation);
         let generation = newest.max(lost::last_begun(position) + passed);
         self.load_tree(&used)?;
-        self.gathered = Gathered::default();
         self.drop_flushed()?;
         let containers = Containers {
             slots: &slots,
@@ -321,7 +320,9 @@ impl<'a> Recovery<'a> {
         Ok(slots)
     }
 
+    /// All that was gathered has been offered, so its memory is given back, too.
     fn drop_flushed(&mut self) -> Result<()> {
+        self.gathered = Gathered::default();
         if self.ledger.lowest_sequence < self.flush_sequence && !is_planted(Bug::FlushMarkIgnored) {
             for gone in self.index.flush(self.flush_sequence) {
                 self.ledger.remove(&gone);

@@ -1,7 +1,7 @@
 //! Seeded faults around any kind of memory that clients write, as a network has them: requests and
-//! replies are lost, come twice, or come late and out of order. Unreliable connections and datagrams
-//! lose silently (HERD §2.2.2): a client that gets no answer asks again, and the server must
-//! recognise the repeat.
+//! replies are lost, come twice, or come late and out of order. Unreliable connections and
+//! datagrams lose silently (HERD §2.2.2): a client that gets no answer asks again, and the server
+//! must recognise the repeat.
 //!
 //! The same seed and the same calls make the same faults.
 
