@@ -62,6 +62,8 @@ impl Posted {
     /// no longer asleep for the next one who looks.
     #[inline]
     pub fn must_wake(&self, sleeper: &Sleeper) -> bool {
-        sleeper.0.load(Relaxed) != 0 && sleeper.0.swap(0, Relaxed) != 0
+        // An exchange writes where somebody is woken alone.
+        let asleep = sleeper.0.load(Relaxed) != 0;
+        asleep && sleeper.0.compare_exchange(1, 0, Relaxed, Relaxed).is_ok()
     }
 }

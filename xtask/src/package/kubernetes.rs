@@ -6,7 +6,7 @@
 use super::{deb, image::Image};
 use crate::client::Client;
 use crate::outcome::Tried;
-use crate::place::Folder;
+use crate::place::{Folder, wait_until};
 use crate::process;
 use crate::server::{Executable, free_address};
 use saphyr::{LoadableYamlNode, Yaml};
@@ -239,6 +239,9 @@ impl<'t> Set<'t> {
         for probe in PROBES {
             paths.push(text(pods, &format!("{CONTAINER}/{probe}/httpGet/path"))?);
         }
+        // A port of clients is open before there is a server to be watched: wait as a pod does.
+        let ready = text(pods, &format!("{CONTAINER}/readinessProbe/httpGet/path"))?;
+        wait_until("the server is ready", || Ok(answer(admin, ready)? == "200"))?;
         for path in paths {
             same(path, answer(admin, path)?.as_str(), "200")?;
         }

@@ -153,6 +153,18 @@ pub fn client_command(options: &Options) -> Vec<String> {
     }
 }
 
+/// The flags that say whom to ask, of the client and of laneway's other tools.
+pub(super) fn whom(root: &Path, server: &Server) -> Vec<String> {
+    match &server.target {
+        Target::Tcp(address) => vec!["--server".into(), address.clone()],
+        Target::Tls(address, _) => {
+            let ca = super::tls_ca(root).to_string_lossy().into_owned();
+            vec!["--server".into(), address.clone(), "--tls-ca".into(), ca]
+        }
+        Target::Unix(path) => vec!["--socket".into(), path.to_string_lossy().into_owned()],
+    }
+}
+
 /// The client's flags.
 fn arguments(
     root: &Path,
@@ -160,14 +172,7 @@ fn arguments(
     run: &RunDefinition,
     server: &Server,
 ) -> Vec<String> {
-    let mut flags = match &server.target {
-        Target::Tcp(address) => vec!["--server".into(), address.clone()],
-        Target::Tls(address, _) => {
-            let ca = super::tls_ca(root).to_string_lossy().into_owned();
-            vec!["--server".into(), address.clone(), "--tls-ca".into(), ca]
-        }
-        Target::Unix(path) => vec!["--socket".into(), path.to_string_lossy().into_owned()],
-    };
+    let mut flags = whom(root, server);
     let dialect = match server.dialect {
         crate::dialect::Dialect::Text => "text",
         crate::dialect::Dialect::Resp => "resp",

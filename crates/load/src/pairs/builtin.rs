@@ -9,8 +9,8 @@ macro_rules! builtin {
 
 /// Every definition: its identifier and its text.
 pub const BUILTIN: &[(&str, &str)] = builtin! {
-    "af-xdp" "compare" "conns-1000" "conns-256" "flush-cachedump" "get-1" "get-16" "hkh"
-    "hot-balance" "index" "interception" "kernel-get-many" "kernel-get-veth" "kernel-mixes"
+    "af-xdp" "backup-p99" "compare" "conns-1000" "conns-256" "flush-cachedump" "get-1" "get-16"
+    "hkh" "hot-balance" "index" "interception" "kernel-get-many" "kernel-get-veth" "kernel-mixes"
     "kernel-neighbours" "kernel-programs" "large-4mb-0125" "large-4mb-075" "large-4mb-075-deployed"
     "mass-expiry" "memory" "miss" "mixed-50" "multiget-50" "multiget-large" "noisy-1mb-deployed"
     "noisy-8mb" "noisy-8mb-deployed" "observe" "pipeline-mix" "resp-16" "resp-mget-50" "resp-noisy"

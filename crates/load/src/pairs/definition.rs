@@ -96,8 +96,9 @@ pub struct ServerDefinition {
     /// Its command line: words between spaces, `''` for an empty one, and `{laneway}`,
     /// `{unobserved}` (built to record nothing for operators), `{port}` or `{socket}`, `{next}`
     /// (the port after that), `{door}` (for `--shm`), `{data}` (for `--data-dir`: a folder on a
-    /// disk, removed afterwards), `{tls}`, `{host}` and `{memory}` replaced. Of a server with
-    /// `--admin ADDRESS` metrics are scraped while it is measured.
+    /// disk, removed afterwards), `{copies}` (for `--backup-dir`: another one beside it), `{tls}`,
+    /// `{host}` and `{memory}` replaced. Of a server with `--admin ADDRESS` metrics are scraped
+    /// while it is measured.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     /// Where it runs already, instead of a command: somebody else started it and will end it.
@@ -145,6 +146,10 @@ pub struct RunDefinition {
     /// Whether it is made where there is only a minute.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub quick: bool,
+    /// Bench: whether the server's data folder is copied by `laneway backup` meanwhile, again and
+    /// again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backup: bool,
     /// Flags of the client, or of the program, after those that all runs share.
     #[serde(default)]
     pub load: String,
@@ -327,13 +332,21 @@ pub fn parse(text: &str) -> Result<Definition, String> {
         return Err("needs at least one pair and one run".into());
     }
     for run in &definition.runs {
+        let server = definition.servers.iter().find(|server| server.name == run.server);
+        let has_copies = server.is_some_and(|server| server.command.contains("--backup-dir"));
+        if run.backup && !(definition.kind_of(run) == Kind::Bench && has_copies) {
+            return Err(format!(
+                "run {}: a backup is made while a server with --backup-dir is benched",
+                run.name
+            ));
+        }
         if definition.kind_of(run) == Kind::Program {
             if run.command.is_empty() {
                 return Err(format!("run {}: a program needs a command", run.name));
             }
             continue;
         }
-        if !definition.servers.iter().any(|server| server.name == run.server) {
+        if server.is_none() {
             return Err(format!("run {}: there is no server {}", run.name, run.server));
         }
         definition.plan(run)?;
@@ -414,6 +427,19 @@ pub(super) mod tests {
             let message = parse(&GOOD.replace(from, to)).expect_err(words);
             assert!(message.contains(words), "{message}");
         }
+    }
+
+    #[test]
+    fn a_backup_is_of_a_bench_whose_server_has_a_place_for_it() {
+        let asked = GOOD.replace("name = \"first\"", "name = \"first\"\nbackup = true");
+        let refused = "run first: a backup is made while a server with --backup-dir is benched";
+        assert_eq!(parse(&asked), Err(refused.into()));
+        let placed =
+            asked.replace("-p {port}", "-p {port} --data-dir {data} --backup-dir {copies}");
+        let definition = parse(&placed).expect("it has a place");
+        assert!(definition.runs[0].backup && !example().runs[0].backup);
+        let program = placed.replace("name = \"first\"", "kind = \"program\"\nname = \"first\"");
+        assert_eq!(parse(&program), Err(refused.into()));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! server is stopped while others are measured. docs/bench-method.md says why, and what this cannot
 //! see. Definitions stand in bench/definitions, results go to bench/record.
 
+pub mod backup;
 pub mod balance;
 pub mod batches;
 pub mod bench;
@@ -347,11 +348,16 @@ impl Comparison<'_> {
     }
 
     /// One run of `laneway bench`, beside what the parts of the server counted meanwhile, and what
-    /// scrapes of its metrics took where it has an endpoint for them.
+    /// scrapes of its metrics took where it has an endpoint for them; with backups meanwhile, where
+    /// the run is to have them.
     fn bench(&self, run: &RunDefinition, number: usize) -> Result<Result<Measured, Doubt>, String> {
         let (server, definition) = (&self.servers[&run.server], self.definition.server(run));
         let before = counts::counts(definition, server)?;
-        let measure = || bench::measure(self.definition, run, server, self.options, number);
+        let alone = || bench::measure(self.definition, run, server, self.options, number);
+        let measure = || match run.backup {
+            true => backup::meanwhile(self.options, server, number, alone),
+            false => alone(),
+        };
         let mut measured = match &server.admin {
             None => measure()?,
             Some(admin) => {

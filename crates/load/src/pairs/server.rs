@@ -132,6 +132,8 @@ pub struct Server {
     pub dialect: Dialect,
     /// Where its metrics are told, as its command says.
     pub admin: Option<String>,
+    /// Where it makes backups, as its command says.
+    pub backups: Option<PathBuf>,
 }
 
 impl Server {
@@ -141,7 +143,7 @@ impl Server {
         if let Some(address) = &definition.address {
             let target = Target::Tcp(address.clone());
             let dialect = definition.dialect;
-            let server = Server { child: None, target, dialect, admin: None };
+            let server = Server { child: None, target, dialect, admin: None, backups: None };
             server.version().map_err(|error| format!("{name} at {address}: {error}"))?;
             return Ok(server);
         }
@@ -151,9 +153,12 @@ impl Server {
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let socket = places.folder.join(format!("{name}-{port}.sock"));
         let command = expand(&definition.command, places, port, &socket);
-        if definition.command.contains("{data}") {
-            let data = socket.with_extension("data"); // not every server makes its own
-            std::fs::create_dir_all(&data).map_err(|error| format!("{data:?}: {error}"))?;
+        // Not every server makes its own.
+        for (word, extension) in [("{data}", "data"), ("{copies}", "copies")] {
+            if definition.command.contains(word) {
+                let made = socket.with_extension(extension);
+                std::fs::create_dir_all(&made).map_err(|error| format!("{made:?}: {error}"))?;
+            }
         }
         let log_path = places.folder.join(format!("{name}-{port}.log"));
         let log = File::create(&log_path).map_err(|error| format!("{log_path:?}: {error}"))?;
@@ -180,10 +185,13 @@ impl Server {
                 false => Target::Tcp(address),
             }
         };
-        let admin = command.iter().position(|word| word == "--admin");
-        let admin = admin.and_then(|at| command.get(at + 1).cloned());
+        let value = |flag: &str| {
+            let at = command.iter().position(|word| word == flag)?;
+            command.get(at + 1).cloned()
+        };
+        let (admin, backups) = (value("--admin"), value("--backup-dir").map(PathBuf::from));
         let dialect = definition.dialect;
-        let mut server = Server { child: Some(child), target, dialect, admin };
+        let mut server = Server { child: Some(child), target, dialect, admin, backups };
         server.wait_for_answer().map_err(|error| {
             let log = std::fs::read_to_string(&log_path).unwrap_or_default();
             format!("{name} ({}): {error}\n{log}", command.join(" "))
@@ -194,7 +202,7 @@ impl Server {
     /// One that somebody else started, for tests.
     #[cfg(test)]
     pub(super) fn elsewhere(target: Target) -> Self {
-        Server { child: None, target, dialect: Dialect::Text, admin: None }
+        Server { child: None, target, dialect: Dialect::Text, admin: None, backups: None }
     }
 
     fn wait_for_answer(&mut self) -> Result<(), String> {
@@ -340,6 +348,7 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
             .replace("{socket}", &socket.to_string_lossy())
             .replace("{door}", &socket.with_extension("door").to_string_lossy())
             .replace("{data}", &socket.with_extension("data").to_string_lossy())
+            .replace("{copies}", &socket.with_extension("copies").to_string_lossy())
             .replace("{memory}", &places.memory_mb.to_string())
     };
     let mut words: Vec<String> = words(command).into_iter().map(one).collect();
@@ -381,9 +390,9 @@ mod tests {
         };
         let expanded = |command: &str| expand(command, &places, 7, Path::new("/s.sock"));
         let command = "{laneway} serve -l {host} -p {port} -U {next} -s {socket} --shm {door} \
-                       -m {memory} '' --data-dir {data}";
+                       -m {memory} '' --data-dir {data} --backup-dir {copies}";
         let expected = "/r/laneway serve -l 127.0.0.1 -p 7 -U 8 -s /s.sock --shm /s.door \
-                        -m 64 '' --data-dir /s.data";
+                        -m 64 '' --data-dir /s.data --backup-dir /s.copies";
         assert_eq!(expanded(command), words(expected));
         for (id, text) in BUILTIN {
             for server in definition::parse(text).expect(id).servers {

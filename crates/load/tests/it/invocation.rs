@@ -147,6 +147,11 @@ fn every_figure_of_a_bench_definition_is_in_the_report() {
                     true => serde_json::json!({ "items_read": 9.0, "mb_read_per_s": 0.5 }),
                     false => serde_json::Value::Null,
                 };
+                // And what was copied meanwhile.
+                run["backup"] = match run_of.backup {
+                    true => serde_json::json!({ "done": 2.0, "mb": 490.0, "under_way_share": 1.0 }),
+                    false => serde_json::Value::Null,
+                };
                 // And what its metrics took, where they are scraped.
                 if definition.server(run_of).command.contains("--admin") {
                     let names = "cpu_ms_mean cpu_ms_max bytes connections items clients \
