@@ -201,7 +201,7 @@ fn check(typed: Typed) -> Result<Plan, String> {
 
 /// What a store is given as a cache where nobody says.
 fn cache_mb(plan: &Plan) -> u64 {
-    // What goes round the page cache gets the memory that it would take.
+    // An engine that reads past the page cache gets the memory that the page cache would take.
     const OF_DIRECT_PERCENT: u64 = 60;
     let Some(memory_mb) = plan.memory_mb else { return plan.data_bytes() >> 22 };
     let pm_mb = if plan.backend == Backend::Emu { plan.pm_mb } else { 0 };

@@ -111,7 +111,7 @@ pub struct Core {
     counts: Counts,
 }
 
-/// What replies may take that are not whole.
+/// Bytes that all replies together may take while some of their frames are missing.
 fn bounds(settings: &Settings) -> Bounds {
     Bounds {
         messages_max: settings.window_max.max(1) * 4,

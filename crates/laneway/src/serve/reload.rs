@@ -199,7 +199,7 @@ fn unreadable_in_sandbox(why: &str) -> &'static str {
 
 /// Tell what is not as it was, and change what can be changed; `running` is what is in force then.
 fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
-    // What has no effect is no change, and would be passed over without a word.
+    // A key without effect changes no setting, so nothing else would tell of it.
     for warning in new.warnings.iter().filter(|warning| !running.warnings.contains(warning)) {
         log::warn!("SIGHUP: {warning}");
     }

@@ -103,7 +103,7 @@ fn hup_tells_what_has_changed_and_changes_what_can_be() {
         );
         assert_eq!(limit(), 96 << 20, "{rest}");
     }
-    // What is passed over is told once.
+    // The server tells once of each key that it passes over.
     for _ in 0..2 {
         write("memory-limit = 96\nverbose = 1\nextended = \"hashpower=20\"\n");
         server.signal("HUP");
