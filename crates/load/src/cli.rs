@@ -10,6 +10,7 @@ use crate::output;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
+use crate::sender::open::Own;
 use crate::service;
 use crate::trace::replay::Trace;
 use crate::verdict::LATE_REFUSE;
@@ -61,6 +62,7 @@ struct Typed {
     first_run: u64,
     connections: Option<usize>,
     connections_large: usize,
+    connections_set: usize,
     threads: usize,
     duration_s: Option<f64>,
     warmup_s: Option<f64>,
@@ -245,6 +247,7 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "first-run" => typed.first_run = number(name, parser)?,
         "connections" => typed.connections = Some(number(name, parser)?),
         "connections-large" => typed.connections_large = number(name, parser)?,
+        "connections-set" => typed.connections_set = number(name, parser)?,
         "threads" => typed.threads = number(name, parser)?,
         "duration" => typed.duration_s = Some(number(name, parser)?),
         "warmup" => typed.warmup_s = Some(number(name, parser)?),
@@ -345,8 +348,8 @@ fn check_arrivals(rates: &[f64], seconds: f64) -> Result<(), String> {
 }
 
 /// The flags that say how many do it at once.
-fn check_connections(typed: &Typed, connections: usize, is_udp: bool) -> Result<(), String> {
-    let &Typed { threads, depth, runs, connections_large, .. } = typed;
+fn check_connections(typed: &Typed, connections: usize) -> Result<(), String> {
+    let &Typed { threads, depth, runs, .. } = typed;
     if threads == 0 || connections < threads {
         return Err(format!(
             "--threads {threads}: must be at least 1 and at most --connections ({connections}), \
@@ -359,20 +362,34 @@ fn check_connections(typed: &Typed, connections: usize, is_udp: bool) -> Result<
     if depth > 1 && !typed.closed {
         return Err(format!("--depth {depth}: means something with --closed only"));
     }
-    if connections_large > 0 && (typed.closed || is_udp || threads > 1) {
-        return Err(format!(
-            "--connections-large {connections_large}: for one thread's open loop over \
-             connections; leave out --closed, --udp and --threads"
-        ));
-    }
     if typed.cpu.is_some() && threads > 1 {
         return Err(format!("--cpu: {threads} threads on one CPU cannot spin; leave it out"));
     }
     Ok(())
 }
 
+/// Which requests have connections for themselves.
+fn own(typed: &Typed, is_udp: bool) -> Result<Own, String> {
+    let &Typed { connections_large, connections_set, threads, closed, .. } = typed;
+    let (own, flag) = match (connections_large, connections_set) {
+        (0, 0) => return Ok(Own::Nobody),
+        (large, 0) => (Own::Large(large), format!("--connections-large {large}")),
+        (0, sets) => (Own::Sets(sets), format!("--connections-set {sets}")),
+        (_, sets) => {
+            return Err(format!("--connections-set {sets}: leave out --connections-large"));
+        }
+    };
+    match closed || is_udp || threads > 1 {
+        true => Err(format!(
+            "{flag}: for one thread's open loop over connections; leave out --closed, --udp and \
+             --threads"
+        )),
+        false => Ok(own),
+    }
+}
+
 fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
-    let Typed { threads, depth, runs, connections_large, .. } = typed;
+    let Typed { threads, depth, runs, .. } = typed;
     let duration_s = typed.duration_s.unwrap_or(DURATION_S);
     let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
     let udp = typed.udp.check()?;
@@ -384,7 +401,8 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     check_schedule(&typed)?;
     typed.beside.check(typed.dialect)?;
     let target = tls::target(&typed.server, typed.socket.as_ref(), &typed.tls, udp.is_some())?;
-    check_connections(&typed, connections, udp.is_some())?;
+    check_connections(&typed, connections)?;
+    let own = own(&typed, udp.is_some())?;
     let sizes = sizes(&typed)?;
     check_floor(&typed)?;
     let get_share = if typed.floor { 1.0 } else { typed.workload.get_share };
@@ -407,7 +425,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
         runs,
         first_run: typed.first_run,
         connections,
-        connections_large,
+        own,
         threads,
         duration: Duration::from_secs_f64(duration_s),
         warmup: Duration::from_secs_f64(warmup_s),

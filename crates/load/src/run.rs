@@ -19,7 +19,7 @@ use crate::report::json::{
     self, ClientCpu, Distribution, Latencies, Mode, Report, Requests, Run, ServerCpu, Udp,
 };
 use crate::sender::closed::ClosedLoop;
-use crate::sender::open::OpenLoop;
+use crate::sender::open::{OpenLoop, Own};
 use crate::sender::{Clock, Connections, Edge};
 use crate::storm::Storm;
 use crate::values::Values;
@@ -54,8 +54,8 @@ pub struct Plan {
     pub first_run: u64,
     /// Connections in all; at least one per thread.
     pub connections: usize,
-    /// Further connections, of large requests alone.
-    pub connections_large: usize,
+    /// Further connections, of some requests alone.
+    pub own: Own,
     /// Threads of the sender.
     pub threads: usize,
     /// The measured window.
@@ -338,7 +338,7 @@ impl<'a> Way<'a> {
         stream: u64,
     ) -> io::Result<Self> {
         let Some(udp) = udp else {
-            let count = count + plan.connections_large;
+            let count = count + plan.own.connections();
             return Connections::open(context, &plan.target, count).map(Way::Connections);
         };
         let seed = plan.workload.options().seed ^ u64::from_le_bytes(*b"queues  ");
@@ -410,8 +410,7 @@ impl<'a> Prepared<'a> {
         let done = match (self.way, self.depth) {
             (Way::Connections(mut connections), 0) => {
                 let (arrivals, drain) = (&self.arrivals, plan.drain);
-                let own_large = plan.connections_large;
-                let mut open = OpenLoop { arrivals, drain, versions, own_large };
+                let mut open = OpenLoop { arrivals, drain, versions, own: plan.own };
                 open.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
             }
             (Way::Connections(mut connections), depth) => {

@@ -13,6 +13,7 @@ use crate::random::Random;
 use crate::report::json::{Mode, Report};
 use crate::report::table::median;
 use crate::run::{Plan, run};
+use crate::sender::open::Own;
 use crate::workload::{Draws, LARGE_BYTES_MIN, Pattern, Sizes, Workload, WorkloadOptions};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -91,8 +92,8 @@ fn of_size(plan: &Plan, value_bytes: u64) -> Result<Plan, String> {
         ..plan.workload.options().clone()
     })?;
     let modes = vec![Mode::Closed { depth: 1 }];
-    let (connections, threads, connections_large) = (1, 1, 0);
-    Ok(Plan { workload, modes, connections, threads, connections_large, ..plan.clone() })
+    let (connections, threads, own) = (1, 1, Own::Nobody);
+    Ok(Plan { workload, modes, connections, threads, own, ..plan.clone() })
 }
 
 /// The server's processor time for a request, the median over the runs.

@@ -33,6 +33,8 @@ fn a_wrong_flag_says_which_and_why() {
         ("--threads 3 --connections 2", "--threads 3: must be at least 1 and at most"),
         ("--connections-large 2 --closed", "--connections-large 2: for one thread's open loop"),
         ("--connections-large 2 --udp", "--connections-large 2: for one thread's open loop"),
+        ("--connections-set 2 --threads 2", "--connections-set 2: for one thread's open loop"),
+        ("--connections-set 2 --connections-large 1", "leave out --connections-large"),
         ("--depth 4", "--depth 4: means something with --closed only"),
         ("--dialect binary", "--dialect binary: must be text or resp"),
         ("--late-max 51", "--late-max 51: percent of the requests, 0 to 50"),
@@ -127,7 +129,7 @@ fn the_help_names_every_flag() {
         p-large-steps late-max distribution count-idle workload trace speed delete-share \
         keys-per-get key-bytes first-key no-prefill floor server-pid cpu json quiet udp \
         service-times tls-ca tls-cert tls-key tls-name handshakes \
-        transport shm-idle udp-port timeout-ms help";
+        connections-large connections-set transport shm-idle udp-port timeout-ms help";
     for name in NAMES_OF_FLAGS.split_whitespace() {
         assert!(HELP.contains(&format!("--{name}")), "--{name}");
     }

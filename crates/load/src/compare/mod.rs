@@ -221,6 +221,7 @@ fn options(flags: &Flags) -> Result<Options, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sender::open::Own;
 
     fn parsed(line: &str) -> Result<Flags, String> {
         let words = line.split_ascii_whitespace().map(Into::into).collect();
@@ -243,7 +244,7 @@ mod tests {
             let large: Vec<bool> =
                 plan.steps.iter().map(|step| step.options().large_percent > 0.0).collect();
             assert_eq!(large, [false, true, false]);
-            assert_eq!((plan.connections, plan.connections_large), (32, 2));
+            assert_eq!((plan.connections, plan.own), (32, Own::Large(2)));
         }
         let loads: Vec<&str> = runs.iter().map(|run| run.load.as_str()).collect();
         assert!(loads.windows(2).all(|pair| pair[0] == pair[1]), "the same for all: {loads:?}");

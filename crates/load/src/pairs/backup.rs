@@ -3,6 +3,9 @@
 //! server itself is asked, ten times a second; a run in which that is not so says nothing of
 //! backups, and does not count.
 //!
+//! Whoever asks, and `laneway backup` itself, has the server's CPU where that has one alone: so
+//! nobody takes the client's.
+//!
 //! The copies are removed behind the run: nobody who makes backups deletes them meanwhile. It knows
 //! no latency.
 
@@ -11,6 +14,7 @@ use super::server::Server;
 use super::{Doubt, Measured, Options, measured_of};
 use crate::admin;
 use crate::connection::Target;
+use crate::cpu;
 use crate::dialect::Dialect;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -28,18 +32,20 @@ const UNDER_WAY_SHARE_MIN: f64 = 0.9;
 /// A run, if it counts.
 type Outcome = Result<Result<Measured, Doubt>, String>;
 
-/// Makes a run with a backup under way from before its beginning to its end.
+/// Makes a run with a backup under way from before its beginning to its end. Who asks for it stays
+/// on `cpu`, if there is one.
 pub fn meanwhile(
     options: &Options,
     server: &Server,
     round: usize,
+    cpu: Option<usize>,
     act: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let folder = server.backups.as_deref().ok_or("a server that we did not start has no copies")?;
     let mut command = vec![options.laneway.to_string_lossy().into_owned(), "backup".into()];
     command.extend(whom(&options.root, server));
     let (target, dialect) = (server.target.clone(), server.dialect);
-    let copies = Copies { command, folder, round, target, dialect };
+    let copies = Copies { command, folder, round, cpu, target, dialect };
     let (begun, is_begun) = channel();
     let (running, ended) = channel();
     let (told, mut outcome) = thread::scope(|scope| {
@@ -94,6 +100,8 @@ struct Copies<'a> {
     command: Vec<String>,
     folder: &'a Path,
     round: usize,
+    /// The CPU of whoever asks.
+    cpu: Option<usize>,
     target: Target,
     dialect: Dialect,
 }
@@ -142,6 +150,8 @@ impl Copies<'_> {
 /// Makes one copy after the other until the run has ended, and the last one whole; says when the
 /// first one is under way.
 fn keep(copies: &Copies<'_>, begun: Sender<()>, ended: &Receiver<()>) -> Result<Told, String> {
+    // What this thread starts inherits its CPU.
+    copies.cpu.map_or(Ok(()), cpu::pin)?;
     let (mut told, mut begun) = (Told::default(), Some(begun));
     let mut tool = copies.begin(0)?;
     loop {
@@ -193,6 +203,7 @@ mod tests {
                 command: vec![tool.into()],
                 folder: Path::new("/none/such"),
                 round: 3,
+                cpu: None,
                 target: Target::Unix("/none/such".into()),
                 dialect: Dialect::Text,
             };
@@ -201,5 +212,23 @@ mod tests {
             assert!(why.starts_with(&format!("{tool} 3-0 {words}")), "{why}");
             assert!(is_begun.recv().is_err(), "no load is begun beside it");
         }
+    }
+
+    #[test]
+    fn who_asks_for_a_backup_has_the_cpu_that_it_is_given_and_no_other() {
+        let cpu = rustix::thread::sched_getcpu();
+        // The name of the copy is a parameter of the script, which does not look at it.
+        let script = "grep Cpus_allowed_list: /proc/self/status >&2; exit 1";
+        let copies = Copies {
+            command: ["sh", "-c", script].map(String::from).to_vec(),
+            folder: Path::new("/none/such"),
+            round: 0,
+            cpu: Some(cpu),
+            target: Target::Unix("/none/such".into()),
+            dialect: Dialect::Text,
+        };
+        let ((begun, _is_begun), (_running, ended)) = (channel(), channel());
+        let why = keep(&copies, begun, &ended).expect_err("it makes no copy");
+        assert!(why.ends_with(&format!("\nCpus_allowed_list:\t{cpu}\n")), "{why}");
     }
 }

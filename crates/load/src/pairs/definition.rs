@@ -1,6 +1,7 @@
 //! What is compared: a file of bench/definitions, read and checked.
 
 use crate::cli::Command;
+use crate::cpu::SERVER_CPU;
 use crate::dialect::Dialect;
 use crate::run::Plan;
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,18 @@ pub struct Place {
     /// what has threads of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every_cpu: bool,
+    /// Programs have their one CPU under the ordinary scheduler, and what works beside them has it,
+    /// too; the client has the other. For servers that spin, from whom the kernel takes real time
+    /// away, and for those that have more to do than to answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ordinary: bool,
+}
+
+impl Place {
+    /// The CPU of the servers and of what works beside them; none where all have every CPU.
+    pub fn server_cpu(&self) -> Option<usize> {
+        (!self.every_cpu).then_some(SERVER_CPU)
+    }
 }
 
 /// A server.
@@ -331,6 +344,9 @@ pub fn parse(text: &str) -> Result<Definition, String> {
     if definition.pairs == 0 || definition.runs.is_empty() {
         return Err("needs at least one pair and one run".into());
     }
+    if definition.place.every_cpu && definition.place.ordinary {
+        return Err("place: every_cpu or ordinary, not both".into());
+    }
     for run in &definition.runs {
         let server = definition.servers.iter().find(|server| server.name == run.server);
         let has_copies = server.is_some_and(|server| server.command.contains("--backup-dir"));
@@ -423,6 +439,11 @@ pub(super) mod tests {
             ),
             ("at_most = 2.0", "null = \"self\"", "figure p99: there is no ratio called self"),
             ("[[figure]]", "pears = 5\n[[figure]]", "pears"),
+            (
+                "about",
+                "place = { every_cpu = true, ordinary = true }\nabout",
+                "place: every_cpu or ordinary",
+            ),
         ] {
             let message = parse(&GOOD.replace(from, to)).expect_err(words);
             assert!(message.contains(words), "{message}");

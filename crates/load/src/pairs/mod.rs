@@ -5,9 +5,10 @@
 //! alternates; what counts is the ratio within a round, its median over the rounds and its spread.
 //! Each run waits for a quiet host first. One in which the client could not keep its schedule is
 //! made again, and after a few tries its whole round; the record keeps how many and why.
-//! The servers are pinned to one CPU under a real-time scheduler, the client spins on another; each
-//! server is stopped while others are measured. docs/bench-method.md says why, and what this cannot
-//! see. Definitions stand in bench/definitions, results go to bench/record.
+//! The servers are pinned to one CPU, under a real-time scheduler unless the definition says
+//! otherwise, the client spins on another; each server is stopped while others are measured.
+//! docs/bench-method.md says why, and what this cannot see. Definitions stand in bench/definitions,
+//! results go to bench/record.
 
 pub mod backup;
 pub mod balance;
@@ -355,7 +356,10 @@ impl Comparison<'_> {
         let before = counts::counts(definition, server)?;
         let alone = || bench::measure(self.definition, run, server, self.options, number);
         let measure = || match run.backup {
-            true => backup::meanwhile(self.options, server, number, alone),
+            true => {
+                let cpu = self.definition.place.server_cpu();
+                backup::meanwhile(self.options, server, number, cpu, alone)
+            }
             false => alone(),
         };
         let mut measured = match &server.admin {

@@ -5,7 +5,8 @@
 //! Pinning and scheduling are done by `taskset` and `chrt` of util-linux around the server's
 //! command: they replace themselves by it, so the child's process number is the server's. `setpriv`
 //! has the kernel end it should we be killed. Without the right to SCHED_FIFO it runs without, and
-//! says so. Where nothing is timed, it has every CPU and the ordinary scheduler.
+//! says so. A definition may have it under the ordinary scheduler, on its one CPU or on every one;
+//! where nothing is timed it has every one.
 //!
 //! Servers that are compared share their CPUs. What an idle one still does would disturb the one
 //! that is measured, and one that spins would leave it no CPU, so each is stopped but for its own
@@ -67,13 +68,14 @@ impl Places {
         // What only counts requests is to be seen as threads run everywhere, on every CPU.
         let is_timed = !definition.place.every_cpu
             && definition.runs.iter().any(|run| definition.kind_of(run) != Kind::Balance);
-        places.real_time = is_timed && may_be_real_time();
+        let wants_real_time = is_timed && !definition.place.ordinary;
+        places.real_time = wants_real_time && may_be_real_time();
         if is_timed {
             places.wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
         }
         if places.real_time {
             places.wrapper.extend(words("chrt -f 1"));
-        } else if is_timed {
+        } else if wants_real_time {
             eprintln!("warning: no right to SCHED_FIFO here: the tails are other processes' noise");
         }
         if is_timed && Machine::this().halts_at_once() {

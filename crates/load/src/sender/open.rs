@@ -2,16 +2,46 @@
 
 use super::{Clock, Connections, Edge, Ready};
 use crate::arrivals::Arrival;
-use crate::connection::Completion;
+use crate::connection::{Completion, Request};
 use crate::random::Random;
 use crate::recorder::Recorder;
-use crate::workload::Class;
+use crate::workload::{Class, Operation};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 /// Most requests sent before replies are looked at: where the sender is behind, reading must go on.
 const SENDS_MAX: usize = 32;
+
+/// Which requests have connections for themselves, and how many, as those of another client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Own {
+    /// None.
+    Nobody,
+    /// The large ones.
+    Large(usize),
+    /// The SETs.
+    Sets(usize),
+}
+
+impl Own {
+    /// How many connections these are.
+    pub fn connections(self) -> usize {
+        match self {
+            Own::Nobody => 0,
+            Own::Large(count) | Own::Sets(count) => count,
+        }
+    }
+
+    /// Whether they are this request's.
+    fn has(self, request: &Request) -> bool {
+        match self {
+            Own::Nobody => false,
+            Own::Large(_) => request.class == Class::Large,
+            Own::Sets(_) => request.operation == Operation::Set,
+        }
+    }
+}
 
 /// What one thread follows.
 #[derive(Debug)]
@@ -22,8 +52,8 @@ pub struct OpenLoop<'a> {
     pub drain: Duration,
     /// Where the versions of written values come from.
     pub versions: Random,
-    /// So many of the connections, the last ones, are for large requests, and the others not.
-    pub own_large: usize,
+    /// Which requests have the last ones of the connections for themselves, and leave the others.
+    pub own: Own,
 }
 
 struct Sender<'a, 'b> {
@@ -33,9 +63,10 @@ struct Sender<'a, 'b> {
     recorder: &'a mut Recorder,
     clock: Clock,
     next: usize,
-    /// The first connection that large requests have for themselves.
-    first_large: usize,
-    /// Idle connections: those for all, or for small requests; and those for large ones.
+    own: Own,
+    /// The first connection that some requests have for themselves.
+    first_own: usize,
+    /// Idle connections: those for all, or for all others; and those that some have for themselves.
     idle: [VecDeque<usize>; 2],
 }
 
@@ -50,12 +81,12 @@ impl OpenLoop<'_> {
     ) -> io::Result<()> {
         let window_ns = recorder.window_ns();
         let give_up_ns = window_ns.end + self.drain.as_nanos() as u64;
-        let OpenLoop { arrivals, versions, own_large, .. } = self;
-        let first_large = connections.count() - *own_large;
-        let idle = [(0..first_large).collect(), (first_large..connections.count()).collect()];
-        let next = 0;
+        let OpenLoop { arrivals, versions, own, .. } = self;
+        let (next, own) = (0, *own);
+        let first_own = connections.count() - own.connections();
+        let idle = [(0..first_own).collect(), (first_own..connections.count()).collect()];
         let mut sender =
-            Sender { arrivals, versions, connections, recorder, clock, next, first_large, idle };
+            Sender { arrivals, versions, connections, recorder, clock, next, own, first_own, idle };
         let mut edges = [(window_ns.start, Edge::Open), (window_ns.end, Edge::Close)].into_iter();
         let mut edge = edges.next();
         let (mut ready, mut ended) = (Vec::new(), Vec::new());
@@ -96,7 +127,7 @@ impl Sender<'_, '_> {
             self.next += 1;
             let version = self.versions.word() as u32;
             let request = self.connections.context().request(arrival.ask, arrival.due_ns, version);
-            let (index, busy) = self.choose(request.class);
+            let (index, busy) = self.choose(&request);
             self.connections.push(index, request);
             self.connections.flush(index)?;
             self.recorder.sent(arrival.due_ns, now_ns, busy);
@@ -105,11 +136,10 @@ impl Sender<'_, '_> {
     }
 
     /// An idle connection, the one idle for longest; or else the one with the shortest queue.
-    fn choose(&mut self, class: Class) -> (usize, bool) {
-        let count = self.connections.count();
-        let (kind, those) = match class {
-            Class::Large if self.first_large < count => (1, self.first_large..count),
-            _ => (0, 0..self.first_large),
+    fn choose(&mut self, request: &Request) -> (usize, bool) {
+        let (kind, those) = match self.own.has(request) {
+            true => (1, self.first_own..self.connections.count()),
+            false => (0, 0..self.first_own),
         };
         if let Some(index) = self.idle[kind].pop_front() {
             return (index, false);
@@ -127,7 +157,7 @@ impl Sender<'_, '_> {
             self.recorder.ended(&completion, now_ns);
         }
         if self.connections.in_flight_on(event.index) == 0 {
-            self.idle[usize::from(event.index >= self.first_large)].push_back(event.index);
+            self.idle[usize::from(event.index >= self.first_own)].push_back(event.index);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use laneway_load::prefill::prefill;
 use laneway_load::random::Random;
 use laneway_load::recorder::Recorder;
 use laneway_load::sender::closed::ClosedLoop;
-use laneway_load::sender::open::OpenLoop;
+use laneway_load::sender::open::{OpenLoop, Own};
 use laneway_load::sender::{Clock, Connections, Edge};
 use laneway_load::values::Values;
 use laneway_load::verdict::{LATE_REFUSE, judge};
@@ -69,7 +69,8 @@ impl Bench {
     ) -> std::io::Result<Recorder> {
         let mut lines = Connections::open(self.context(), target, connections)?;
         let mut recorder = Recorder::new(0..arrivals.last().map_or(1, |last| last.due_ns + 1));
-        let mut open = OpenLoop { arrivals, drain: DRAIN, versions: Random::new(8), own_large: 0 };
+        let mut open =
+            OpenLoop { arrivals, drain: DRAIN, versions: Random::new(8), own: Own::Nobody };
         let clock = Clock::starting(Instant::now() - late);
         let mut edges = Vec::new();
         open.run(&mut lines, clock, &mut recorder, |edge| edges.push(edge))?;
@@ -384,7 +385,7 @@ fn what_is_not_sent_and_not_answered_is_counted() {
     arrivals.push(Arrival { due_ns: HOUR_NS, ..arrivals[0] });
     let mut recorder = Recorder::new(0..1_000_000);
     let (arrivals, versions) = (&arrivals, Random::new(8));
-    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own_large: 0 };
+    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own: Own::Nobody };
     open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     assert_eq!((recorder.counts.due, recorder.counts.unanswered), (2, 2));
     assert!(judge(&recorder.counts, Some(LATE_REFUSE), None).failed.unwrap().contains("no reply"));
@@ -399,7 +400,7 @@ fn large_requests_with_connections_of_their_own_leave_the_others_to_small_ones()
     let keys = [270, 0, 271, 1, 272, 2, 273, 3, 274, 4];
     let arrivals = all_due_at_once(keys.map(|key| (key, Operation::Get)));
     let (arrivals, versions) = (&arrivals, Random::new(8));
-    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own_large: 2 };
+    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own: Own::Large(2) };
     let mut recorder = Recorder::new(0..1_000_000);
     open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     let in_flight: Vec<usize> = (0..5).map(|index| lines.in_flight_on(index)).collect();
@@ -407,6 +408,25 @@ fn large_requests_with_connections_of_their_own_leave_the_others_to_small_ones()
     assert_eq!(in_flight[..3].iter().sum::<usize>(), 5);
     assert_eq!(in_flight[3..].iter().sum::<usize>(), 5);
     assert_eq!(recorder.counts.no_idle_connection, 2 + 3);
+}
+
+#[test]
+fn sets_with_connections_of_their_own_leave_the_others_to_gets() {
+    let bench = Bench::mixed(Dialect::Text);
+    let (address, _) = serve(Fault::HoldsUntil(usize::MAX));
+    let mut lines = Connections::open(bench.context(), &tcp(address), 5).unwrap();
+    // No GET is answered: one that finds none idle takes a busy one, if not a SET's.
+    let gets = [1, 270, 2, 271, 3, 272].map(|key| (key, Operation::Get));
+    let arrivals = all_due_at_once([(0, Operation::Set)].into_iter().chain(gets));
+    let (arrivals, versions) = (&arrivals, Random::new(8));
+    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own: Own::Sets(2) };
+    let mut recorder = Recorder::new(0..1_000_000);
+    open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
+    let in_flight: Vec<usize> = (0..5).map(|index| lines.in_flight_on(index)).collect();
+    // Six GETs, small and large, on three connections; the SET, which may have ended, on a fourth.
+    assert_eq!(in_flight[..3], [2; 3]);
+    assert!(in_flight[3..].iter().sum::<usize>() <= 1, "{in_flight:?}");
+    assert_eq!(recorder.counts.no_idle_connection, 3);
 }
 
 fn small_gets() -> Bench {
