@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use laneway_load::trace::replay::Trace;
+use laneway_load::trace::Trace;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -15,7 +15,7 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
     match dialect {
         Dialect::Text => {
-            let reply = ask(target, b"version\r\n", |reply| reply.ends_with(b"\n"))?;
+            let reply = version_on(&mut Stream::connect(target)?)?;
             let words = reply.trim();
             Ok(words.strip_prefix("VERSION ").unwrap_or(words).into())
         }
@@ -28,7 +28,7 @@ pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
 
 /// What a server speaks, by how it takes `version`: memcached tells it, Redis has no such command.
 pub fn dialect(target: &Target) -> io::Result<Dialect> {
-    let reply = ask(target, b"version\r\n", |reply| reply.ends_with(b"\n"))?;
+    let reply = version_on(&mut Stream::connect(target)?)?;
     match reply.as_bytes() {
         [b'V', b'E', b'R', ..] => Ok(Dialect::Text),
         [b'-', ..] => Ok(Dialect::Resp),
@@ -48,15 +48,7 @@ pub fn stats(
     if dialect == Dialect::Resp {
         return info(target, b"INFO\r\n");
     }
-    let space = if words.is_empty() { "" } else { " " };
-    let request = format!("stats{space}{words}\r\n");
-    let is_whole = |reply: &[u8]| {
-        reply.ends_with(b"END\r\n")
-            || reply.ends_with(b"ERROR\r\n")
-            || reply.ends_with(b"RESET\r\n")
-    };
-    let reply = ask(target, request.as_bytes(), is_whole)?;
-    Ok(reply
+    Ok(command(target, format!("stats {words}").trim_end())?
         .lines()
         .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -2,7 +2,9 @@
 //! no sense.
 
 use lexopt::{Parser, ValueExt};
+use std::fmt::Display;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -18,6 +20,18 @@ pub fn text(name: &str, parser: &mut Parser) -> Result<String, String> {
 pub fn number<T: FromStr>(name: &str, parser: &mut Parser) -> Result<T, String> {
     let value = text(name, parser)?;
     value.parse().map_err(|_| format!("--{name} {value}: not a number of the kind wanted"))
+}
+
+/// Refuses a value of flag `name` outside of what it takes.
+pub fn within<T: PartialOrd + Display>(
+    name: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), String> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(format!("--{name} {value}: must be in {}..={}", range.start(), range.end())),
+    }
 }
 
 /// Carries out `laneway COMMAND`, whose flags are read: prints its help where nothing else is asked

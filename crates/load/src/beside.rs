@@ -7,7 +7,7 @@
 //! ([`crate::storm`]).
 
 use crate::admin;
-use crate::arguments::{number, text};
+use crate::arguments::{number, text, within};
 use crate::connection::{Stream, Target};
 use crate::cpu;
 use crate::dialect::Dialect;
@@ -79,22 +79,16 @@ impl Beside {
     /// Whether this can be asked of a server that speaks `dialect`.
     pub fn check(&self, dialect: Dialect) -> Result<(), String> {
         let Beside { expiring, command, every_s, handshakes_per_s } = self;
-        if EXPIRING_MAX < *expiring {
-            return Err(format!("--expiring {expiring}: items, {EXPIRING_MAX} at most"));
-        }
+        within("expiring", *expiring, 0..=EXPIRING_MAX)?;
         if let Some(line) = command
             && (line.trim().is_empty() || line.contains(['\r', '\n']))
         {
             return Err(format!("--beside {line:?}: one line of memcached's protocol"));
         }
-        if !(0.001..=EVERY_S_MAX).contains(every_s) {
-            return Err(format!("--beside-every {every_s}: seconds, 0.001 to {EVERY_S_MAX}"));
-        }
-        let (least, most) = (HANDSHAKES_PER_S_MIN, HANDSHAKES_PER_S_MAX);
-        if *handshakes_per_s != 0.0 && !(least..=most).contains(handshakes_per_s) {
-            return Err(format!(
-                "--handshakes {handshakes_per_s}: a second, 0 or from {least} to {most}"
-            ));
+        within("beside-every", *every_s, 0.001..=EVERY_S_MAX)?;
+        if *handshakes_per_s != 0.0 {
+            let range = HANDSHAKES_PER_S_MIN..=HANDSHAKES_PER_S_MAX;
+            within("handshakes", *handshakes_per_s, range)?;
         }
         if dialect != Dialect::Text && (*expiring > 0 || command.is_some()) {
             let words = "--expiring, --beside: memcached's protocol only; leave out --dialect";

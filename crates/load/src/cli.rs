@@ -1,7 +1,7 @@
 //! The command line of `laneway bench`: flags as typed become a checked [`Plan`]; the exit code
 //! says how it went: 0 well, 1 a wrong reply or a run that may not be believed, 2 a wrong flag.
 
-use crate::arguments::{self, number, text};
+use crate::arguments::{self, number, text, within};
 use crate::arrivals;
 use crate::beside::Beside;
 use crate::cpu;
@@ -12,7 +12,7 @@ use crate::report::table;
 use crate::run::{Plan, run};
 use crate::sender::open::Own;
 use crate::service;
-use crate::trace::replay::Trace;
+use crate::trace::Trace;
 use crate::verdict::LATE_REFUSE;
 use crate::workload::keys::{KEY_BYTES, KeySizes};
 use crate::workload::named::named;
@@ -260,7 +260,13 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "cpu" => typed.cpu = Some(number(name, parser)?),
         "json" => typed.json = Some(text(name, parser)?.into()),
         "quiet" => typed.quiet = true,
-        _ => return other_flag(typed, name, parser),
+        "service-times" => typed.service_times = Some(text(name, parser)?.into()),
+        // Those that belong to some part.
+        _ => {
+            let is_taken =
+                typed.beside.flag(name, parser)? || tls::flag(&mut typed.tls, name, parser)?;
+            return if is_taken { Ok(()) } else { typed.udp.flag(name, parser) };
+        }
     }
     Ok(())
 }
@@ -270,16 +276,6 @@ fn numbers(name: &str, parser: &mut Parser, words: &str) -> Result<Vec<f64>, Str
     let list = text(name, parser)?;
     let numbers = list.split(',').map(|one| one.trim().parse::<f64>());
     numbers.collect::<Result<_, _>>().map_err(|_| format!("--{name} {list}: {words}"))
-}
-
-/// The flags that belong to some part.
-fn other_flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String> {
-    if name == "service-times" {
-        typed.service_times = Some(text(name, parser)?.into());
-        return Ok(());
-    }
-    let is_taken = typed.beside.flag(name, parser)? || tls::flag(&mut typed.tls, name, parser)?;
-    if is_taken { Ok(()) } else { typed.udp.flag(name, parser) }
 }
 
 /// Longest window and warm-up: a day.
@@ -299,28 +295,14 @@ const LATE_PERCENT_MAX: f64 = 50.0;
 
 /// The flags that say how fast, for how long and how punctually.
 fn check_schedule(typed: &Typed) -> Result<(), String> {
-    let Typed { late_percent_max, drain_s, .. } = typed;
     let duration_s = typed.duration_s.unwrap_or(DURATION_S);
     let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
     let rates = typed.rates();
-    if !rates.iter().all(|rate| (1.0..=RATE_PER_S_MAX).contains(rate)) {
-        return Err(format!("--rate {rates:?}: each must be in 1..={RATE_PER_S_MAX}"));
-    }
-    if !(0.001..=SECONDS_MAX).contains(&duration_s) {
-        return Err(format!("--duration {duration_s}: seconds, 0.001 to {SECONDS_MAX}"));
-    }
-    if !(0.0..=SECONDS_MAX).contains(&warmup_s) {
-        return Err(format!("--warmup {warmup_s}: seconds, 0 to {SECONDS_MAX}"));
-    }
-    if !(0.0..=SECONDS_MAX).contains(drain_s) {
-        return Err(format!("--drain {drain_s}: seconds, 0 to {SECONDS_MAX}"));
-    }
-    if !(0.0..=LATE_PERCENT_MAX).contains(late_percent_max) {
-        let asked = typed.late_percent_max;
-        return Err(format!(
-            "--late-max {asked}: percent of the requests, 0 to {LATE_PERCENT_MAX}"
-        ));
-    }
+    rates.iter().try_for_each(|&rate| within("rate", rate, 1.0..=RATE_PER_S_MAX))?;
+    within("duration", duration_s, 0.001..=SECONDS_MAX)?;
+    within("warmup", warmup_s, 0.0..=SECONDS_MAX)?;
+    within("drain", typed.drain_s, 0.0..=SECONDS_MAX)?;
+    within("late-max", typed.late_percent_max, 0.0..=LATE_PERCENT_MAX)?;
     // A closed loop has no schedule, and a trace has its own.
     match typed.closed || typed.trace.is_some() || typed.service_times.is_some() {
         true => Ok(()),
@@ -469,9 +451,7 @@ fn with_trace(plan: Plan, path: &Path, typed: &Typed) -> Result<Plan, String> {
                     --p-large-steps and the like"
             .into());
     }
-    if !(1e-3..=1e6).contains(&typed.speed) {
-        return Err(format!("--speed {}: must be in 0.001..=1000000", typed.speed));
-    }
+    within("speed", typed.speed, 1e-3..=1e6)?;
     let mut trace = Trace::open(path, typed.speed)?;
     let warmup = Duration::from_secs_f64(typed.warmup_s.unwrap_or(0.0));
     let whole = Duration::from_nanos(trace.duration_ns);

@@ -5,24 +5,24 @@
 //! bounded number of bytes, so that one connection's megabytes do not make the sender late for
 //! another's request. It knows no clock.
 
-mod many;
+mod reader;
 mod stream;
 
-pub(crate) use stream::handshake;
+pub(crate) use reader::Reader;
+pub use reader::{NO_REPLY, WRONG_BYTES, WRONG_END, WRONG_KEY, WRONG_LENGTH};
 pub use stream::{Stream, Target};
+pub(crate) use stream::{connect, handshake};
 
-use crate::dialect::{Dialect, Line};
-use crate::values::{Checker, Value, Values};
+use crate::dialect::Dialect;
+use crate::values::{Value, Values};
 use crate::workload::{Ask, Class, Key, Operation, Workload};
-pub(crate) use many::Many;
+use reader::LINE_BYTES_MAX;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Most bytes that one read takes.
 pub const READ_BYTES: usize = 64 << 10;
-/// Longest reply line that is waited for; memcached's are below 300 bytes.
-const LINE_BYTES_MAX: usize = 2_048;
 /// Values from this size on are made while they leave.
 const STREAMED_BYTES_MIN: u64 = 16 << 10;
 /// Most bytes that one flush hands to the kernel.
@@ -45,6 +45,13 @@ pub struct Request {
     pub version: u32,
     /// Latency is counted from here: nanoseconds from the start of the run.
     pub due_ns: u64,
+}
+
+impl Request {
+    /// What a SET writes.
+    pub(crate) fn value(&self) -> Value {
+        Value { key: self.key, bytes: self.value_bytes, version: self.version }
+    }
 }
 
 /// How a request ended.
@@ -108,43 +115,6 @@ impl Context<'_> {
     }
 }
 
-/// What a corrupt reply is said to have.
-pub const WRONG_BYTES: &str = "bytes that no value of this key has";
-/// See [`WRONG_BYTES`].
-pub const WRONG_LENGTH: &str = "a length that is not this key's";
-/// See [`WRONG_BYTES`].
-pub const WRONG_KEY: &str = "another key's name";
-
-#[derive(Debug)]
-enum Reading {
-    Line,
-    Value { checker: Checker, ending: &'static [u8], wrong: Option<&'static str> },
-    Ending { ending: &'static [u8], wrong: Option<&'static str>, value_bytes: u64 },
-}
-
-impl Reading {
-    fn value(
-        key: Key,
-        value_bytes: u64,
-        ending: &'static [u8],
-        wrong: Option<&'static str>,
-    ) -> Self {
-        if value_bytes == 0 {
-            return Reading::Ending { ending, wrong, value_bytes };
-        }
-        Reading::Value { checker: Checker::new(key, value_bytes), ending, wrong }
-    }
-
-    /// A value in the reply to a GET of several keys; `found` is whose it is, if it was asked for.
-    fn one_of_many(context: Context<'_>, found: Option<Key>, value_bytes: u64) -> Self {
-        let wrong = match found {
-            None => Some(WRONG_KEY),
-            Some(key) => (value_bytes != context.workload.value_bytes(key)).then_some(WRONG_LENGTH),
-        };
-        Reading::value(found.unwrap_or(Key(0)), value_bytes, b"\r\n", wrong)
-    }
-}
-
 /// The keys of a GET.
 pub(crate) fn keys_of<'a>(
     context: Context<'a>,
@@ -153,13 +123,28 @@ pub(crate) fn keys_of<'a>(
     context.workload.keys_of(request.key, request.keys, request.version)
 }
 
+/// Writes a request; of a SET what stands before its value.
+pub(crate) fn write_head(context: Context<'_>, request: &Request, out: &mut Vec<u8>) {
+    let Context { workload, dialect, .. } = context;
+    let name = workload.key_name(request.key);
+    match request.operation {
+        Operation::Get if request.keys > 1 => {
+            let names = keys_of(context, request).map(|key| workload.key_name(key));
+            dialect.get_many(request.keys.into(), names, out);
+        }
+        Operation::Get => dialect.get(&name, out),
+        Operation::Delete => dialect.delete(&name, out),
+        Operation::Set => {
+            dialect.set(&name, request.value_bytes, workload.ttl_s(request.key), out);
+        }
+    }
+}
+
 /// One connection and everything in flight on it.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
-    reading: Reading,
-    /// What came of the oldest request, if it is for several keys and its reply has begun.
-    many: Option<Many>,
+    reader: Reader,
     /// The beginning of a reply line whose end has not come.
     line_begun: Vec<u8>,
     awaiting: VecDeque<Request>,
@@ -178,8 +163,7 @@ impl Connection {
         stream.set_nonblocking(true)?;
         Ok(Connection {
             stream,
-            reading: Reading::Line,
-            many: None,
+            reader: Reader::default(),
             line_begun: Vec::new(),
             awaiting: VecDeque::new(),
             unwritten: 0,
@@ -199,11 +183,7 @@ impl Connection {
         self.awaiting.iter()
     }
 
-    /// Whether everything asked was handed to the kernel.
-    pub fn all_sent(&self) -> bool {
-        self.all_taken() && !self.stream.holds_back()
-    }
-
+    /// Whether nothing asked waits here.
     fn all_taken(&self) -> bool {
         self.output_sent == self.output.len() && self.streaming.is_none() && self.unwritten == 0
     }
@@ -220,29 +200,12 @@ impl Connection {
         while self.streaming.is_none() && self.unwritten > 0 {
             let request = self.awaiting[self.awaiting.len() - self.unwritten];
             self.unwritten -= 1;
-            let name = context.workload.key_name(request.key);
-            match request.operation {
-                Operation::Get if request.keys > 1 => {
-                    let names =
-                        keys_of(context, &request).map(|key| context.workload.key_name(key));
-                    context.dialect.get_many(request.keys.into(), names, &mut self.output);
-                    continue;
-                }
-                Operation::Get => {
-                    context.dialect.get(&name, &mut self.output);
-                    continue;
-                }
-                Operation::Delete => {
-                    context.dialect.delete(&name, &mut self.output);
-                    continue;
-                }
-                Operation::Set => {}
+            write_head(context, &request, &mut self.output);
+            if request.operation != Operation::Set {
+                continue;
             }
-            let Request { key, value_bytes: bytes, version, .. } = request;
-            let ttl_s = context.workload.ttl_s(key);
-            context.dialect.set(&name, bytes, ttl_s, &mut self.output);
-            let value = Value { key, bytes, version };
-            if bytes < STREAMED_BYTES_MIN {
+            let value = request.value();
+            if value.bytes < STREAMED_BYTES_MIN {
                 context.values.append(value, &mut self.output);
                 self.output.extend_from_slice(Dialect::SET_ENDING);
             } else {
@@ -275,7 +238,7 @@ impl Connection {
                 _ => {}
             }
         }
-        Ok(!self.all_sent())
+        Ok(!self.all_taken() || self.stream.holds_back())
     }
 
     fn advance(&mut self, context: Context<'_>, sent: usize) {
@@ -318,7 +281,12 @@ impl Connection {
         self.line_begun.clear();
         let mut input = &buffer[..kept + read];
         while !input.is_empty() {
-            let used = self.take(context, input, ended)?;
+            let Some(request) = self.awaiting.front() else { return Err(nonsense(input)) };
+            let taken = self.reader.take(context, request, input);
+            let (used, outcome) = taken.map_err(|_| nonsense(input))?;
+            if let Some(outcome) = outcome {
+                self.end(ended, outcome);
+            }
             if used == 0 {
                 if input.len() > LINE_BYTES_MAX {
                     return Err(nonsense(input));
@@ -329,146 +297,6 @@ impl Connection {
             input = &input[used..];
         }
         Ok(read)
-    }
-
-    /// Takes the next part of a reply; 0 if a line is not whole yet.
-    fn take(
-        &mut self,
-        context: Context<'_>,
-        input: &[u8],
-        ended: &mut Vec<Completion>,
-    ) -> io::Result<usize> {
-        match &mut self.reading {
-            Reading::Line => self.take_line(context, input, ended),
-            Reading::Value { checker, ending, wrong } => {
-                let left = usize::try_from(checker.bytes_left()).unwrap_or(usize::MAX);
-                let used = input.len().min(left);
-                checker.feed(context.values, &input[..used]);
-                if checker.bytes_left() == 0 {
-                    let wrong = wrong.or((!checker.is_good()).then_some(WRONG_BYTES));
-                    let value_bytes = checker.bytes();
-                    self.reading = Reading::Ending { ending, wrong, value_bytes };
-                }
-                Ok(used)
-            }
-            Reading::Ending { ending, wrong, value_bytes } => {
-                let used = input.len().min(ending.len());
-                if input[..used] != ending[..used] {
-                    return Err(nonsense(input));
-                }
-                *ending = &ending[used..];
-                if ending.is_empty() {
-                    let (wrong, value_bytes) = (*wrong, *value_bytes);
-                    self.reading = Reading::Line;
-                    self.value_ended(context, value_bytes, wrong, ended);
-                }
-                Ok(used)
-            }
-        }
-    }
-
-    fn take_line(
-        &mut self,
-        context: Context<'_>,
-        input: &[u8],
-        ended: &mut Vec<Completion>,
-    ) -> io::Result<usize> {
-        let Some(newline) = input.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n')
-        else {
-            return Ok(0);
-        };
-        let line = &input[..=newline];
-        let Some(request) = self.awaiting.front().copied() else { return Err(nonsense(line)) };
-        if request.keys > 1 {
-            self.take_line_of_many(context, &request, line, ended)?;
-            return Ok(newline + 1);
-        }
-        match (context.dialect.line(line), request.operation) {
-            (Line::Value { value_bytes, key, ending }, Operation::Get) => {
-                // A wrong value is read to its end all the same, to stay in step.
-                let name = context.workload.key_name(request.key);
-                let wrong = if key.is_some_and(|key| *key != *name) {
-                    Some(WRONG_KEY)
-                } else {
-                    (value_bytes != request.value_bytes).then_some(WRONG_LENGTH)
-                };
-                self.reading = Reading::value(request.key, value_bytes, ending, wrong);
-            }
-            (Line::Miss, Operation::Get) => self.end(ended, Outcome::Miss),
-            (Line::Stored, Operation::Set) => self.end(ended, Outcome::Stored),
-            (Line::Deleted, Operation::Delete) => self.end(ended, Outcome::Deleted),
-            (Line::Refused(words), _) => {
-                self.end(ended, Outcome::Refused(String::from_utf8_lossy(words).into_owned()));
-            }
-            _ => return Err(nonsense(line)),
-        }
-        Ok(newline + 1)
-    }
-
-    /// A line of the reply to a GET of several keys.
-    fn take_line_of_many(
-        &mut self,
-        context: Context<'_>,
-        request: &Request,
-        line: &[u8],
-        ended: &mut Vec<Completion>,
-    ) -> io::Result<()> {
-        let many = self.many.get_or_insert_with(|| Many::new(keys_of(context, request)));
-        match context.dialect.line(line) {
-            Line::Value { value_bytes, key: Some(name), .. } => {
-                let found = many.named(|key| *context.workload.key_name(key) == *name);
-                self.reading = Reading::one_of_many(context, found, value_bytes);
-            }
-            Line::Value { value_bytes, key: None, .. } => {
-                let found = many.next();
-                self.reading = Reading::one_of_many(context, found, value_bytes);
-            }
-            // The END of memcached, which says it once, and a missing value of Redis.
-            Line::Miss if context.dialect == Dialect::Text => self.many_ended(ended),
-            Line::Miss => {
-                many.missed();
-                self.many_ended_if_whole(ended);
-            }
-            Line::Many(count) if count == u64::from(request.keys) => {}
-            Line::Refused(words) => {
-                let words = String::from_utf8_lossy(words).into_owned();
-                self.many = None;
-                self.end(ended, Outcome::Refused(words));
-            }
-            _ => return Err(nonsense(line)),
-        }
-        Ok(())
-    }
-
-    /// A value and what ends it were read.
-    fn value_ended(
-        &mut self,
-        context: Context<'_>,
-        value_bytes: u64,
-        wrong: Option<&'static str>,
-        ended: &mut Vec<Completion>,
-    ) {
-        match &mut self.many {
-            None => self.end(ended, wrong.map_or(Outcome::Hit, Outcome::Corrupt)),
-            Some(many) => {
-                many.read(value_bytes, wrong);
-                if context.dialect == Dialect::Resp {
-                    self.many_ended_if_whole(ended);
-                }
-            }
-        }
-    }
-
-    fn many_ended_if_whole(&mut self, ended: &mut Vec<Completion>) {
-        if self.many.as_ref().is_some_and(Many::is_whole) {
-            self.many_ended(ended);
-        }
-    }
-
-    fn many_ended(&mut self, ended: &mut Vec<Completion>) {
-        if let Some(many) = self.many.take() {
-            self.end(ended, many.end());
-        }
     }
 
     fn end(&mut self, ended: &mut Vec<Completion>, outcome: Outcome) {

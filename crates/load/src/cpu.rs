@@ -31,13 +31,6 @@ impl CpuTime {
             kept_waiting_ns: self.kept_waiting_ns.saturating_sub(earlier.kept_waiting_ns),
         }
     }
-
-    fn plus(self, other: CpuTime) -> CpuTime {
-        CpuTime {
-            busy_ns: self.busy_ns + other.busy_ns,
-            kept_waiting_ns: self.kept_waiting_ns + other.kept_waiting_ns,
-        }
-    }
 }
 
 /// All threads of process `pid`.
@@ -46,7 +39,9 @@ pub fn of_process(pid: u32) -> io::Result<CpuTime> {
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         // A thread may end between the listing and the reading.
         if let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) {
-            total = total.plus(parse_schedstat(&text).unwrap_or_default());
+            let time = parse_schedstat(&text).unwrap_or_default();
+            total.busy_ns += time.busy_ns;
+            total.kept_waiting_ns += time.kept_waiting_ns;
         }
     }
     Ok(total)
@@ -180,11 +175,6 @@ impl Machine {
         let halt_poll_ns = fs::read_to_string(HALT_POLL).ok();
         let halt_poll_ns = halt_poll_ns.and_then(|text| text.trim().parse().ok());
         Machine { cpu_model: model.into(), cpus, kernel: release.trim().into(), halt_poll_ns }
-    }
-
-    /// Whether it is a virtual one whose idle CPUs halt at once.
-    pub fn halts_at_once(&self) -> bool {
-        self.halt_poll_ns == Some(0)
     }
 }
 

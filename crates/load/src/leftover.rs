@@ -42,13 +42,6 @@ struct Taken {
     durations: Vec<u64>,
 }
 
-/// Time that each CPU was not left over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Busy {
-    /// CPU 0, 1 and so on.
-    pub cpus_ns: Vec<u64>,
-}
-
 impl Leftover {
     /// Begins to take it, on all CPUs.
     pub fn start(cpus: usize) -> Result<Leftover, String> {
@@ -69,13 +62,13 @@ impl Leftover {
         Ok(leftover)
     }
 
-    /// Stops; what was busy in this window.
-    pub fn finish(mut self, window: Range<Instant>) -> Busy {
+    /// Stops; how long each CPU, of 0, 1 and so on, was not left over in this window.
+    pub fn finish(mut self, window: Range<Instant>) -> Vec<u64> {
         self.stop.store(true, Relaxed);
         let (from, duration) = (window.start, window.end - window.start);
         let threads = std::mem::take(&mut self.threads).into_iter();
         let taken = threads.map(|thread| thread.join().unwrap_or_default());
-        Busy { cpus_ns: taken.map(|taken| taken.busy_ns(from, duration)).collect() }
+        taken.map(|taken| taken.busy_ns(from, duration)).collect()
     }
 }
 
@@ -83,18 +76,6 @@ impl Leftover {
 impl Drop for Leftover {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-    }
-}
-
-impl Busy {
-    /// All CPUs together.
-    pub fn machine_ns(&self) -> u64 {
-        self.cpus_ns.iter().sum()
-    }
-
-    /// CPU 0.
-    pub fn cpu_0_ns(&self) -> u64 {
-        self.cpus_ns.first().copied().unwrap_or(0)
     }
 }
 
@@ -187,11 +168,5 @@ mod tests {
         let (_, taken) = taken(100, 1_000);
         assert_eq!(taken.block_ns(), 1_000);
         assert_eq!(Taken::default().block_ns(), 0);
-    }
-
-    #[test]
-    fn busy_time_is_told_of_the_first_cpu_and_of_all() {
-        let busy = Busy { cpus_ns: vec![3, 5] };
-        assert_eq!((busy.cpu_0_ns(), busy.machine_ns()), (3, 8));
     }
 }

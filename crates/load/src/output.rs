@@ -4,7 +4,7 @@
 
 use rustix::fs::OFlags;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,15 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), String> {
     let mut out = io::stdout().lock();
     let told = out.write_all(text.as_ref()).and_then(|()| out.flush());
     unless_closed(told).map_err(|error| format!("standard output: {error}"))
+}
+
+/// Shows a line in the place of the one before, if standard error is a terminal.
+pub(crate) fn draw(line: &str) {
+    let mut terminal = io::stderr();
+    if terminal.is_terminal() {
+        // One that went away is no reason to stop.
+        let _ = write!(terminal, "\r{line}\x1b[K");
+    }
 }
 
 /// Shows a table, and writes the same as data to the file that `--json` names. Where that is `-`,
@@ -194,12 +203,12 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let found = fs::read_dir(folder).expect("it is there");
-        let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
-        let mut names: Vec<String> =
-            found.map(|entry| name(entry).into_string().expect("plain")).collect();
-        names.sort();
-        names
+        let found = fs::read_dir(folder).expect("it is there").flatten();
+        found.map(|entry| entry.file_name().into_string().expect("plain")).collect()
+    }
+
+    fn read(path: &Path) -> String {
+        fs::read_to_string(path).expect("there")
     }
 
     #[test]
@@ -209,19 +218,19 @@ mod tests {
         fs::write(&path, b"yesterday's").expect("written");
         let mut given_up = NewFile::create(&path, MODE_OWNER).expect("it can be made");
         given_up.write_all(b"half").expect("written");
-        assert_eq!(fs::read(&path).expect("there"), b"yesterday's");
+        assert_eq!(read(&path), "yesterday's");
         let told = NewFile::create(&path, MODE_OWNER).err().expect("it is being written");
         assert!(told.to_string().contains("day.part is written by another process"), "{told}");
         drop(given_up);
         assert_eq!(names(&folder), ["day"]);
-        assert_eq!(fs::read(&path).expect("there"), b"yesterday's");
+        assert_eq!(read(&path), "yesterday's");
         // What a kill has left.
         fs::write(folder.join("day.part"), [7; 9000]).expect("written");
         let mut whole = NewFile::create(&path, MODE_OWNER).expect("it can be made");
         whole.write_all(b"today's").expect("written");
         whole.finish().expect("it can be named");
         assert_eq!(names(&folder), ["day"]);
-        assert_eq!(fs::read(&path).expect("there"), b"today's");
+        assert_eq!(read(&path), "today's");
         fs::remove_dir_all(folder).expect("ours");
     }
 
@@ -236,7 +245,7 @@ mod tests {
         new.write_all(b"new").expect("written");
         new.finish().expect("it can be named");
         assert!(link.is_symlink(), "the link is as it was");
-        assert_eq!(fs::read(&path).expect("there"), b"new");
+        assert_eq!(read(&path), "new");
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         fs::create_dir(folder.join("night.part")).expect("made");
@@ -253,7 +262,7 @@ mod tests {
         assert_eq!(names(&folder), [""; 0]);
         replace(&path, "{}").expect("it can be made");
         look(&path).expect("it can be replaced");
-        assert_eq!(fs::read(&path).expect("it stays"), b"{}");
+        assert_eq!(read(&path), "{}");
         assert_eq!(names(&folder), ["run.json"]);
         look(&folder).expect_err("a folder");
         look(&folder.join("none/run.json")).expect_err("in no folder");

@@ -276,10 +276,6 @@ fn one_two_or_five(value: f64) -> bool {
     [1.0, 2.0, 5.0].iter().any(|wanted| (digit - wanted).abs() < 1e-6)
 }
 
-fn bar_number(value: f64) -> String {
-    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
-}
-
 /// An axis: one type for all, so that what draws on two of them is compiled once.
 enum Axis {
     Linear(RangedCoordf64),
@@ -398,7 +394,8 @@ pub fn bars(
             let style = ("sans-serif", 12).into_font().color(&BLACK);
             let words = |(group, value): (usize, f64)| {
                 let place = (left(group), value + high * 0.05);
-                Text::new(bar_number(value), place, style.clone())
+                let digits = if value < 10.0 { 2 } else { 1 };
+                Text::new(format!("{value:.digits$}"), place, style.clone())
             };
             context.draw_series(there().map(words)).map_err(text)?;
         }

@@ -1,14 +1,13 @@
 //! Writes every key once before the measurement, many at a time, and counts that all were stored.
-//!
-//! The progress line is our own twenty lines: a crate for it would bring a terminal library along.
 
 use crate::admin;
 use crate::connection::{Context, Outcome, Target};
+use crate::output::draw;
 use crate::random::Random;
 use crate::sender::{Clock, Connections};
 use crate::workload::{Ask, Key, Operation};
 use serde::{Deserialize, Serialize};
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Requests in flight on a connection.
@@ -42,17 +41,18 @@ pub fn prefill(
 ) -> Result<Prefilled, String> {
     let mut lines = Connections::open(context, target, connections)
         .map_err(|error| format!("cannot connect to {target}: {error}"))?;
+    let started = Instant::now();
     let mut filler = Filler {
         next: 0,
         stored: 0,
         value_bytes: 0,
+        started,
+        drawn: started,
         bytes_in_flight: vec![0; connections],
         versions: Random::stream(context.workload.options().seed, u64::from_le_bytes(*b"prefill ")),
-        progress: Progress::new(context.workload.keys()),
     };
-    let started = Instant::now();
     let outcome = filler.run(&mut lines, context);
-    filler.progress.clear();
+    draw("");
     outcome?;
     Ok(Prefilled {
         items: filler.stored,
@@ -68,7 +68,9 @@ struct Filler {
     value_bytes: u64,
     bytes_in_flight: Vec<u64>,
     versions: Random,
-    progress: Progress,
+    started: Instant,
+    /// When it was last told how far it is.
+    drawn: Instant,
 }
 
 impl Filler {
@@ -100,9 +102,21 @@ impl Filler {
                 }
                 self.add(lines, context, event.index).map_err(broken)?;
             }
-            self.progress.show(self.stored, self.value_bytes);
+            self.tell(context.workload.keys());
         }
         Ok(())
+    }
+
+    /// Says on a terminal how far it is.
+    fn tell(&mut self, total: u64) {
+        if self.drawn.elapsed() < REDRAW_EVERY {
+            return;
+        }
+        self.drawn = Instant::now();
+        let Filler { stored, value_bytes, .. } = *self;
+        let per_s = stored as f64 / self.started.elapsed().as_secs_f64();
+        let megabytes = value_bytes as f64 / 1e6;
+        draw(&format!("prefill: {stored} of {total} items, {megabytes:.1} MB, {per_s:.0}/s"));
     }
 
     fn add(
@@ -136,61 +150,9 @@ fn refused(value_bytes: u64, words: &str) -> String {
     format!("prefill: the server refused a value of {value_bytes} bytes with {words:?}{way_out}")
 }
 
-/// A line on the terminal that says how far we are; silent where standard error is no terminal.
-struct Progress {
-    total: u64,
-    started: Instant,
-    drawn: Option<Instant>,
-    is_shown: bool,
-}
-
-impl Progress {
-    fn new(total: u64) -> Self {
-        let is_shown = io::stderr().is_terminal();
-        Progress { total, started: Instant::now(), drawn: None, is_shown }
-    }
-
-    fn show(&mut self, done: u64, value_bytes: u64) {
-        if !self.is_shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW_EVERY) {
-            return;
-        }
-        self.drawn = Some(Instant::now());
-        let line = bar(done, self.total, value_bytes, self.started.elapsed());
-        // A terminal that went away is no reason to stop.
-        let _ = write!(io::stderr(), "\r{line}\x1b[K");
-    }
-
-    fn clear(&self) {
-        if self.drawn.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-fn bar(done: u64, total: u64, value_bytes: u64, elapsed: Duration) -> String {
-    const CELLS: usize = 30;
-    let filled = (done * CELLS as u64 / total.max(1)) as usize;
-    let per_s = done as f64 / elapsed.as_secs_f64().max(0.001);
-    format!(
-        "prefill [{}{}] {done} of {total} items, {:.1} MB, {per_s:.0}/s",
-        "#".repeat(filled),
-        ".".repeat(CELLS - filled),
-        value_bytes as f64 / 1e6,
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_bar_fills() {
-        let second = Duration::from_secs(1);
-        assert!(bar(0, 10, 0, second).starts_with("prefill [......"));
-        assert!(bar(5, 10, 5_000_000, second).contains("#...."));
-        assert!(bar(5, 10, 5_000_000, second).ends_with("5 of 10 items, 5.0 MB, 5/s"));
-        assert!(bar(10, 10, 0, second).contains(&"#".repeat(30)));
-    }
 
     #[test]
     fn a_refusal_says_the_way_out() {

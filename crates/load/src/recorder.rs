@@ -10,6 +10,7 @@ use crate::phases::Phases;
 use crate::report::quantiles::add;
 use crate::workload::{Class, Operation};
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Longest latency told apart; longer ones count as this long.
@@ -36,14 +37,16 @@ macro_rules! summed {
 pub(crate) use summed;
 
 summed! {
-    /// Counts of a run. Those of requests are of requests due within the window.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    /// Counts of a run, most of which stand in reports. Those of requests are of requests due
+    /// within the window.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
     pub struct Counts {
         /// Due, whether sent or not.
         pub due: u64,
         /// Sent more than [`LATE_NS`] after they were due.
         pub late: u64,
         /// The latest of them, in nanoseconds.
+        #[serde(skip)]
         pub late_ns_max: u64,
         /// Not sent by the end of the run.
         pub never_sent: u64,
@@ -51,32 +54,38 @@ summed! {
         pub unanswered: u64,
         /// Sent by UDP, and given up for want of a whole reply in time. It counts among the
         /// latencies.
+        #[serde(default)]
         pub lost: u64,
         /// Sent on a connection that was busy, as none was idle.
         pub no_idle_connection: u64,
-        /// GETs answered with a right value.
+        /// GETs answered with a right value; of a GET of several keys, each.
         pub hits: u64,
         /// GETs answered with nothing.
         pub misses: u64,
         /// SETs done.
         pub stored: u64,
-        /// Refused by the server.
+        /// Refused by the server, warm-up included.
         pub refused: u64,
         /// DELETEs done, whether there was something to remove or not.
+        #[serde(default)]
         pub deleted: u64,
-        /// Answered with a wrong value.
+        /// Answered with a wrong value, warm-up included.
         pub corrupt: u64,
         /// Requests of the large class.
         pub large: u64,
         /// Value bytes moved either way.
         pub value_bytes: u64,
         /// Value bytes moved either way by large requests.
+        #[serde(skip)]
         pub value_bytes_large: u64,
         /// Ended within the window, whenever they were due.
+        #[serde(skip)]
         pub ended_within: u64,
         /// Keys of these.
+        #[serde(skip)]
         pub keys_within: u64,
         /// Ended at any time, warm-up included.
+        #[serde(skip)]
         pub ended: u64,
     }
 }
@@ -128,22 +137,22 @@ impl Recorder {
         self.counts.late += u64::from(late_ns > LATE_NS);
         self.counts.late_ns_max = self.counts.late_ns_max.max(late_ns);
         self.counts.no_idle_connection += u64::from(busy);
-        self.laps.sent(due_ns, late_ns);
-        if let Some(phases) = &mut self.phases {
-            phases.sent(due_ns, late_ns);
-        }
+        self.left(due_ns, late_ns);
     }
 
     /// A request due at `due_ns` was not sent by the end.
     pub fn never_sent(&mut self, due_ns: u64) {
-        let within = u64::from(self.window_ns.contains(&due_ns));
-        self.counts.due += within;
-        self.counts.never_sent += within;
-        if within > 0 {
-            self.laps.sent(due_ns, u64::MAX);
-            if let Some(phases) = &mut self.phases {
-                phases.sent(due_ns, u64::MAX);
-            }
+        if self.window_ns.contains(&due_ns) {
+            self.counts.due += 1;
+            self.counts.never_sent += 1;
+            self.left(due_ns, u64::MAX);
+        }
+    }
+
+    fn left(&mut self, due_ns: u64, late_ns: u64) {
+        self.laps.sent(due_ns, late_ns);
+        if let Some(phases) = &mut self.phases {
+            phases.sent(due_ns, late_ns);
         }
     }
 
@@ -199,30 +208,19 @@ impl Recorder {
 
     fn ended_measured(&mut self, completion: &Completion, now_ns: u64) {
         let request = &completion.request;
-        let moved = match completion.outcome {
-            Outcome::Hit => {
-                self.counts.hits += 1;
-                request.value_bytes
-            }
-            Outcome::Stored => {
-                self.counts.stored += 1;
-                request.value_bytes
-            }
-            Outcome::Miss => {
-                self.counts.misses += 1;
-                0
-            }
-            Outcome::Many { hits, misses, value_bytes } => {
-                self.counts.hits += u64::from(hits);
-                self.counts.misses += u64::from(misses);
-                value_bytes
-            }
-            Outcome::Deleted => {
-                self.counts.deleted += 1;
-                0
-            }
+        let bytes = request.value_bytes;
+        let (hits, misses, stored, deleted, moved) = match completion.outcome {
+            Outcome::Hit => (1, 0, 0, 0, bytes),
+            Outcome::Many { hits, misses, value_bytes } => (hits, misses, 0, 0, value_bytes),
+            Outcome::Miss => (0, 1, 0, 0, 0),
+            Outcome::Stored => (0, 0, 1, 0, bytes),
+            Outcome::Deleted => (0, 0, 0, 1, 0),
             Outcome::Refused(_) | Outcome::Corrupt(_) => return,
         };
+        self.counts.hits += u64::from(hits);
+        self.counts.misses += u64::from(misses);
+        self.counts.stored += stored;
+        self.counts.deleted += deleted;
         self.counts.value_bytes += moved;
         if request.class == Class::Large {
             self.counts.large += 1;

@@ -6,11 +6,12 @@ use crate::beside::{Beside, Commands};
 use crate::connection::{Context, Target};
 use crate::cpu::{self, CpuTime, Machine};
 use crate::datagram::memory::idle_clients;
-use crate::datagram::sender::{Lines, Pace};
+use crate::datagram::sender::Lines;
 use crate::datagram::{self, endpoint};
 use crate::dialect::Dialect;
 use crate::floor;
-use crate::leftover::{Busy, Leftover};
+use crate::leftover::Leftover;
+use crate::output::draw;
 use crate::phases::{InParts, Phases};
 use crate::prefill::prefill;
 use crate::random::Random;
@@ -18,15 +19,14 @@ use crate::recorder::{Counts, Recorder};
 use crate::report::json::{
     self, ClientCpu, Distribution, Latencies, Mode, Report, Requests, Run, ServerCpu, Udp,
 };
-use crate::sender::closed::ClosedLoop;
-use crate::sender::open::{OpenLoop, Own};
+use crate::sender::paced::{Own, Pace, Paced};
 use crate::sender::{Clock, Connections, Edge};
 use crate::storm::Storm;
 use crate::values::Values;
 use crate::verdict::judge;
 use crate::watch::Watch;
 use crate::workload::{Draws, Workload};
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -115,13 +115,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     for &mode in &plan.modes {
         for _ in 0..plan.runs {
             tell(plan, runs.len());
-            runs.push(one_run(
-                plan,
-                udp.as_ref(),
-                context,
-                mode,
-                plan.first_run + runs.len() as u64,
-            )?);
+            let number = plan.first_run + runs.len() as u64;
+            runs.push(one_run(Job { plan, udp: udp.as_ref(), context, mode, number })?);
         }
     }
     tell(plan, runs.len());
@@ -148,16 +143,11 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
 /// Says on a terminal which run is under way, and takes the line away behind the last one.
 fn tell(plan: &Plan, done: usize) {
     let all = plan.modes.len() * plan.runs;
-    if !io::stderr().is_terminal() {
-        return;
-    }
     let seconds = (plan.warmup + plan.duration).as_secs_f64();
-    let line = match done < all {
+    draw(&match done < all {
         true => format!("run {} of {all}, {seconds:.1} s each", done + 1),
         false => String::new(),
-    };
-    // A terminal that went away is no reason to stop.
-    let _ = write!(io::stderr(), "\r{line}\x1b[K");
+    });
 }
 
 /// Processor time at one edge of the window.
@@ -178,6 +168,16 @@ impl Sample {
     }
 }
 
+/// What a run is made of.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    plan: &'a Plan,
+    udp: Option<&'a datagram::Options>,
+    context: Context<'a>,
+    mode: Mode,
+    number: u64,
+}
+
 /// One thread's part of a run.
 struct Part {
     recorder: Recorder,
@@ -186,13 +186,8 @@ struct Part {
     start: Instant,
 }
 
-fn one_run(
-    plan: &Plan,
-    udp: Option<&datagram::Options>,
-    context: Context<'_>,
-    mode: Mode,
-    number: u64,
-) -> Result<Run, String> {
+fn one_run(job: Job<'_>) -> Result<Run, String> {
+    let Job { plan, mode, .. } = job;
     plan.beside.write_expiring(&plan.target, plan.warmup, plan.duration)?;
     let own_account_before = match plan.server_pid {
         None => admin::cpu_ns(&plan.target, plan.dialect),
@@ -202,7 +197,7 @@ fn one_run(
     let commands = plan.beside.start(&plan.target);
     let storm = plan.beside.storm(&plan.target);
     let leftover = plan.count_idle.then(|| Leftover::start(Machine::this().cpus)).transpose()?;
-    let part = all_threads(plan, udp, context, mode, number);
+    let part = all_threads(job);
     let commanded = commands.map_or(Ok(()), Commands::finish);
     let stormed = storm.map_or(Ok(()), Storm::finish);
     let lost = watch.map(Watch::finish).unwrap_or_default();
@@ -221,9 +216,9 @@ fn one_run(
     let verdict = judge(counts, late_max, fault);
     let [before, after] = samples;
     let us_per_request = |ns: u64| ns as f64 / 1e3 / counts.ended_within.max(1) as f64;
-    let busy_us = |of: fn(&Busy) -> u64| busy.as_ref().map(|busy| us_per_request(of(busy)));
-    let us_per_key =
-        |busy: &Busy| busy.machine_ns() as f64 / 1e3 / counts.keys_within.max(1) as f64;
+    let us_per_key = |ns: u64| ns as f64 / 1e3 / counts.keys_within.max(1) as f64;
+    let machine_ns = busy.as_ref().map(|cpus_ns| cpus_ns.iter().sum::<u64>());
+    let cpu_0_ns = busy.as_ref().and_then(|cpus_ns| cpus_ns.first().copied());
     Ok(Run {
         mode,
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
@@ -237,9 +232,9 @@ fn one_run(
         client: ClientCpu {
             kept_waiting_ms: after.client.since(before.client).kept_waiting_ns as f64 / 1e6,
             stolen_ms: after.stolen_ns.saturating_sub(before.stolen_ns) as f64 / 1e6,
-            machine_cpu_us_per_request: busy_us(Busy::machine_ns),
-            machine_cpu_us_per_key: busy.as_ref().map(us_per_key),
-            cpu_0_us_per_request: busy_us(Busy::cpu_0_ns),
+            machine_cpu_us_per_request: machine_ns.map(us_per_request),
+            machine_cpu_us_per_key: machine_ns.map(us_per_key),
+            cpu_0_us_per_request: cpu_0_ns.map(us_per_request),
         },
         verdict,
     })
@@ -252,10 +247,6 @@ fn in_parts(recorder: &Recorder, start: Instant, lost: &[(Instant, u64)]) -> Opt
     Some(recorder.phases.as_ref()?.told(&lost))
 }
 
-fn per_megabyte(used_us: f64, counts: &Counts) -> Option<f64> {
-    (counts.value_bytes > 0).then(|| used_us / (counts.value_bytes as f64 / 1e6))
-}
-
 /// By what the server tells of itself, from before the warm-up on.
 fn server_by_own_account(plan: &Plan, before_ns: u64, counts: &Counts) -> ServerCpu {
     let after_ns = admin::cpu_ns(&plan.target, plan.dialect).unwrap_or(before_ns);
@@ -264,10 +255,7 @@ fn server_by_own_account(plan: &Plan, before_ns: u64, counts: &Counts) -> Server
         source: "rusage".into(),
         cpu_us_per_request: used_us / counts.ended.max(1) as f64,
         // The warm-up's bytes are not counted, so there is nothing to divide by.
-        cpu_us_per_megabyte: None,
-        cpus_busy: None,
-        kept_waiting_ms: None,
-        resident_bytes: None,
+        ..ServerCpu::default()
     }
 }
 
@@ -278,10 +266,11 @@ fn server_by_schedstat(
     duration: Duration,
 ) -> Option<ServerCpu> {
     let used = samples[1].server?.since(samples[0].server?);
+    let (used_us, megabytes) = (used.busy_ns as f64 / 1e3, counts.value_bytes as f64 / 1e6);
     Some(ServerCpu {
         source: "schedstat".into(),
-        cpu_us_per_request: used.busy_ns as f64 / 1e3 / counts.ended_within.max(1) as f64,
-        cpu_us_per_megabyte: per_megabyte(used.busy_ns as f64 / 1e3, counts),
+        cpu_us_per_request: used_us / counts.ended_within.max(1) as f64,
+        cpu_us_per_megabyte: (megabytes > 0.0).then(|| used_us / megabytes),
         cpus_busy: Some(used.busy_ns as f64 / duration.as_nanos() as f64),
         kept_waiting_ms: Some(used.kept_waiting_ns as f64 / 1e6),
         resident_bytes: cpu::resident_bytes(pid).ok(),
@@ -289,20 +278,15 @@ fn server_by_schedstat(
 }
 
 /// Runs every thread's part, the first on the calling thread, which is the one that was pinned.
-fn all_threads(
-    plan: &Plan,
-    udp: Option<&datagram::Options>,
-    context: Context<'_>,
-    mode: Mode,
-    number: u64,
-) -> Result<Part, String> {
+fn all_threads(job: Job<'_>) -> Result<Part, String> {
     /// Time for every thread to draw its schedule and connect. Threads that are late begin late:
     /// their first requests then count as late.
     const START_IN: Duration = Duration::from_millis(20);
+    let plan = job.plan;
     let gate = std::sync::Barrier::new(plan.threads);
     let start = std::sync::OnceLock::new();
     let part = |thread: usize| -> Result<Part, String> {
-        let prepared = Prepared::new(plan, udp, context, mode, number, thread);
+        let prepared = Prepared::new(job, thread);
         gate.wait();
         let start = *start.get_or_init(|| Instant::now() + START_IN);
         prepared?.go(plan, start, thread == 0)
@@ -330,13 +314,8 @@ enum Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    fn open(
-        plan: &Plan,
-        udp: Option<&'a datagram::Options>,
-        context: Context<'a>,
-        count: usize,
-        stream: u64,
-    ) -> io::Result<Self> {
+    fn open(job: Job<'a>, count: usize, stream: u64) -> io::Result<Self> {
+        let Job { plan, udp, context, .. } = job;
         let Some(udp) = udp else {
             let count = count + plan.own.connections();
             return Connections::open(context, &plan.target, count).map(Way::Connections);
@@ -357,20 +336,14 @@ struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    fn new(
-        plan: &Plan,
-        udp: Option<&'a datagram::Options>,
-        context: Context<'a>,
-        mode: Mode,
-        number: u64,
-        thread: usize,
-    ) -> Result<Self, String> {
+    fn new(job: Job<'a>, thread: usize) -> Result<Self, String> {
+        let Job { plan, context, mode, number, .. } = job;
         // The connections that do not divide evenly go to the first threads.
         let count = (plan.connections + plan.threads - 1 - thread) / plan.threads;
         let seed = plan.workload.options().seed;
         // Every run of an invocation draws anew: the spread over runs is over schedules too.
         let stream = number * plan.threads as u64 + thread as u64;
-        let way = Way::open(plan, udp, context, count, stream)
+        let way = Way::open(job, count, stream)
             .map_err(|error| format!("cannot connect to {}: {error}", plan.target))?;
         let (arrivals, depth) = match mode {
             Mode::Open { .. } if plan.trace.is_some() => {
@@ -407,23 +380,18 @@ impl<'a> Prepared<'a> {
             }
         };
         let [asks, versions] = self.streams;
-        let done = match (self.way, self.depth) {
-            (Way::Connections(mut connections), 0) => {
-                let (arrivals, drain) = (&self.arrivals, plan.drain);
-                let mut open = OpenLoop { arrivals, drain, versions, own: plan.own };
-                open.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
+        let pace = match self.depth {
+            0 => Pace::Open(&self.arrivals),
+            depth => Pace::Closed { depth, asks, draws: Draws::default() },
+        };
+        let (drain, own) = (plan.drain, plan.own);
+        let done = match self.way {
+            Way::Connections(mut connections) => {
+                let paced = Paced { pace, drain, versions, own };
+                paced.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
             }
-            (Way::Connections(mut connections), depth) => {
-                let (drain, draws) = (plan.drain, Draws::default());
-                let mut closed = ClosedLoop { depth, drain, asks, draws, versions };
-                closed.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
-            }
-            (Way::Datagrams(lines), depth) => {
-                let pace = match depth {
-                    0 => Pace::Open(&self.arrivals),
-                    depth => Pace::Closed { depth, asks, draws: Draws::default() },
-                };
-                lines.run(pace, versions, plan.drain, clock, &mut recorder, at_edge).map(Some)
+            Way::Datagrams(lines) => {
+                lines.run(pace, versions, drain, clock, &mut recorder, at_edge).map(Some)
             }
         };
         let udp = done.map_err(|error| format!("{}: {error}", plan.target))?;

@@ -5,11 +5,10 @@
 //! clients. A handshake counts once the server has closed, too: by TLS 1.3 a client is through
 //! before the server has seen its last message.
 
-use crate::connection::handshake;
+use crate::connection::{connect, handshake};
 use crate::cpu;
 use laneway_tls::Client;
 use std::io::{self, ErrorKind, Read};
-use std::net::TcpStream;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -81,9 +80,7 @@ impl Storm {
 }
 
 fn make(address: &str, client: &Client) -> io::Result<()> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    let mut stream = handshake(stream, client)?;
+    let mut stream = handshake(connect(address)?, client)?;
     stream.sock.set_read_timeout(Some(CLOSED_WITHIN))?;
     stream.conn.send_close_notify();
     let is_end = |kind| [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset].contains(&kind);

@@ -69,20 +69,8 @@ pub fn judge(counts: &Counts, late_max: Option<f64>, first_fault: Option<&str>) 
             100.0 * counts.lost as f64 / due
         ));
     }
-    if let Some(late_max) = late_max {
-        judge_schedule(counts, late_share, late_max, due, &mut verdict);
-    }
-    verdict
-}
-
-fn judge_schedule(
-    counts: &Counts,
-    late_share: f64,
-    late_max: f64,
-    answers_due: f64,
-    verdict: &mut Verdict,
-) {
-    let answered_share = counts.ended_within as f64 / answers_due;
+    let Some(late_max) = late_max else { return verdict };
+    let answered_share = counts.ended_within as f64 / due;
     if late_share > late_max {
         verdict.refused = Some(format!(
             "the generator fell behind its schedule: {:.2} % of the requests left over 100 us \
@@ -102,6 +90,7 @@ fn judge_schedule(
             counts.late_ns_max as f64 / 1e3
         ));
     }
+    verdict
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod named;
 pub mod sizes;
 pub mod twitter;
 
+use crate::arguments::within;
 use crate::random::{Random, mix_pair};
 use crate::zipf::Zipf;
 use items::Items;
@@ -186,10 +187,7 @@ impl Workload {
     /// Checks the parameters; the error names the flag, the value, the limit and the way out.
     pub fn new(options: WorkloadOptions) -> Result<Self, String> {
         check(&options)?;
-        let keys_large = match options.sizes {
-            Sizes::Etc { .. } | Sizes::Pair { .. } => options.keys_large,
-            _ => 0,
-        };
+        let keys_large = if options.sizes.has_large_keys() { options.keys_large } else { 0 };
         let keys_small = options.keys - keys_large;
         let large_share = match (keys_large, keys_small) {
             (0, _) => 0.0,
@@ -304,9 +302,9 @@ impl Workload {
 
     /// The class of `key`.
     pub fn class(&self, key: Key) -> Class {
-        let large = match self.options.sizes {
-            Sizes::Etc { .. } | Sizes::Pair { .. } => u64::from(key.0) >= self.keys_small,
-            _ => self.value_bytes(key) >= LARGE_BYTES_MIN,
+        let large = match self.options.sizes.has_large_keys() {
+            true => u64::from(key.0) >= self.keys_small,
+            false => self.value_bytes(key) >= LARGE_BYTES_MIN,
         };
         if large { Class::Large } else { Class::Small }
     }
@@ -327,12 +325,8 @@ impl Workload {
 const MULTIGET_SALT: u64 = u64::from_le_bytes(*b"multiget");
 
 fn check(options: &WorkloadOptions) -> Result<(), String> {
-    if options.keys == 0 || options.keys > u64::from(u32::MAX) {
-        return Err(format!("--keys {}: must be in 1..=4294967295", options.keys));
-    }
-    if !(0.0..=1.0).contains(&options.get_share) {
-        return Err(format!("--get-share {}: must be in 0..=1", options.get_share));
-    }
+    within("keys", options.keys, 1..=u32::MAX.into())?;
+    within("get-share", options.get_share, 0.0..=1.0)?;
     // A little above 1 is what remains of shares that were published with three digits.
     if !(0.0..=1.0 + 1e-9 - options.get_share).contains(&options.delete_share) {
         return Err(format!(
@@ -340,29 +334,19 @@ fn check(options: &WorkloadOptions) -> Result<(), String> {
             options.delete_share, options.get_share
         ));
     }
-    if !(0.0..=10.0).contains(&options.zipf_exponent) {
-        return Err(format!("--zipf {}: must be in 0..=10; 0 is uniform", options.zipf_exponent));
-    }
+    within("zipf", options.zipf_exponent, 0.0..=10.0)?;
     check_pattern(options)?;
     options.key_sizes.check()?;
     options.sizes.check()?;
-    match options.sizes {
-        Sizes::Etc { .. } | Sizes::Pair { .. } => check_large(options),
-        _ => Ok(()),
-    }
+    if options.sizes.has_large_keys() { check_large(options) } else { Ok(()) }
 }
 
 /// Most keys of a GET: memcached takes lines of 2 KB only before it looks for a `get`.
-const KEYS_PER_GET_MAX: u16 = 1_000;
+const KEYS_PER_GET_MAX: u64 = 1_000;
 
 fn check_pattern(options: &WorkloadOptions) -> Result<(), String> {
     let per_get = options.keys_per_get;
-    if !(1..=KEYS_PER_GET_MAX).contains(&per_get) || u64::from(per_get) > options.keys {
-        return Err(format!(
-            "--keys-per-get {per_get}: must be in 1..={KEYS_PER_GET_MAX} and at most --keys ({})",
-            options.keys
-        ));
-    }
+    within("keys-per-get", u64::from(per_get), 1..=KEYS_PER_GET_MAX.min(options.keys))?;
     let inserts = matches!(options.pattern, Pattern::Latest | Pattern::Scan);
     if inserts && options.sizes.has_large_keys() {
         return Err("--workload: one that writes new keys has sizes by distribution; give \
@@ -385,9 +369,7 @@ fn check_large(options: &WorkloadOptions) -> Result<(), String> {
             options.keys_large, options.keys
         ));
     }
-    if !(0.0..=100.0).contains(&options.large_percent) {
-        return Err(format!("--p-large {}: a percentage, 0 to 100", options.large_percent));
-    }
+    within("p-large", options.large_percent, 0.0..=100.0)?;
     if options.large_percent > 0.0 && options.keys_large == 0 {
         return Err(format!(
             "--p-large {}: there is no large key to ask for; give --keys-large or --p-large 0",

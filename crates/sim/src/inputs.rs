@@ -19,7 +19,7 @@
 //! ```
 
 use crate::workload::{Keys, Measured, Mix, Replayed, Sizes};
-use laneway_load::trace::replay::Trace;
+use laneway_load::trace::Trace;
 use laneway_load::workload::named::named;
 use laneway_load::workload::{LARGE_BYTES_MIN, Operation, Workload};
 use laneway_policy::ITEM_BYTES_MAX;

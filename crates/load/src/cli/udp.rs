@@ -1,6 +1,6 @@
 //! The flags of `laneway bench` that say how UDP is used.
 
-use crate::arguments::{number, text};
+use crate::arguments::{number, text, within};
 use crate::datagram::endpoint::Wanted;
 use laneway_rdma::verbs::{Place, Service};
 use lexopt::Parser;
@@ -93,9 +93,7 @@ impl UdpTyped {
             };
         }
         let timeout_ms = self.timeout_ms.unwrap_or(TIMEOUT_MS);
-        if !(1.0..=TIMEOUT_MS_MAX).contains(&timeout_ms) {
-            return Err(format!("--timeout-ms {timeout_ms}: must be in 1..={TIMEOUT_MS_MAX}"));
-        }
+        within("timeout-ms", timeout_ms, 1.0..=TIMEOUT_MS_MAX)?;
         Ok(Some(Wanted {
             port: self.port,
             in_memory: self.in_memory,

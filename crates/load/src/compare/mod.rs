@@ -15,12 +15,12 @@ pub mod results;
 pub mod table;
 pub mod targets;
 
-use crate::arguments::{self, number, text};
+use crate::arguments::{self, number, text, within};
 use crate::output;
 use crate::pairs::definition::{self, Definition};
 use crate::pairs::record::Record;
 use crate::pairs::statistics::judge_what_is_there;
-use crate::pairs::{self, Collected, Options, Patience, builtin, statistics};
+use crate::pairs::{self, Options, Patience, builtin, statistics};
 use lexopt::{Arg, Parser};
 use results::Results;
 use std::ffi::OsString;
@@ -101,9 +101,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
     if flags.pairs == Some(0) {
         return Err("--pairs 0: must be at least 1".into());
     }
-    if let Some(minutes) = flags.minutes.filter(|m| !(0.0..=MINUTES_MAX).contains(m)) {
-        return Err(format!("--minutes {minutes}: must be in 0..={MINUTES_MAX}"));
-    }
+    within("minutes", flags.minutes.unwrap_or(MINUTES), 0.0..=MINUTES_MAX)?;
     Ok(Some(flags))
 }
 
@@ -126,7 +124,9 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
     println!("{id}: {}", definition.about);
     let collected = pairs::collect(&definition, &options)?;
     let failures = collected.failures.clone();
-    let record = judge(&id, definition, &options, collected);
+    let judged = judge_what_is_there(&definition.figures, &collected.rounds);
+    definition.pairs = collected.rounds.len();
+    let record = Record::new(&id, &definition, &options, collected, judged);
     let results = Results { record: &record };
     // A file that cannot be written takes nothing along of what is shown.
     let written = write_results(&record, flags);
@@ -148,12 +148,6 @@ fn verdict(results: Results<'_>, failures: &[String]) -> Result<(), String> {
         true => Err(UNMEASURED.into()),
         false => Ok(()),
     }
-}
-
-fn judge(id: &str, mut definition: Definition, options: &Options, collected: Collected) -> Record {
-    let judged = judge_what_is_there(&definition.figures, &collected.rounds);
-    definition.pairs = collected.rounds.len();
-    Record::new(id, &definition, options, collected, judged)
 }
 
 /// Writes what can be written; the error is the first one.

@@ -38,10 +38,6 @@ fn of_part(results: Results<'_>, run: &RunDefinition, part: usize, what: &str) -
     results.spread(run, &format!("/phases/parts/{part}/{what}"))
 }
 
-fn p99_during(results: Results<'_>, run: &RunDefinition) -> Option<f64> {
-    of_part(results, run, DURING, "small/p99").map(|p99| p99.median)
-}
-
 /// Whether it was asked what the noisy client does, and there is no answer of Laneway; where it was
 /// left out, of any server.
 pub fn is_unmeasured(results: Results<'_>) -> bool {
@@ -91,8 +87,8 @@ pub fn sentence(results: Results<'_>) -> Option<String> {
 fn verdict(results: Results<'_>) -> String {
     let all: Vec<(&str, f64, f64)> = asked(results)
         .filter_map(|(name, run)| {
-            let moved = of_part(results, run, DURING, "large_megabytes_per_s")?;
-            Some((name, p99_during(results, run)?, moved.median))
+            let median = |what| of_part(results, run, DURING, what).map(|of| of.median);
+            Some((name, median("small/p99")?, median("large_megabytes_per_s")?))
         })
         .collect();
     let Some(&(_, p99, moved)) = all.iter().find(|(name, ..)| *name == OURS) else {
@@ -131,7 +127,7 @@ fn sizes(results: Results<'_>, run: &RunDefinition) -> Option<String> {
     Some(format!("values of {} to {} MB", mb(large_bytes_min), mb(large_bytes_max)))
 }
 
-fn listed(words: &[impl AsRef<str>]) -> String {
+pub(super) fn listed(words: &[impl AsRef<str>]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.as_slice() {
         [first @ .., before, last] if !first.is_empty() => {
@@ -179,13 +175,10 @@ pub fn rows(results: Results<'_>) -> Vec<[String; 7]> {
     rows
 }
 
-fn sum(results: Results<'_>, run: &RunDefinition, pointer: &str) -> u64 {
-    let all = results.measured(run).into_iter();
-    all.filter_map(|one| one.pointer(pointer)?.as_u64()).sum()
-}
-
 fn disturbed(results: Results<'_>, run: &RunDefinition, part: usize) -> u64 {
-    sum(results, run, &format!("/phases/parts/{part}/disturbed"))
+    let pointer = format!("/phases/parts/{part}/disturbed");
+    let all = results.measured(run).into_iter();
+    all.filter_map(|one| one.pointer(&pointer)?.as_u64()).sum()
 }
 
 /// Slices of a part, over all rounds.
@@ -289,22 +282,69 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_tells_every_server_from_before_to_during() {
-        assert_eq!(
-            said(&record(80.0, Some(2_340.0))),
-            "While one client fetched and stored values of 1 to 10 MB, the small requests' p99 \
-             went from 50 µs to 80 µs with laneway and from 50 µs to 2.3 ms with memcached."
-        );
-    }
-
-    #[test]
-    fn the_sentence_says_so_where_laneway_lost() {
-        let words = said(&record(2_000.0, Some(90.0)));
-        assert!(words.ends_with("Laneway lost: it stayed lower with memcached."), "{words}");
-        let all = [("laneway", Some(100.0)), ("memcached", Some(99.0)), ("redis", Some(98.0))];
-        let words = said(&example::beside_a_neighbour(&all));
-        assert!(words.contains(", from 50 µs to 99 µs with memcached, and from"), "{words}");
-        assert!(words.ends_with("it stayed lower with memcached and redis."), "{words}");
+    fn the_sentence_tells_every_server_and_who_did_better_or_could_not_be_measured() {
+        let whole = "While one client fetched and stored values of 1 to 10 MB, the small requests' \
+                     p99 went from 50 µs to 80 µs with laneway and from 50 µs to 2.3 ms with \
+                     memcached.";
+        let (ours, by_resp) = (("laneway", Some(100.0)), ("laneway-resp", Some(98.0)));
+        let without =
+            "There is no result, as Laneway itself could not be measured. While one client";
+        for (servers, is_measured, has, lacks) in [
+            (
+                &[("laneway", Some(80.0)), ("memcached", Some(2_340.0))][..],
+                true,
+                &[whole][..],
+                "lost",
+            ),
+            (
+                &[ours, ("memcached", Some(90.0))],
+                true,
+                &["Laneway lost: it stayed lower with memcached."],
+                "nobody",
+            ),
+            (
+                &[ours, ("memcached", Some(99.0)), ("redis", Some(98.0))],
+                true,
+                &[
+                    ", from 50 µs to 99 µs with memcached, and from",
+                    "it stayed lower with memcached and redis.",
+                ],
+                "nobody",
+            ),
+            (
+                &[ours],
+                true,
+                &["100 µs with laneway. There was nobody", "apt-get install memcached"],
+                "lost",
+            ),
+            // The same server by another protocol is no rival.
+            (&[ours, by_resp, ("memcached", None)], true, &["There was nobody to compare"], "lost"),
+            (&[ours, by_resp, ("memcached", Some(900.0))], true, &["with laneway-resp"], "lost"),
+            (
+                &[ours, ("memcached", None), ("redis", Some(900.0))],
+                true,
+                &[
+                    "with laneway and from 50 µs to 900 µs with redis. ",
+                    "There is no figure of memcached; why stands below.",
+                ],
+                "lost",
+            ),
+            (&[("laneway", None)], false, &["could not be measured."], "went"),
+            (
+                &[("laneway", None), by_resp, ("memcached", Some(900.0))],
+                false,
+                &[without, "There is no figure of laneway; why stands below."],
+                "lost",
+            ),
+            // Nobody misses who was left out.
+            (&[("valkey", Some(900.0))], true, &["While one client"], "There is no"),
+        ] {
+            let record = example::beside_a_neighbour(servers);
+            let words = said(&record);
+            assert!(has.iter().all(|has| words.contains(has)), "{words}");
+            assert!(!words.contains(lacks), "{words}");
+            assert_eq!(is_unmeasured(Results { record: &record }), !is_measured, "{words}");
+        }
     }
 
     #[test]
@@ -317,55 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_peer_the_sentence_says_how_to_get_one() {
-        let words = said(&example::beside_a_neighbour(&[("laneway", Some(80.0))]));
-        assert!(words.contains("from 50 µs to 80 µs with laneway. There was nobody"), "{words}");
-        assert!(words.contains("apt-get install memcached"), "{words}");
-        assert!(!words.contains("lost"), "{words}");
-    }
-
-    #[test]
-    fn laneway_by_resp_is_no_rival() {
-        let mut all = [("laneway", Some(100.0)), ("laneway-resp", Some(98.0)), ("memcached", None)];
-        let words = said(&example::beside_a_neighbour(&all));
-        assert!(words.contains("There was nobody to compare with"), "{words}");
-        all[2].1 = Some(900.0);
-        let words = said(&example::beside_a_neighbour(&all));
-        assert!(words.contains("with laneway-resp") && !words.contains("lost"), "{words}");
-    }
-
-    #[test]
-    fn a_server_without_figures_is_named_and_the_others_keep_theirs() {
-        let record = example::beside_a_neighbour(&[
-            ("laneway", Some(80.0)),
-            ("memcached", None),
-            ("redis", Some(900.0)),
-        ]);
-        let words = said(&record);
-        assert!(words.contains("with laneway and from 50 µs to 900 µs with redis. "), "{words}");
-        assert!(words.contains("There is no figure of memcached; why stands below."), "{words}");
+    fn who_has_no_figures_takes_none_from_the_others() {
+        let all = [("laneway", Some(80.0)), ("memcached", None), ("redis", Some(900.0))];
+        let record = example::beside_a_neighbour(&all);
         let results = Results { record: &record };
-        let rows = rows(results);
-        assert_eq!(rows.len(), 6);
+        assert_eq!(rows(results).len(), 6);
         assert!(picture(results).is_some_and(|svg| svg.contains("redis")));
         let nobody = example::beside_a_neighbour(&[("laneway", None)]);
-        assert!(said(&nobody).ends_with("could not be measured."), "{}", said(&nobody));
         assert!(picture(Results { record: &nobody }).is_none());
-    }
-
-    #[test]
-    fn without_a_figure_of_laneway_itself_there_is_no_result() {
-        let all = [("laneway", None), ("laneway-resp", Some(80.0)), ("memcached", Some(900.0))];
-        let record = example::beside_a_neighbour(&all);
-        let words = said(&record);
-        let begin = "There is no result, as Laneway itself could not be measured. While one client";
-        assert!(words.starts_with(begin), "{words}");
-        assert!(words.ends_with("There is no figure of laneway; why stands below."), "{words}");
-        assert!(is_unmeasured(Results { record: &record }));
-        // Nobody misses who was left out.
-        let other = example::beside_a_neighbour(&[("valkey", Some(900.0))]);
-        assert!(!is_unmeasured(Results { record: &other }));
-        assert!(said(&other).starts_with("While one client"), "{}", said(&other));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::charts;
 use super::neighbour;
 use super::results::{Results, commands};
 use super::table;
-use crate::pairs::definition::Definition;
+use crate::pairs::definition::{Definition, RunDefinition};
 use crate::pairs::record::Record;
 use crate::pairs::statistics::Judged;
 use crate::report::table::spread;
@@ -44,27 +44,40 @@ pub fn render(record: &Record) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            letter => out.push(letter),
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The heads of a table.
+fn heads(words: &[&str]) -> String {
+    let heads: String = words.iter().map(|head| format!("<th>{}</th>", escaped(head))).collect();
+    format!("<tr>{heads}</tr>\n")
+}
+
+/// A row of a table: so many cells of words, and behind them numbers.
+fn row<C: AsRef<str>>(words: usize, cells: impl IntoIterator<Item = C>) -> String {
+    let cell = |(index, text): (usize, C)| {
+        let class = if index < words { "" } else { " class=\"number\"" };
+        format!("<td{class}>{}</td>", escaped(text.as_ref()))
+    };
+    let cells: String = cells.into_iter().enumerate().map(cell).collect();
+    format!("<tr>{cells}</tr>\n")
+}
+
+/// What must be said of these runs, as a list; nothing where that is nothing.
+fn notes<'a>(results: Results<'_>, runs: impl Iterator<Item = &'a RunDefinition>) -> String {
+    let mut notes = String::new();
+    for run in runs {
+        for note in results.notes(run) {
+            let _ = writeln!(notes, "<li>{}: {}</li>", escaped(&run.name), escaped(&note));
         }
     }
-    out
+    if notes.is_empty() { notes } else { format!("<ul>\n{notes}</ul>\n") }
 }
 
 fn names(results: Results<'_>) -> String {
     let names = results.lines().into_iter().filter(|line| *line != "floor");
-    let names: Vec<String> = names.map(capital).collect();
-    match names.as_slice() {
-        [] => "Nothing".into(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
+    neighbour::listed(&names.map(capital).collect::<Vec<_>>())
 }
 
 fn capital(name: &str) -> String {
@@ -84,34 +97,21 @@ fn neighbour(results: Results<'_>, out: &mut String) {
     let Some(sentence) = neighbour::sentence(results) else { return };
     let _ = writeln!(out, "<p class=\"lead\"><strong>{}</strong></p>", escaped(&sentence));
     if let Some(svg) = neighbour::picture(results) {
-        let rows = neighbour::rows(results);
-        let heads = neighbour::HEADS.map(|head| format!("<th>{}</th>", escaped(head))).concat();
-        let row = |cells: &[String; 7]| {
-            let cells =
-                cells.each_ref().map(|cell| format!("<td class=\"number\">{}</td>", escaped(cell)));
-            format!("<tr>{}</tr>\n", cells.concat())
-        };
-        let rows: String = rows.iter().map(row).collect();
+        let rows: String =
+            neighbour::rows(results).into_iter().map(|cells| row(0, cells)).collect();
+        let heads = heads(&neighbour::HEADS);
         let caption = neighbour::disturbance(results).unwrap_or_default();
         let _ = writeln!(
             out,
             "<div class=\"first\"><figure>\n{svg}<figcaption>Each server was measured alone, for \
              as long as the others. Lower is better, and each step up is ten times as long. The \
              noisy client has connections of its own. {}</figcaption></figure>\n\
-             <div class=\"wide\"><table>\n<tr>{heads}</tr>\n{rows}</table>\n<p>Percentiles are \
-             over all requests of a part, by the time at which they were sent.</p></div></div>",
+             <div class=\"wide\"><table>\n{heads}{rows}</table>\n<p>Percentiles are over all \
+             requests of a part, by the time at which they were sent.</p></div></div>",
             escaped(&caption)
         );
     }
-    let mut notes = String::new();
-    for run in results.runs().iter().filter(|run| neighbour::is_one(run)) {
-        for note in results.notes(run) {
-            let _ = writeln!(notes, "<li>{}: {}</li>", escaped(&run.name), escaped(&note));
-        }
-    }
-    if !notes.is_empty() {
-        let _ = writeln!(out, "<ul>\n{notes}</ul>");
-    }
+    out.push_str(&notes(results, results.runs().iter().filter(|run| neighbour::is_one(run))));
 }
 
 /// What was measured, when, how often, and the first thing that one wants to know.
@@ -149,61 +149,38 @@ fn figures(results: Results<'_>, out: &mut String) {
     if results.record.figures.is_empty() {
         return;
     }
-    let _ = writeln!(
-        out,
+    out.push_str(
         "<h2>Ratios</h2>\n<p>Laneway's number divided by the other's of the same round; below 1 \
          is better for Laneway. A machine's speed drifts from minute to minute, so these say more \
-         than the times themselves.</p>\n<table>\n<tr><th>figure</th><th>median [least..most] \
-         over the rounds</th></tr>"
+         than the times themselves.</p>\n<table>\n",
     );
+    out.push_str(&heads(&["figure", "median [least..most] over the rounds"]));
     for Judged { figure, values, .. } in &results.record.figures {
-        let values = spread(values.iter().copied());
-        let _ = writeln!(
-            out,
-            "<tr><td>{}</td><td class=\"number\">{}</td></tr>",
-            escaped(&figure.name),
-            escaped(&values)
-        );
+        out.push_str(&row(1, [figure.name.clone(), spread(values.iter().copied())]));
     }
-    let _ = writeln!(out, "</table>");
+    out.push_str("</table>\n");
 }
 
 fn runs(results: Results<'_>, out: &mut String) {
     if table::rows(results).next().is_none() {
         return;
     }
-    let _ = writeln!(
-        out,
+    out.push_str(
         "<h2>Every run</h2>\n<p>Medians over the rounds, [least..most]. Percentiles are those of \
          the quiet laps: tenths of a second in which the client kept its schedule; beside them the \
          same of the whole run. <em>Waited</em> is how long a side was ready to run while others \
-         had its CPU.</p>\n<div class=\"wide\"><table>\n<tr>{}</tr>",
-        table::heads().iter().map(|head| format!("<th>{}</th>", escaped(head))).collect::<String>()
+         had its CPU.</p>\n<div class=\"wide\"><table>\n",
     );
-    let mut notes = String::new();
-    for run in table::rows(results) {
-        let cells = table::cells(results, run).into_iter().enumerate();
-        let cell = |(index, text): (usize, String)| {
-            let class = if index == 0 { "" } else { " class=\"number\"" };
-            format!("<td{class}>{}</td>", escaped(&text))
-        };
-        let _ = writeln!(out, "<tr>{}</tr>", cells.map(cell).collect::<String>());
-        for note in results.notes(run) {
-            let _ = writeln!(
-                notes,
-                "<li><strong>{}</strong>: {}</li>",
-                escaped(&run.name),
-                escaped(&note)
-            );
-        }
-    }
-    let _ = writeln!(out, "</table></div>");
+    out.push_str(&heads(&table::heads()));
+    out.extend(table::rows(results).map(|run| row(1, table::cells(results, run))));
+    out.push_str("</table></div>\n");
+    let notes = notes(results, table::rows(results));
     if !notes.is_empty() {
-        let _ = writeln!(
+        let _ = write!(
             out,
             "<h2>What must be said of runs</h2>\n<p>Where the client could not keep its \
              schedule, or the server could not keep up, latencies would say nothing of the server, \
-             so there are none.</p>\n<ul>\n{notes}</ul>"
+             so there are none.</p>\n{notes}"
         );
     }
 }
@@ -221,29 +198,19 @@ fn machine(record: &Record, out: &mut String) {
         Some(true) => "SCHED_FIFO, so that no other program delays them",
         _ => "the ordinary scheduler: the slowest requests may be other programs' doing",
     };
-    let _ = writeln!(
-        out,
-        "<h2>Machine and versions</h2>\n<table>\n\
-         <tr><td>processor</td><td>{}, {cpus} CPUs{idle}</td></tr>\n\
-         <tr><td>kernel</td><td>Linux {}</td></tr>\n<tr><td>servers</td><td>on CPU 0, one thread \
-         each, under {scheduler}</td></tr>\n<tr><td>client</td><td>spinning on CPU 1, over \
-         loopback</td></tr>",
-        escaped(cpu_model),
-        escaped(kernel)
-    );
-    for (name, version) in &record.versions {
-        let _ = writeln!(
-            out,
-            "<tr><td>{}</td><td>{}</td></tr>",
-            escaped(&capital(name)),
-            escaped(version)
-        );
-    }
+    let mut rows = vec![
+        ["processor".into(), format!("{cpu_model}, {cpus} CPUs{idle}")],
+        ["kernel".into(), format!("Linux {kernel}")],
+        ["servers".into(), format!("on CPU 0, one thread each, under {scheduler}")],
+        ["client".into(), "spinning on CPU 1, over loopback".into()],
+    ];
+    rows.extend(record.versions.iter().map(|(name, version)| [capital(name), version.clone()]));
     // A page made outside of the repository knows no commit; the version stands above.
     if record.commit != "unknown" {
-        let _ = writeln!(out, "<tr><td>commit</td><td>{}</td></tr>", escaped(&record.commit));
+        rows.push(["commit".into(), record.commit.clone()]);
     }
-    let _ = writeln!(out, "</table>");
+    let rows: String = rows.into_iter().map(|cells| row(2, cells)).collect();
+    let _ = writeln!(out, "<h2>Machine and versions</h2>\n<table>\n{rows}</table>");
 }
 
 fn exact_commands(record: &Record, out: &mut String) {

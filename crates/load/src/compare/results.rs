@@ -170,7 +170,7 @@ impl Results<'_> {
         let busy = measured.pointer("/server/cpus_busy")?.as_f64()?;
         let mode: Mode = serde_json::from_value(measured.get("mode")?.clone()).ok()?;
         let in_flight = match mode {
-            Mode::Closed { depth } => depth * self.connections(run)?,
+            Mode::Closed { depth } => depth * self.record.definition.plan(run).ok()?.connections,
             Mode::Open { .. } => return None,
         };
         (in_flight >= DEPTH_PEAK && busy < BUSY_SHARE_MIN).then(|| {
@@ -184,10 +184,6 @@ impl Results<'_> {
     /// Whether a run was a closed loop, whose round trips are no latencies.
     pub fn is_closed(&self, run: &RunDefinition) -> bool {
         self.measured(run).iter().any(|one| one.pointer("/mode/closed").is_some())
-    }
-
-    fn connections(&self, run: &RunDefinition) -> Option<usize> {
-        Some(self.record.definition.plan(run).ok()?.connections)
     }
 }
 

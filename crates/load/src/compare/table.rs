@@ -62,33 +62,21 @@ pub fn rows<'a>(results: Results<'a>) -> impl Iterator<Item = &'a RunDefinition>
     runs.filter(move |run| results.kind(run) == Kind::Bench && !neighbour::is_one(run))
 }
 
-/// Memory and whatever else is one number of a run.
-pub fn memory(results: Results<'_>) -> Vec<(String, String)> {
-    let runs = results.record.definition.runs.iter();
-    let number = |run: &RunDefinition| {
-        let found = results.spread(run, "/beyond_bytes_per_item")?;
-        Some((run.name.clone(), format!("{:.1}", found.median)))
-    };
-    runs.filter_map(number).collect()
-}
-
 /// All of it, for the terminal.
 pub fn render(results: Results<'_>) -> String {
     let mut rows: Vec<Vec<String>> = vec![heads().into_iter().map(str::to_owned).collect()];
-    let mut notes = Vec::new();
-    for run in self::rows(results) {
-        rows.push(cells(results, run));
-        notes.extend(results.notes(run).into_iter().map(|note| format!("{}: {note}", run.name)));
-    }
-    for run in results.runs().iter().filter(|run| neighbour::is_one(run)) {
-        notes.extend(results.notes(run).into_iter().map(|note| format!("{}: {note}", run.name)));
-    }
+    rows.extend(self::rows(results).map(|run| cells(results, run)));
     let mut out = if rows.len() > 1 { aligned(&rows) } else { String::new() };
-    for (name, bytes) in memory(results) {
-        let _ = writeln!(out, "{name}: {bytes} bytes per item beyond key and value");
+    for run in results.runs() {
+        if let Some(bytes) = results.spread(run, "/beyond_bytes_per_item") {
+            let (name, bytes) = (&run.name, bytes.median);
+            let _ = writeln!(out, "{name}: {bytes:.1} bytes per item beyond key and value");
+        }
     }
-    for note in notes {
-        let _ = writeln!(out, "{note}");
+    for run in results.runs() {
+        for note in results.notes(run) {
+            let _ = writeln!(out, "{}: {note}", run.name);
+        }
     }
     out
 }

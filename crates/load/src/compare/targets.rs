@@ -80,11 +80,9 @@ pub fn put_in(
             speaks(&target).map_err(|error| format!("--peer {name}={address}: {error}"))?;
         let own = ServerDefinition {
             name: name.clone(),
-            command: String::new(),
             address: Some(address.clone()),
             dialect,
-            spins: false,
-            tls: false,
+            ..Default::default()
         };
         if let Some(server) = definition.servers.iter_mut().find(|server| server.name == *name) {
             *server = own;

@@ -1,6 +1,8 @@
 //! What a connection is made of: a stream over TCP, plain or encrypted, or a unix socket.
 
 use laneway_tls::{Client, ClientStream};
+use rustix::io::ioctl_fionbio;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -46,16 +48,9 @@ impl Stream {
     /// Connects, without Nagle's delay, and through the handshake of TLS; the stream blocks.
     pub fn connect(target: &Target) -> io::Result<Self> {
         match target {
-            Target::Tcp(address) => {
-                let stream = TcpStream::connect(address)?;
-                stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
-            }
+            Target::Tcp(address) => connect(address).map(Stream::Tcp),
             Target::Tls(address, client) => {
-                let stream = TcpStream::connect(address)?;
-                stream.set_nodelay(true)?;
-                let stream = handshake(stream, client)?;
-                Ok(Stream::Tls(Box::new(stream)))
+                Ok(Stream::Tls(Box::new(handshake(connect(address)?, client)?)))
             }
             Target::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
         }
@@ -63,20 +58,12 @@ impl Stream {
 
     /// Whether calls return at once.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_nonblocking(nonblocking),
-            Stream::Tls(stream) => stream.sock.set_nonblocking(nonblocking),
-            Stream::Unix(stream) => stream.set_nonblocking(nonblocking),
-        }
+        Ok(ioctl_fionbio(self, nonblocking)?)
     }
 
     /// How long a blocking read waits.
-    pub fn set_read_timeout(&self, timeout: std::time::Duration) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
-            Stream::Tls(stream) => stream.sock.set_read_timeout(Some(timeout)),
-            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
-        }
+    pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(self, Timeout::Recv, Some(timeout))?)
     }
 
     /// Whether bytes were taken that the kernel does not have yet: encrypted ones.
@@ -119,6 +106,13 @@ impl AsFd for Stream {
             Stream::Unix(stream) => stream.as_fd(),
         }
     }
+}
+
+/// A stream without Nagle's delay.
+pub(crate) fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// A stream that is through the handshake, which may take [`HANDSHAKE_WITHIN`] between two of its

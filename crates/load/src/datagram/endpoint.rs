@@ -5,7 +5,7 @@
 //! habit.
 
 use super::memory;
-use super::peers::{Choice, Peers};
+use super::peers::Peers;
 use super::remote::Way;
 use super::{Door, LargeSets, Options};
 use crate::admin;
@@ -46,19 +46,31 @@ impl Wanted {
             .ok_or_else(|| format!("--server {address}: must be HOST:PORT"))?;
         let told = admin::stats(target, dialect, "topology").unwrap_or_default();
         if self.in_memory {
-            return self.resolve_in_memory(&told);
+            let door = told.get("shm_path").ok_or(
+                "--transport shm: the server hands out no memory; start it with --shm PATH on \
+                 this host",
+            )?;
+            return self.by_door(&told, Door::Memory(door.into()));
         }
         if let Some((place, service)) = &self.rdma {
-            return self.resolve_rdma(&told, host, place.clone(), *service);
+            let port: u16 = number(&told, "rdma_port").ok_or(
+                "--transport rdma: the server takes no clients over RDMA; start it with --rdma \
+                 DEVICE",
+            )?;
+            let is_v6 = host.contains(':');
+            let door = if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+            let (place, service) = (place.clone(), *service);
+            return self.by_door(&told, Door::Rdma(Way { door, place, service }));
         }
-        let (port, choice) = match self.port {
-            Some(port) => (port, Choice::Server),
+        let (port, placement) = match self.port {
+            Some(port) => (port, None),
             None => match told_base(&told) {
-                Some((base, queues, domains)) => (base, choose(told_seed(&told), queues, domains)?),
-                None => (number(&told, "udp_port").unwrap_or(tcp_port), Choice::Server),
+                Some((base, queues, domains)) => (base, Some(placement(&told, queues, domains)?)),
+                None => (number(&told, "udp_port").unwrap_or(tcp_port), None),
             },
         };
-        if choice != Choice::Server && told.get("hash").is_some_and(|name| !is_known(name)) {
+        let is_unknown = told.get("hash").is_some_and(|name| name != owner::HASH_NAME);
+        if placement.is_some() && is_unknown {
             return Err(format!(
                 "--udp: the server places keys by {}, which this client does not know; give \
                  --udp-port, so that the server chooses",
@@ -71,44 +83,20 @@ impl Wanted {
             false => LargeSets::Udp,
         };
         Ok(Options {
-            peers: Peers::new(host, port, choice)?,
+            peers: Peers::new(host, port, placement)?,
             door: None,
             large_sets,
             timeout: self.timeout,
         })
     }
 
-    /// The door of a server on this host, as it tells.
-    fn resolve_in_memory(&self, told: &BTreeMap<String, String>) -> Result<Options, String> {
-        let door = told.get("shm_path").ok_or(
-            "--transport shm: the server hands out no memory; start it with --shm PATH on this \
-             host",
-        )?;
-        self.by_door(told, Door::Memory(door.into()))
-    }
-
-    /// The door of a server that takes clients over RDMA, as it tells.
-    fn resolve_rdma(
-        &self,
-        told: &BTreeMap<String, String>,
-        host: &str,
-        place: Place,
-        service: Option<Service>,
-    ) -> Result<Options, String> {
-        let port: u16 = number(told, "rdma_port").ok_or(
-            "--transport rdma: the server takes no clients over RDMA; start it with --rdma DEVICE",
-        )?;
-        let door =
-            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        self.by_door(told, Door::Rdma(Way { door, place, service }))
-    }
-
+    /// Of a server that gives room in its memory, as it tells.
     fn by_door(&self, told: &BTreeMap<String, String>, door: Door) -> Result<Options, String> {
         let (queues, domains) = (number(told, "queues"), number(told, "domains"));
         let queues = queues.ok_or("--transport: the server does not tell its queues")?;
-        let choice = choose(told_seed(told), queues, domains.unwrap_or(1))?;
+        let placement = placement(told, queues, domains.unwrap_or(1))?;
         Ok(Options {
-            peers: Peers::new(&memory::QUEUES_AT.to_string(), 0, choice)?,
+            peers: Peers::new(&memory::QUEUES_AT.to_string(), 0, Some(placement))?,
             door: Some(door),
             large_sets: LargeSets::Udp,
             timeout: self.timeout,
@@ -116,16 +104,15 @@ impl Wanted {
     }
 }
 
-/// Any queue for GETs, the owner's for PUTs.
-fn choose(seed: u64, queues: u16, domains: u16) -> Result<Choice, String> {
-    let placement = Placement::new(seed, queues, domains).ok_or_else(|| {
+/// What places keys on queues.
+fn placement(
+    told: &BTreeMap<String, String>,
+    queues: u16,
+    domains: u16,
+) -> Result<Placement, String> {
+    Placement::new(told_seed(told), queues, domains).ok_or_else(|| {
         format!("--udp: {queues} queues in {domains} NUMA domains cannot be chosen among")
-    })?;
-    Ok(Choice::AnyForGets(placement))
-}
-
-fn is_known(name: &str) -> bool {
-    name == owner::HASH_NAME
+    })
 }
 
 fn told_base(told: &BTreeMap<String, String>) -> Option<(u16, u16, u16)> {

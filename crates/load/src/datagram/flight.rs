@@ -81,22 +81,17 @@ impl Flight {
             }
         };
         match reply.take(context, request, header, payload) {
-            Taken::More => None,
-            Taken::Duplicate => {
-                counts.duplicates += 1;
-                None
-            }
-            Taken::Impossible => {
-                counts.impossible += 1;
-                None
-            }
+            Taken::More => {}
+            Taken::Duplicate => counts.duplicates += 1,
+            Taken::Impossible => counts.impossible += 1,
             Taken::Ended(outcome) => {
                 let request = *request;
                 self.slots.remove(&header.request_id);
                 self.waiting -= 1;
-                Some(Completion { request, outcome })
+                return Some(Completion { request, outcome });
             }
         }
+        None
     }
 
     /// Gives up what was sent at or before `sent_by_ns`, and lets ids go that have rested enough.

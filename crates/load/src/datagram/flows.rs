@@ -5,11 +5,10 @@ use super::line::Line;
 use super::socket::{Inbox, Outbox};
 use super::upload::Upload;
 use super::{Counts, LargeSets, Options};
-use crate::connection::{Completion, Context, Request, keys_of};
+use crate::connection::{Completion, Context, Request, write_head};
 use crate::dialect::Dialect;
 use crate::random::Random;
 use crate::sender::Clock;
-use crate::values::Value;
 use crate::workload::Operation;
 use laneway_wire::udp::{FRAME_BYTES_MAX, Header, Kind, gaps};
 use rustix::buffer::spare_capacity;
@@ -260,9 +259,7 @@ impl<'a> Flows<'a> {
             });
         }
     }
-}
 
-impl Flows<'_> {
     /// Gives up whatever has no whole reply, as the run is over.
     pub fn give_up_all(&mut self, mut lost: impl FnMut(&Request)) {
         let Flows { all, counts, .. } = self;
@@ -276,19 +273,9 @@ impl Flows<'_> {
 }
 
 fn write_request(context: Context<'_>, request: &Request, out: &mut Vec<u8>) {
-    let name = context.workload.key_name(request.key);
-    match request.operation {
-        Operation::Get if request.keys > 1 => {
-            let names = keys_of(context, request).map(|key| context.workload.key_name(key));
-            context.dialect.get_many(request.keys.into(), names, out);
-        }
-        Operation::Get => context.dialect.get(&name, out),
-        Operation::Delete => context.dialect.delete(&name, out),
-        Operation::Set => {
-            let Request { key, value_bytes: bytes, version, .. } = *request;
-            context.dialect.set(&name, bytes, 0, out);
-            context.values.append(Value { key, bytes, version }, out);
-            out.extend_from_slice(Dialect::SET_ENDING);
-        }
+    write_head(context, request, out);
+    if request.operation == Operation::Set {
+        context.values.append(request.value(), out);
+        out.extend_from_slice(Dialect::SET_ENDING);
     }
 }

@@ -6,8 +6,7 @@
 //! flows), [`mod@line`] (what one goes by: a socket, [`memory`] shared with the server, or a
 //! connection over RDMA, [`remote`]),
 //! [`upload`] (a request of many datagrams), [`socket`] (bursts to and from the kernel), [`flight`]
-//! (which request a datagram answers), [`reply`] (whether every byte of it is right), [`several`]
-//! (the same of the reply to a GET of several keys).
+//! (which request a datagram answers), [`reply`] (whether every byte of it is right).
 //!
 //! Whatever is sent is answered or lost, and both are counted: a request without a whole reply when
 //! its time is up is given up, never sent again, and counts with that time as its latency, so that
@@ -23,7 +22,6 @@ pub mod peers;
 pub mod remote;
 pub mod reply;
 pub mod sender;
-pub mod several;
 pub mod socket;
 pub mod upload;
 

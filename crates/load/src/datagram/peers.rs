@@ -5,32 +5,25 @@ use crate::workload::Operation;
 use laneway_policy::Placement;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-/// How the client chooses among the server's queues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
-    /// One port; the kernel or the server chooses.
-    Server,
-    /// Any queue for a GET, the owner's for a PUT (Minos §4.1; MICA's CREW).
-    AnyForGets(Placement),
-}
-
 /// The ports of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peers {
     first: SocketAddr,
-    choice: Choice,
+    /// The client chooses among the server's queues: any for a GET, the owner's for a PUT (Minos
+    /// §4.1; MICA's CREW). Without one there is one port, and the kernel or the server chooses.
+    placement: Option<Placement>,
 }
 
 impl Peers {
     /// The ports of the server at `host`: from `port` on, one for each queue that there is to
     /// choose among.
-    pub fn new(host: &str, port: u16, choice: Choice) -> Result<Self, String> {
+    pub fn new(host: &str, port: u16, placement: Option<Placement>) -> Result<Self, String> {
         let found = (host, port)
             .to_socket_addrs()
             .map_err(|error| format!("UDP port {port} of {host}: {error}"))?;
         let first =
             chosen(found).ok_or_else(|| format!("UDP port {port} of {host}: no such host"))?;
-        let peers = Peers { first, choice };
+        let peers = Peers { first, placement };
         if u32::from(port) + u32::from(peers.queues()) > 1 << 16 {
             let queues = peers.queues();
             return Err(format!("UDP ports from {port} on: {queues} queues reach beyond 65535"));
@@ -40,18 +33,12 @@ impl Peers {
 
     /// How many ports there are.
     pub fn queues(&self) -> u16 {
-        match self.choice {
-            Choice::Server => 1,
-            Choice::AnyForGets(placement) => placement.queues(),
-        }
+        self.placement.map_or(1, |placement| placement.queues())
     }
 
     /// How one is chosen, in a word.
     pub fn choice_name(&self) -> &'static str {
-        match self.choice {
-            Choice::Server => "server",
-            Choice::AnyForGets(_) => "any",
-        }
+        if self.placement.is_some() { "any" } else { "server" }
     }
 
     /// The first port.
@@ -61,12 +48,11 @@ impl Peers {
 
     /// Where a request goes.
     pub fn choose(&self, operation: Operation, key: &[u8], random: &mut Random) -> SocketAddr {
-        let queue = match self.choice {
-            Choice::Server => return self.first,
-            Choice::AnyForGets(placement) if operation == Operation::Get => {
-                placement.any_of_domain(placement.hash(key), random.word())
-            }
-            Choice::AnyForGets(placement) => placement.owner(placement.hash(key)),
+        let Some(placement) = self.placement else { return self.first };
+        let hash = placement.hash(key);
+        let queue = match operation {
+            Operation::Get => placement.any_of_domain(hash, random.word()),
+            _ => placement.owner(hash),
         };
         SocketAddr::new(self.first.ip(), self.first.port() + queue.0)
     }
@@ -84,8 +70,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn ports(choice: Choice, operation: Operation, keys: &[&[u8]]) -> BTreeSet<u16> {
-        let peers = Peers::new("127.0.0.1", 7_000, choice).expect("good");
+    fn ports(placement: Option<Placement>, operation: Operation, keys: &[&[u8]]) -> BTreeSet<u16> {
+        let peers = Peers::new("127.0.0.1", 7_000, placement).expect("good");
         let mut random = Random::new(3);
         let mut draw = |key| peers.choose(operation, key, &mut random).port();
         keys.iter().cycle().take(400).map(|key| draw(key)).collect()
@@ -97,17 +83,17 @@ mod tests {
         let one: &[&[u8]] = &[b"0123abcd"];
         let all = BTreeSet::from([7_000, 7_001, 7_002, 7_003]);
         let owner = 7_000 + placement.owner(placement.hash(one[0])).0;
-        for (choice, operation, expected) in [
-            (Choice::Server, Operation::Get, BTreeSet::from([7_000])),
-            (Choice::Server, Operation::Set, BTreeSet::from([7_000])),
-            (Choice::AnyForGets(placement), Operation::Get, all),
-            (Choice::AnyForGets(placement), Operation::Set, BTreeSet::from([owner])),
+        for (by, operation, expected) in [
+            (None, Operation::Get, BTreeSet::from([7_000])),
+            (None, Operation::Set, BTreeSet::from([7_000])),
+            (Some(placement), Operation::Get, all),
+            (Some(placement), Operation::Set, BTreeSet::from([owner])),
         ] {
-            assert_eq!(ports(choice, operation, one), expected, "{choice:?} {operation:?}");
+            assert_eq!(ports(by, operation, one), expected, "{by:?} {operation:?}");
         }
         let many: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_le_bytes().repeat(2)).collect();
         let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
-        assert_eq!(ports(Choice::AnyForGets(placement), Operation::Set, &many).len(), 4);
+        assert_eq!(ports(Some(placement), Operation::Set, &many).len(), 4);
     }
 
     #[test]
@@ -126,9 +112,9 @@ mod tests {
 
     #[test]
     fn ports_that_do_not_exist_are_refused() {
-        let choice = Choice::AnyForGets(Placement::new(1, 4, 1).expect("good"));
-        let message = Peers::new("127.0.0.1", 65_533, choice).expect_err("four");
+        let placement = Placement::new(1, 4, 1);
+        let message = Peers::new("127.0.0.1", 65_533, placement).expect_err("four");
         assert!(message.contains("from 65533 on"), "{message}");
-        assert!(Peers::new("127.0.0.1", 65_532, choice).is_ok());
+        assert!(Peers::new("127.0.0.1", 65_532, placement).is_ok());
     }
 }

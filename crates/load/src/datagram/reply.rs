@@ -1,18 +1,17 @@
 //! One reply that arrives in datagrams, checked byte by byte as they come.
 //!
 //! Datagrams in order are checked where they lie and never kept. One that comes before its turn
-//! waits as a copy, and so does what answers a GET of several keys, whose lines may end in another
-//! datagram, and which may be several messages. Nothing is asked for again: what a network or a
-//! server loses is for the report to show, so a reply with a hole stays unfinished until its
-//! request is given up. It knows no socket and no clock.
+//! waits as a copy. Nothing is asked for again: what a network or a server loses is for the report
+//! to show, so a reply with a hole stays unfinished until its request is given up. It knows no
+//! socket and no clock.
+//!
+//! The reply to a GET of several keys is one message of ours. Since 1.6 memcached makes a message
+//! of each value, under the same request id and numbered from 0 anew, and `END` ends the last.
+//! Nothing says in which order these were sent, so the order in which they come is believed: a
+//! value that another overtook is told as another key's, and one behind the end is for no request
+//! in flight.
 
-use super::several::{self, NO_REPLY, WRONG_END};
-use crate::connection::{
-    Context, Many, Outcome, Request, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH, keys_of,
-};
-use crate::dialect::Line;
-use crate::values::Checker;
-use crate::workload::Operation;
+use crate::connection::{Context, Outcome, Reader, Request, WRONG_END};
 use laneway_wire::udp::Header;
 use std::collections::BTreeMap;
 
@@ -29,35 +28,17 @@ pub enum Taken {
     Impossible,
 }
 
-#[derive(Debug)]
-enum Reading {
-    Line,
-    Value { checker: Checker, ending: &'static [u8] },
-    Ending { ending: &'static [u8] },
-    Done(Outcome),
-}
-
 /// A reply under way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reply {
     /// Datagrams of the message under way; 0 while none of it has come.
     total: u16,
     next: u16,
     early: BTreeMap<u16, Vec<u8>>,
-    reading: Reading,
-    /// Where several keys were asked for: what came in order of the message under way, and what the
-    /// messages before it said.
-    several: Vec<u8>,
-    many: Option<Many>,
-    wrong: Option<&'static str>,
-}
-
-impl Default for Reply {
-    fn default() -> Self {
-        let (early, several) = (BTreeMap::new(), Vec::new());
-        let (reading, many, wrong) = (Reading::Line, None, None);
-        Reply { total: 0, next: 0, early, reading, several, many, wrong }
-    }
+    reader: Reader,
+    /// The beginning of a line whose end is in the next datagram.
+    begun: Vec<u8>,
+    ended: Option<Outcome>,
 }
 
 impl Reply {
@@ -93,99 +74,55 @@ impl Reply {
         if self.next < self.total {
             return Taken::More;
         }
-        if request.keys > 1 {
-            let many = self.many.get_or_insert_with(|| Many::new(keys_of(context, request)));
-            let ended = several::read(context, many, &self.several);
-            self.several.clear();
-            (self.total, self.next) = (0, 0);
-            return ended.map_or(Taken::More, Taken::Ended);
+        (self.total, self.next) = (0, 0);
+        match (self.ended.take(), self.reader.cut_short()) {
+            (Some(outcome), _) => Taken::Ended(outcome),
+            // Another message follows.
+            (None, None) if request.keys > 1 && self.begun.is_empty() => Taken::More,
+            (None, wrong) => Taken::Ended(Outcome::Corrupt(wrong.unwrap_or(WRONG_END))),
         }
-        Taken::Ended(match std::mem::replace(&mut self.reading, Reading::Line) {
-            Reading::Done(outcome) => outcome,
-            _ => Outcome::Corrupt(self.wrong.unwrap_or(WRONG_END)),
-        })
     }
 
     /// Takes the next bytes of the message.
-    fn read(&mut self, context: Context<'_>, request: &Request, mut input: &[u8]) {
-        if request.keys > 1 {
-            return self.several.extend_from_slice(input);
+    fn read(&mut self, context: Context<'_>, request: &Request, payload: &[u8]) {
+        let joined;
+        let mut input = payload;
+        if !self.begun.is_empty() {
+            joined = [&std::mem::take(&mut self.begun)[..], payload].concat();
+            input = &joined;
         }
         while !input.is_empty() {
-            let used = match &mut self.reading {
-                Reading::Line => self.read_line(context, request, input),
-                Reading::Value { checker, ending } => {
-                    let left = usize::try_from(checker.bytes_left()).unwrap_or(usize::MAX);
-                    let used = input.len().min(left);
-                    checker.feed(context.values, &input[..used]);
-                    if checker.bytes_left() == 0 {
-                        if !checker.is_good() {
-                            self.wrong = self.wrong.or(Some(WRONG_BYTES));
-                        }
-                        self.reading = Reading::Ending { ending };
-                    }
-                    used
+            match &mut self.ended {
+                Some(Outcome::Corrupt(_)) => return,
+                Some(outcome) => {
+                    *outcome = Outcome::Corrupt(WRONG_END);
+                    return;
                 }
-                Reading::Ending { ending } => {
-                    let used = input.len().min(ending.len());
-                    if input[..used] != ending[..used] {
-                        self.wrong = self.wrong.or(Some(WRONG_END));
-                    }
-                    *ending = &ending[used..];
-                    if ending.is_empty() {
-                        let outcome = self.wrong.map_or(Outcome::Hit, Outcome::Corrupt);
-                        self.reading = Reading::Done(outcome);
-                    }
-                    used
+                None => {}
+            }
+            match self.reader.take(context, request, input) {
+                Ok((0, _)) => {
+                    self.begun = input.to_vec();
+                    return;
                 }
-                Reading::Done(outcome) => {
-                    if !matches!(outcome, Outcome::Corrupt(_)) {
-                        *outcome = Outcome::Corrupt(WRONG_END);
-                    }
-                    input.len()
+                Ok((used, outcome)) => {
+                    self.ended = outcome;
+                    input = &input[used..];
                 }
-            };
-            input = &input[used..];
+                Err(wrong) => self.ended = Some(Outcome::Corrupt(wrong)),
+            }
         }
-    }
-
-    /// Takes the reply's first line, which never leaves the first datagram.
-    fn read_line(&mut self, context: Context<'_>, request: &Request, input: &[u8]) -> usize {
-        let newline = input.iter().position(|&byte| byte == b'\n').unwrap_or(input.len() - 1);
-        let line = &input[..=newline];
-        self.reading = match (context.dialect.line(line), request.operation) {
-            (Line::Value { value_bytes, key, ending }, Operation::Get) => {
-                let name = context.workload.key_name(request.key);
-                if key.is_some_and(|key| *key != *name) {
-                    self.wrong = Some(WRONG_KEY);
-                } else if value_bytes != request.value_bytes {
-                    self.wrong = Some(WRONG_LENGTH);
-                }
-                match value_bytes {
-                    0 => Reading::Ending { ending },
-                    _ => Reading::Value { checker: Checker::new(request.key, value_bytes), ending },
-                }
-            }
-            (Line::Miss, Operation::Get) => Reading::Done(Outcome::Miss),
-            (Line::Stored, Operation::Set) => Reading::Done(Outcome::Stored),
-            (Line::Deleted, Operation::Delete) => Reading::Done(Outcome::Deleted),
-            (Line::Refused(words), _) => {
-                let words = String::from_utf8_lossy(words).into_owned();
-                Reading::Done(Outcome::Refused(words))
-            }
-            _ => Reading::Done(Outcome::Corrupt(NO_REPLY)),
-        };
-        newline + 1
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::{NO_REPLY, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH};
     use crate::dialect::Dialect;
     use crate::random::Random;
     use crate::values::{Value, Values};
-    use crate::workload::{Class, Key, Pattern, Sizes, Workload, WorkloadOptions};
+    use crate::workload::{Class, Key, Operation, Pattern, Sizes, Workload, WorkloadOptions};
     use laneway_wire::udp::{FRAME_BYTES_MAX, Kind};
 
     struct Bench {
@@ -292,7 +229,7 @@ mod tests {
             (Operation::Delete, "STORED\r\n", Outcome::Corrupt(NO_REPLY)),
             (Operation::Get, "DELETED\r\n", Outcome::Corrupt(NO_REPLY)),
             (Operation::Get, "END\r\nEND\r\n", Outcome::Corrupt(WRONG_END)),
-            (Operation::Get, "END", Outcome::Corrupt(NO_REPLY)),
+            (Operation::Get, "END", Outcome::Corrupt(WRONG_END)),
         ] {
             let taken = bench.take(operation, message.as_bytes(), &[0]);
             assert_eq!(taken, Taken::Ended(outcome), "{message:?}");
@@ -308,15 +245,37 @@ mod tests {
         let empty: &[u8] = b"";
         let (first, second) = (bench.item(Key(7)), bench.item(Key(8)));
         let last = [&bench.item(Key(9))[..], b"END\r\n"].concat();
+        let whole = [&first[..], &second, &last].concat();
+        let longer = [&last[..], b"x"].concat();
+        let with_wrong_byte = |at: usize| {
+            let mut item = first.clone();
+            item[at] ^= 1;
+            item
+        };
+        let (flipped, renamed) = (with_wrong_byte(4_000), with_wrong_byte(6));
         let many = |hits: u16| {
             let (misses, value_bytes) = (3 - hits, u64::from(hits) * 5_000);
             Taken::Ended(Outcome::Many { hits, misses, value_bytes })
         };
+        let corrupt = |what| Taken::Ended(Outcome::Corrupt(what));
         for (messages, ended) in [
             (&[&first[..], &second, &last][..], many(3)),
             (&[&first[..], empty, &last][..], many(2)),
             (&[&first[..], empty, b"END\r\n"][..], many(1)),
             (&[empty, empty, b"END\r\n"][..], many(0)),
+            (&[&whole[..]][..], many(3)),
+            (&[&first[..]][..], Taken::More),
+            (&[&second[..], &first, &last][..], corrupt(WRONG_KEY)), // overtaken
+            (&[&flipped[..], &second, &last][..], corrupt(WRONG_BYTES)),
+            (&[&renamed[..], &second, &last][..], corrupt(WRONG_KEY)),
+            (&[&first[..], &second, &longer][..], corrupt(WRONG_END)),
+            (&[&last[..last.len() - 1]][..], corrupt(WRONG_END)),
+            (&[&first[..3_000]][..], corrupt(WRONG_END)),
+            (&[&b"STORED\r\n"[..]][..], corrupt(NO_REPLY)),
+            (
+                &[&b"SERVER_ERROR no\r\n"[..]][..],
+                Taken::Ended(Outcome::Refused("SERVER_ERROR no".into())),
+            ),
         ] {
             let mut reply = Reply::default();
             let mut take = |sequence, total, payload: &[u8]| {

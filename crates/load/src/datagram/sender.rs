@@ -6,36 +6,17 @@
 
 use super::flows::Flows;
 use super::{Counts, LargeSets, Options};
-use crate::arrivals::Arrival;
 use crate::connection::{Completion, Context, Request, Target};
 use crate::random::Random;
 use crate::recorder::Recorder;
+use crate::sender::paced::{Pace, SENDS_MAX};
 use crate::sender::{Clock, Connections, Edge, Ready};
-use crate::workload::Draws;
 use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
 /// TCP connections of a thread for what does not go over UDP.
 const STREAMS: usize = 4;
-/// Most requests sent before replies are looked at.
-const SENDS_MAX: usize = 32;
-
-/// When requests leave.
-#[derive(Debug)]
-pub enum Pace<'a> {
-    /// When they are due.
-    Open(&'a [Arrival]),
-    /// When one before them has ended: so many in flight on each socket, drawn from here.
-    Closed {
-        /// Requests in flight per socket.
-        depth: usize,
-        /// Where requests are drawn from.
-        asks: Random,
-        /// What those drawn left behind.
-        draws: Draws,
-    },
-}
 
 /// Sockets and connections of one thread.
 pub struct Lines<'a> {
@@ -102,7 +83,7 @@ impl<'a> Lines<'a> {
         let Some(streams) = self.streams.as_mut().filter(|streams| streams.in_flight() > 0) else {
             return Ok(());
         };
-        streams.poll(Duration::ZERO, ready)?;
+        streams.poll(ready)?;
         let mut completions = Vec::new();
         for &event in ready.iter() {
             let now_ns = streams.serve(event, clock, &mut completions)?;
@@ -271,10 +252,10 @@ impl Loop<'_, '_, '_> {
 mod tests {
     use super::*;
     use crate::arrivals::poisson;
-    use crate::datagram::peers::{Choice, Peers};
+    use crate::datagram::peers::Peers;
     use crate::dialect::Dialect;
     use crate::values::Values;
-    use crate::workload::{Workload, WorkloadOptions};
+    use crate::workload::{Draws, Workload, WorkloadOptions};
     use std::net::UdpSocket;
     use std::time::Instant;
 
@@ -283,7 +264,7 @@ mod tests {
         let silent = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let port = silent.local_addr().expect("bound").port();
         let options = Options {
-            peers: Peers::new("127.0.0.1", port, Choice::Server).expect("an address"),
+            peers: Peers::new("127.0.0.1", port, None).expect("an address"),
             door: None,
             large_sets: LargeSets::Udp,
             timeout: Duration::from_millis(50),
@@ -291,25 +272,42 @@ mod tests {
         (silent, options)
     }
 
+    fn workload() -> Workload {
+        Workload::new(WorkloadOptions::default()).expect("valid")
+    }
+
+    fn random() -> Random {
+        Random::stream(1, 1)
+    }
+
+    /// Runs it to its end on so many sockets, without waiting for replies.
+    fn ran(
+        options: &Options,
+        sockets: usize,
+        pace: Pace<'_>,
+        start: Instant,
+        window_ns: u64,
+    ) -> (Counts, Recorder) {
+        let (workload, values) = (workload(), Values::new(1));
+        let context = Context { workload: &workload, values: &values, dialect: Dialect::Text };
+        let target = Target::Tcp("nowhere".into());
+        let lines = Lines::open(context, options, &target, sockets, random()).expect("sockets");
+        let mut recorder = Recorder::new(0..window_ns);
+        let clock = Clock::starting(start);
+        let counts = lines.run(pace, random(), Duration::ZERO, clock, &mut recorder, |_| {});
+        (counts.expect("it runs to its end"), recorder)
+    }
+
     #[test]
     fn a_closed_loop_asks_nothing_before_the_start() {
         let (silent, options) = silent();
-        let workload = Workload::new(WorkloadOptions::default()).expect("valid");
-        let values = Values::new(1);
-        let context = Context { workload: &workload, values: &values, dialect: Dialect::Text };
-        let target = Target::Tcp("nowhere".into());
-        let random = || Random::stream(1, 1);
-        let lines = Lines::open(context, &options, &target, 2, random()).expect("sockets");
-        let mut recorder = Recorder::new(0..1_000_000);
         let start = Instant::now() + Duration::from_millis(200);
         let asked = std::thread::spawn(move || {
             silent.recv(&mut [0; 2048]).expect("a request comes");
             (Instant::now(), silent) // which stays open, or the others are refused
         });
         let pace = Pace::Closed { depth: 1, asks: random(), draws: Draws::default() };
-        lines
-            .run(pace, random(), Duration::ZERO, Clock::starting(start), &mut recorder, |_| {})
-            .expect("it runs to its end");
+        ran(&options, 2, pace, start, 1_000_000);
         let (first, _silent) = asked.join().expect("no panic");
         assert!(first >= start);
     }
@@ -317,22 +315,11 @@ mod tests {
     #[test]
     fn what_leaves_too_late_to_be_waited_for_is_lost_too() {
         let (_silent, options) = silent();
-        let workload = WorkloadOptions::default();
-        let workload = Workload::new(workload).expect("valid");
-        let values = Values::new(1);
-        let context = Context { workload: &workload, values: &values, dialect: Dialect::Text };
         // A million requests in 20 ms: the sender is behind when its time is up, and still sends.
         let window_ns = 20_000_000;
-        let arrivals = poisson(&workload, 5e7, window_ns, 0);
-        let target = Target::Tcp("nowhere".into());
-        let random = || Random::stream(1, 1);
-        let lines = Lines::open(context, &options, &target, 16, random()).expect("sockets");
-        let mut recorder = Recorder::new(0..window_ns);
-        let clock = Clock::starting(Instant::now());
+        let arrivals = poisson(&workload(), 5e7, window_ns, 0);
         let pace = Pace::Open(&arrivals);
-        let counts = lines
-            .run(pace, random(), Duration::ZERO, clock, &mut recorder, |_| {})
-            .expect("it runs to its end");
+        let (counts, recorder) = ran(&options, 16, pace, Instant::now(), window_ns);
         assert_eq!((counts.sent, counts.answered), (counts.lost, 0));
         let told = recorder.counts;
         assert_eq!(told.due, arrivals.len() as u64);

@@ -130,14 +130,9 @@ impl Socket {
                 Err(error) => return Err(error.into()),
             }
         }
-        if sent == outbox.each.len() {
-            outbox.each.clear();
-            outbox.bytes.clear();
-        } else {
-            outbox.each.drain(..sent);
-            outbox.bytes.drain(..begin);
-            outbox.each.iter_mut().for_each(|(_, end)| *end -= begin);
-        }
+        outbox.each.drain(..sent);
+        outbox.bytes.drain(..begin);
+        outbox.each.iter_mut().for_each(|(_, end)| *end -= begin);
         Ok(!outbox.is_empty())
     }
 

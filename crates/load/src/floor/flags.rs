@@ -1,7 +1,7 @@
 //! Reads the command line of `laneway bench floor`.
 
 use super::{Template, VALUE_BYTES_MAX, tcp, udp};
-use crate::arguments::{carry_out, number};
+use crate::arguments::{carry_out, number, within};
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::io;
@@ -53,10 +53,8 @@ fn parse(arguments: Vec<OsString>) -> Result<Option<(u16, usize)>, String> {
             other => return Err(other.unexpected().to_string()),
         }
     }
-    match value_bytes > VALUE_BYTES_MAX {
-        true => Err(format!("--value-bytes {value_bytes}: must be at most {VALUE_BYTES_MAX}")),
-        false => Ok(Some((port, value_bytes))),
-    }
+    within("value-bytes", value_bytes, 0..=VALUE_BYTES_MAX)?;
+    Ok(Some((port, value_bytes)))
 }
 
 /// Serves both until one of them breaks.

@@ -10,15 +10,16 @@
 //! no latency.
 
 use super::bench::whom;
+use super::process::{command, printed};
 use super::server::Server;
-use super::{Doubt, Measured, Options, measured_of};
+use super::{Attempt, Doubt, Measured, Options, measured_of};
 use crate::admin;
 use crate::connection::Target;
 use crate::cpu;
 use crate::dialect::Dialect;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -29,9 +30,6 @@ const EVERY: Duration = Duration::from_millis(100);
 /// noticed by `laneway backup` a fifth of a second later.
 const UNDER_WAY_SHARE_MIN: f64 = 0.9;
 
-/// A run, if it counts.
-type Outcome = Result<Result<Measured, Doubt>, String>;
-
 /// Makes a run with a backup under way from before its beginning to its end. Who asks for it stays
 /// on `cpu`, if there is one.
 pub fn meanwhile(
@@ -39,8 +37,8 @@ pub fn meanwhile(
     server: &Server,
     round: usize,
     cpu: Option<usize>,
-    act: impl FnOnce() -> Outcome,
-) -> Outcome {
+    act: impl FnOnce() -> Attempt,
+) -> Attempt {
     let folder = server.backups.as_deref().ok_or("a server that we did not start has no copies")?;
     let mut command = vec![options.laneway.to_string_lossy().into_owned(), "backup".into()];
     command.extend(whom(&options.root, server));
@@ -116,22 +114,17 @@ impl Copies<'_> {
     }
 
     fn begin(&self, number: u32) -> Result<Child, String> {
-        let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).arg(self.name(number)).stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut command = command(&self.command);
+        command.arg(self.name(number)).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().map_err(|error| format!("{}: {error}", self.command[0]))
     }
 
     /// Waits for the end of one; the bytes of the copy.
     fn end(&self, tool: Child, number: u32) -> Result<u64, String> {
-        let shown = || format!("{} {}", self.command.join(" "), self.name(number));
-        let output = tool.wait_with_output().map_err(|error| format!("{}: {error}", shown()))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("{} ended with {}\n{said}", shown(), output.status));
-        }
+        let shown = format!("{} {}", self.command.join(" "), self.name(number));
+        printed(tool.wait_with_output(), &shown)?;
         let copy = std::fs::metadata(self.file(number));
-        Ok(copy.map_err(|error| format!("{} left no copy: {error}", shown()))?.len())
+        Ok(copy.map_err(|error| format!("{shown} left no copy: {error}"))?.len())
     }
 
     fn remove(&self, count: u32) -> Result<(), String> {

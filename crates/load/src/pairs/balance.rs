@@ -12,9 +12,8 @@ use super::server::Server;
 use crate::admin;
 use crate::connection::{Context, Outcome};
 use crate::dialect::Dialect;
-use crate::random::Random;
 use crate::values::Values;
-use crate::workload::{Ask, Draws, Key, Operation, Workload, WorkloadOptions};
+use crate::workload::{Ask, Key, Operation, Workload, WorkloadOptions};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -47,7 +46,7 @@ pub fn measure(
     let workload = Workload::new(WorkloadOptions { seed: options.seed + round, ..options })?;
     let values = Values::new(workload.options().seed);
     let context = Context { workload: &workload, values: &values, dialect: server.dialect };
-    let mut crowd = Crowd::open(context, server)?;
+    let mut crowd = Crowd { batches: Batches::open(context, server, CONNECTIONS)? };
     crowd.fill()?;
     crowd.ask(WARMUP, None)?;
     let before = executed(&ask_stats(server, "balance")?)?;
@@ -114,16 +113,9 @@ fn names(stats: &Stats, key: &[u8]) -> bool {
 /// What asks.
 struct Crowd<'a> {
     batches: Batches<'a>,
-    asks: Random,
-    draws: Draws,
 }
 
-impl<'a> Crowd<'a> {
-    fn open(context: Context<'a>, server: &Server) -> Result<Self, String> {
-        let batches = Batches::open(context, server, CONNECTIONS)?;
-        Ok(Crowd { asks: batches.asks(), batches, draws: Draws::default() })
-    }
-
+impl Crowd<'_> {
     fn fill(&mut self) -> Result<(), String> {
         let keys = self.batches.workload().keys();
         for first in (0..keys).step_by(BATCH as usize) {
@@ -140,10 +132,10 @@ impl<'a> Crowd<'a> {
         for first in (0..requests).step_by(BATCH as usize) {
             for _ in first..(first + BATCH).min(requests) {
                 let ask = match flash {
-                    Some((key, one_in)) if self.asks.below(one_in) == 0 => {
+                    Some((key, one_in)) if self.batches.asks.below(one_in) == 0 => {
                         Ask::one(key, Operation::Get)
                     }
-                    _ => self.batches.workload().draw(&mut self.asks, &mut self.draws),
+                    _ => self.batches.draw(),
                 };
                 self.batches.push(ask);
             }

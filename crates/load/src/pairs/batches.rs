@@ -5,17 +5,21 @@ use super::server::Server;
 use crate::connection::{Completion, Context};
 use crate::random::Random;
 use crate::sender::{Clock, Connections};
-use crate::workload::{Ask, Workload};
+use crate::workload::{Ask, Draws, Workload};
 use std::time::{Duration, Instant};
 
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Of the workload's seed: [`Batches::asks`] is stream 1.
+/// Of the workload's seed.
+const ASKS_STREAM: u64 = 1;
 const VERSIONS_STREAM: u64 = 2;
 
 /// Connections, and what is in flight on them.
 pub struct Batches<'a> {
     connections: Connections<'a>,
     clock: Clock,
+    /// The random numbers that asks are drawn with.
+    pub asks: Random,
+    draws: Draws,
     versions: Random,
     ended: Vec<Completion>,
 }
@@ -25,10 +29,13 @@ impl<'a> Batches<'a> {
     pub fn open(context: Context<'a>, server: &Server, count: usize) -> Result<Self, String> {
         let connections = Connections::open(context, &server.target, count)
             .map_err(|error| format!("{}: {error}", server.target))?;
+        let seed = context.workload.options().seed;
         Ok(Batches {
             connections,
             clock: Clock::starting(Instant::now()),
-            versions: Random::stream(context.workload.options().seed, VERSIONS_STREAM),
+            asks: Random::stream(seed, ASKS_STREAM),
+            draws: Draws::default(),
+            versions: Random::stream(seed, VERSIONS_STREAM),
             ended: Vec::new(),
         })
     }
@@ -38,9 +45,9 @@ impl<'a> Batches<'a> {
         self.connections.context().workload
     }
 
-    /// The random numbers that asks are drawn with.
-    pub fn asks(&self) -> Random {
-        Random::stream(self.workload().options().seed, 1)
+    /// Draws what is asked for next.
+    pub fn draw(&mut self) -> Ask {
+        self.workload().draw(&mut self.asks, &mut self.draws)
     }
 
     /// Puts one more request into the batch; they go to the connections in turn.

@@ -4,14 +4,15 @@
 //! built for debugging must not slow it. Its report comes back as JSON in a file.
 
 use super::definition::{Definition, RunDefinition};
+use super::process;
 use super::server::{Server, words};
-use super::{Doubt, Measured, Options};
+use super::{Attempt, Doubt, Options};
 use crate::connection::Target;
 use crate::cpu::CLIENT_CPU;
 use crate::report::json::{Mode, Report, Run};
 use std::io::IsTerminal;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Exit status of a run that failed or may not be believed; its report says why.
 const EXIT_NOT_GOOD: i32 = 1;
@@ -26,11 +27,11 @@ pub fn fill(
     options: &Options,
 ) -> Result<(), String> {
     let extra = words("--duration 0.5 --warmup 0.5");
-    let said = if std::io::stderr().is_terminal() { Said::Shown } else { Said::Kept };
+    // The terminal's reader sees how far it is; nobody else does.
+    let is_shown = std::io::stderr().is_terminal();
+    let said = if is_shown { Stdio::inherit() } else { Stdio::piped() };
     let report = call(definition, run, server, options, &extra, said)?;
-    let faults: Vec<&String> =
-        report.runs.iter().filter_map(|run| run.verdict.failed.as_ref()).collect();
-    match faults.first() {
+    match report.runs.iter().find_map(|run| run.verdict.failed.as_ref()) {
         Some(fault) => Err(format!("{}: {fault}", run.name)),
         None => Ok(()),
     }
@@ -43,14 +44,14 @@ pub fn measure(
     server: &Server,
     options: &Options,
     round: usize,
-) -> Result<Result<Measured, Doubt>, String> {
+) -> Attempt {
     // What an earlier run deleted is there again.
     if definition.plan(run)?.workload.options().delete_share > 0.0 {
         fill(definition, run, server, options)?;
     }
     // Another seed would be other sizes; another schedule is what the rounds should differ in.
     let extra = words(&format!("--no-prefill --first-run {round}"));
-    let report = call(definition, run, server, options, &extra, Said::Kept)?;
+    let report = call(definition, run, server, options, &extra, Stdio::piped())?;
     let [one] = report.runs.as_slice() else {
         return Err(format!("{}: one run was asked for, {} came", run.name, report.runs.len()));
     };
@@ -91,58 +92,44 @@ fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> 
             return Some(format!("the client kept its schedule in {laps_quiet} of {laps} laps"));
         }
     }
-    if definition.no_misses && run.requests.misses > 0 {
-        return Some(format!("{} GETs missed, and none should", run.requests.misses));
+    if definition.no_misses && run.requests.counts.misses > 0 {
+        return Some(format!("{} GETs missed, and none should", run.requests.counts.misses));
     }
     None
 }
 
-/// Where the client's words go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
-    /// To the terminal: it draws how far the prefill is.
-    Shown,
-    /// Into the error, should there be one.
-    Kept,
-}
-
+/// Calls the client, whose words go where `said` leads: into the error, where they are piped.
 fn call(
     definition: &Definition,
     run: &RunDefinition,
     server: &Server,
     options: &Options,
     extra: &[String],
-    said: Said,
+    said: Stdio,
 ) -> Result<Report, String> {
     let json = std::env::temp_dir().join(format!("laneway-bench-{}.json", std::process::id()));
     let mut command = client_command(options);
     command.extend(arguments(&options.root, definition, run, server));
     command.extend_from_slice(extra);
     command.extend(["--json".into(), json.to_string_lossy().into_owned()]);
-    let output = Command::new(&command[0])
-        .args(&command[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(if said == Said::Shown { Stdio::inherit() } else { Stdio::piped() })
-        .output()
-        .map_err(|error| format!("{}: {error}", command[0]))?;
+    let output = process::command(&command).stdout(Stdio::null()).stderr(said).output();
+    let output = output.map_err(|error| format!("{}: {error}", command[0]))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() && output.status.code() != Some(EXIT_NOT_GOOD) {
         return Err(format!("{} ended with {}\n{said}", command.join(" "), output.status));
     }
-    let report = read_report(&json);
+    let report = std::fs::read_to_string(&json).map_err(|_| "no report came".to_owned());
     // A report that stays behind would be taken for the next one's.
     let _ = std::fs::remove_file(&json);
-    let report = report.map_err(|error| format!("{}: {error}\n{said}", command.join(" ")))?;
+    let report = report.and_then(|text| {
+        serde_json::from_str(&text).map_err(|error| format!("its report: {error}"))
+    });
+    let report: Report =
+        report.map_err(|error| format!("{}: {error}\n{said}", command.join(" ")))?;
     if report.build != "release" {
         return Err(format!("{} is not built for release", command[0]));
     }
     Ok(report)
-}
-
-fn read_report(path: &Path) -> Result<Report, String> {
-    let text = std::fs::read_to_string(path).map_err(|_| "no report came".to_owned())?;
-    serde_json::from_str(&text).map_err(|error| format!("its report: {error}"))
 }
 
 /// The client's command, without flags.
@@ -190,6 +177,7 @@ fn arguments(
 mod tests {
     use super::*;
     use crate::pairs::definition::tests::example;
+    use crate::recorder::Counts;
     use crate::report::json::{ClientCpu, Requests};
     use crate::verdict::Verdict;
 
@@ -198,9 +186,10 @@ mod tests {
     }
 
     fn run(on_time_share: f64, misses: u64, kept_waiting_ms: f64, refused: Option<&str>) -> Run {
+        let counts = Counts { misses, ..Counts::default() };
         Run {
             mode: Mode::Closed { depth: 1 },
-            requests: Requests { on_time_share, misses, ..Requests::default() },
+            requests: Requests { on_time_share, counts, ..Requests::default() },
             latency_us: None,
             quiet: None,
             phases: None,

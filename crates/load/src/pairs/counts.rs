@@ -111,63 +111,55 @@ fn tier(during: &[u64], took: Duration) -> Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::Target;
-    use crate::dialect::Dialect;
-    use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::cell::RefCell;
 
-    fn definition(command: &str) -> ServerDefinition {
-        ServerDefinition {
-            name: "one".into(),
-            command: command.into(),
-            address: None,
-            dialect: Dialect::Text,
-            spins: false,
-            tls: false,
-        }
-    }
-
-    /// The counts of a server that has only the part of this number.
-    fn of(part: usize, counts: &[u64], at: Instant) -> Counts {
-        let mut parts = vec![None; PARTS.len()];
-        parts[part] = Some(counts.to_vec());
-        Counts { parts, at }
+    /// The parts of a server with this command that tells these counts, and what it was asked.
+    fn asked(command: &str, lines: &[(&str, &str)]) -> (Result<Counts, String>, Vec<String>) {
+        let (name, command) = ("one".into(), command.into());
+        let definition = ServerDefinition { name, command, ..Default::default() };
+        let asked = RefCell::new(Vec::new());
+        let told = read(&definition, Instant::now(), |words| {
+            asked.borrow_mut().push(words.to_owned());
+            Ok(lines.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+        });
+        (told, asked.into_inner())
     }
 
     #[test]
-    fn it_is_the_command_that_asks_for_a_part() {
-        for (command, asked) in [
-            ("{laneway} serve --kernel-lane lo", [true, false]),
-            ("{laneway} serve --data-dir {data} -t 4", [false, true]),
-            ("memcached", [false; 2]),
-            ("", [false; 2]),
+    fn it_is_the_command_that_asks_for_a_part_and_it_is_asked_once() {
+        let lines =
+            [("items_brought_in", "2"), ("bytes_brought_in", "3"), ("cmd_get", "7"), ("hits", "4")];
+        for (command, parts, questions) in [
+            ("{laneway} serve --kernel-lane lo", [Some(vec![7, 4]), None], &["", "kernel"][..]),
+            ("{laneway} serve --data-dir {data} -t 4", [None, Some(vec![2, 3])], &["tier"]),
+            ("memcached", [None, None], &[]),
+            ("", [None, None], &[]),
         ] {
-            let words = words(command);
-            assert_eq!(
-                PARTS.each_ref().map(|part| (part.is_asked_for)(&words)),
-                asked,
-                "{command}"
-            );
+            let (told, asked) = asked(command, &lines);
+            assert_eq!(told.expect("it tells").parts, parts, "{command}");
+            assert_eq!(asked, questions, "{command}");
         }
     }
 
     #[test]
     fn what_a_part_counted_is_of_the_run() {
-        let (began, ended) = {
-            let began = Instant::now();
-            (began, began + Duration::from_secs(4))
-        };
+        let began = Instant::now();
+        let ended = began + Duration::from_secs(4);
         let lane = json!({ "gets": 200, "answered": 50, "share": 0.25 });
         let tier = json!({
             "items_read": 20, "mb_read": 8.0, "mb_read_per_s": 2.0, "seconds": 4.0,
         });
-        for (part, before, after, expected) in [
-            (0, vec![100, 90], vec![300, 140], lane),
-            (1, vec![5, 1_000_000], vec![25, 9_000_000], tier),
-        ] {
+        for (part, before, after, expected) in
+            [(0, [100, 90], [300, 140], lane), (1, [5, 1_000_000], [25, 9_000_000], tier)]
+        {
+            let of = |counts: [u64; 2], at: Instant| {
+                let mut parts = vec![None; PARTS.len()];
+                parts[part] = Some(counts.to_vec());
+                Counts { parts, at }
+            };
             let mut measured = json!({ "requests": 1 });
-            let (before, after) = (of(part, &before, began), of(part, &after, ended));
-            put(&before, &after, &mut measured);
+            let after = of(after, ended);
+            put(&of(before, began), &after, &mut measured);
             assert_eq!(measured[PARTS[part].place], expected);
             assert_eq!(measured["requests"], 1);
             // And nothing of a run in which nothing came.
@@ -178,38 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn only_who_has_a_part_is_asked_of_it_and_once() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("its address").to_string();
-        std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("who asks");
-            let mut question = [0; 64];
-            let bytes = stream.read(&mut question).expect("a question");
-            assert_eq!(&question[..bytes], b"stats tier\r\n");
-            let answer = "STAT items_brought_in 2\r\nSTAT bytes_brought_in 3\r\nEND\r\n";
-            stream.write_all(answer.as_bytes()).expect("it listens");
-        });
-        let server = Server::elsewhere(Target::Tcp(address));
-        let none = counts(&definition("serve"), &server).expect("nobody is asked");
-        assert_eq!(none.parts, [None, None]);
-        let told = counts(&definition("serve --data-dir x"), &server).expect("it tells");
-        assert_eq!(told.parts, [None, Some(vec![2, 3])]);
-    }
-
-    #[test]
     fn a_server_that_tells_nothing_is_an_error() {
-        let told = |command: &str, lines: &[(&str, &str)]| {
-            let stats: BTreeMap<String, String> =
-                lines.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-            read(&definition(command), Instant::now(), |_| Ok(stats.clone())).map(|told| told.parts)
-        };
-        let none = |told: Result<_, String>, words: &str| {
+        for (command, lines, words) in [
+            ("--kernel-lane lo", ("cmd_get", "7"), "`stats kernel` tells no hits"),
+            ("--kernel-lane lo", ("hits", "7"), "`stats` tells no cmd_get"),
+            ("--data-dir x", ("tier", "no"), "`stats tier` tells no items_brought_in"),
+        ] {
+            let (told, _) = asked(command, &[lines]);
             assert_eq!(told.expect_err(words), format!("server one: its {words}"));
-        };
-        none(told("--kernel-lane lo", &[("cmd_get", "7")]), "`stats kernel` tells no hits");
-        none(told("--kernel-lane lo", &[("hits", "7")]), "`stats` tells no cmd_get");
-        none(told("--data-dir x", &[("tier", "no")]), "`stats tier` tells no items_brought_in");
-        let lines = [("items_brought_in", "7"), ("bytes_brought_in", "90")];
-        assert_eq!(told("--data-dir x", &lines), Ok(vec![None, Some(vec![7, 90])]));
+        }
     }
 }

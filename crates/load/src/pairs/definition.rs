@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Which measurement a definition's runs make.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// `laneway bench` against servers that stay up; figures point into a run of its report.
+    #[default]
     Bench,
     /// Resident bytes per item of a fresh server.
     Memory,
@@ -30,16 +31,16 @@ pub struct Definition {
     /// One line for people.
     pub about: String,
     /// Which measurement.
-    #[serde(default = "kind_bench")]
+    #[serde(default)]
     pub kind: Kind,
     /// Rounds.
-    #[serde(default = "five")]
+    #[serde(default = "count::<5>")]
     pub pairs: usize,
     /// Flags of the client, or of the programs, that all runs share.
     #[serde(default)]
     pub load: String,
     /// `-m` of the servers, put where their commands say `{memory}`.
-    #[serde(default = "default_memory")]
+    #[serde(default = "number::<2048>")]
     pub memory_mb: u64,
     /// Largest share of late requests in a run that counts.
     #[serde(default = "default_late_share_max")]
@@ -101,7 +102,7 @@ impl Place {
 }
 
 /// A server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerDefinition {
     /// Its name in this file.
@@ -127,17 +128,6 @@ pub struct ServerDefinition {
     /// Records of 2026-11 say it of a server that was stopped but for its own runs. Today each is.
     #[serde(default, skip_serializing)]
     pub spins: bool,
-}
-
-impl ServerDefinition {
-    /// Whether its description can be true.
-    fn check(&self) -> Result<(), String> {
-        let name = &self.name;
-        if self.command.is_empty() == self.address.is_none() {
-            return Err(format!("server {name}: needs a command or an address"));
-        }
-        Ok(())
-    }
 }
 
 /// A run.
@@ -176,18 +166,18 @@ pub struct RunDefinition {
     #[serde(default = "two")]
     pub written_over_memory: f64,
     /// Look-aside: GETs measured after that. Memory: items. Balance: requests.
-    #[serde(default = "million")]
+    #[serde(default = "number::<1000000>")]
     pub requests: u64,
     /// Memory: bytes of a key.
-    #[serde(default = "sixteen")]
+    #[serde(default = "count::<16>")]
     pub key_bytes: usize,
     /// Memory: bytes of a value.
-    #[serde(default = "hundred")]
+    #[serde(default = "number::<100>")]
     pub value_bytes: u64,
 }
 
 /// One number and its bound.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// In words.
@@ -245,35 +235,23 @@ impl Figure {
     }
 }
 
-fn kind_bench() -> Kind {
-    Kind::Bench
+fn number<const N: u64>() -> u64 {
+    N
 }
-fn five() -> usize {
-    5
-}
-fn default_memory() -> u64 {
-    2_048
+fn count<const N: usize>() -> usize {
+    N
 }
 fn default_late_share_max() -> f64 {
     0.005
+}
+fn two() -> f64 {
+    2.0
 }
 fn yes() -> bool {
     true
 }
 fn is_yes(value: &bool) -> bool {
     *value
-}
-fn two() -> f64 {
-    2.0
-}
-fn million() -> u64 {
-    1_000_000
-}
-fn sixteen() -> usize {
-    16
-}
-fn hundred() -> u64 {
-    100
 }
 
 impl Definition {
@@ -312,10 +290,10 @@ pub fn read(root: &Path, id: &str) -> Result<Definition, String> {
     if !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err(format!("not an identifier; there are {}", known()));
     }
-    let path = root.join("bench/definitions").join(format!("{id}.toml"));
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| format!("bench/definitions/{id}.toml: {error}; there are {}", known()))?;
-    parse(&text).map_err(|error| format!("bench/definitions/{id}.toml: {error}"))
+    let name = format!("bench/definitions/{id}.toml");
+    let text = std::fs::read_to_string(root.join(&name))
+        .map_err(|error| format!("{name}: {error}; there are {}", known()))?;
+    parse(&text).map_err(|error| format!("{name}: {error}"))
 }
 
 /// Every definition below `root`: its identifier and what it is about.
@@ -368,7 +346,9 @@ pub fn parse(text: &str) -> Result<Definition, String> {
         definition.plan(run)?;
     }
     for server in &definition.servers {
-        server.check()?;
+        if server.command.is_empty() == server.address.is_none() {
+            return Err(format!("server {}: needs a command or an address", server.name));
+        }
     }
     for figure in &definition.figures {
         if figure.over.is_some() && !figure.over_best.is_empty() {

@@ -12,9 +12,8 @@ use super::batches::Batches;
 use super::definition::{Definition, RunDefinition};
 use super::server::Server;
 use crate::connection::{Completion, Context, Outcome};
-use crate::random::Random;
 use crate::values::Values;
-use crate::workload::{Ask, Draws, KEY_BYTES, Key, Operation, Sizes, Workload, WorkloadOptions};
+use crate::workload::{Ask, KEY_BYTES, Key, Operation, Sizes, Workload, WorkloadOptions};
 use serde_json::json;
 
 /// Requests in flight.
@@ -56,7 +55,7 @@ pub fn measure(
             continue;
         }
         let warm_gets = cache.gets;
-        cache.forget_counts();
+        (cache.gets, cache.misses, cache.sets_refused, cache.written_bytes) = (0, 0, 0, 0);
         let written_before = disk_bytes(server);
         while cache.gets < run.requests {
             cache.batch()?;
@@ -96,8 +95,6 @@ struct LookAside<'a> {
     batches: Batches<'a>,
     /// Added to every key drawn, so that each phase has keys of its own.
     first_key: u32,
-    asks: Random,
-    draws: Draws,
     gets: u64,
     misses: u64,
     sets_refused: u64,
@@ -107,26 +104,14 @@ struct LookAside<'a> {
 impl<'a> LookAside<'a> {
     fn new(context: Context<'a>, server: &Server, first_key: u32) -> Result<Self, String> {
         let batches = Batches::open(context, server, 1)?;
-        Ok(LookAside {
-            asks: batches.asks(),
-            batches,
-            first_key,
-            draws: Draws::default(),
-            gets: 0,
-            misses: 0,
-            sets_refused: 0,
-            written_bytes: 0,
-        })
-    }
-
-    fn forget_counts(&mut self) {
-        (self.gets, self.misses, self.sets_refused, self.written_bytes) = (0, 0, 0, 0);
+        let (gets, misses, sets_refused, written_bytes) = (0, 0, 0, 0);
+        Ok(LookAside { batches, first_key, gets, misses, sets_refused, written_bytes })
     }
 
     /// A batch of what is drawn, and SETs for the GETs that missed.
     fn batch(&mut self) -> Result<(), String> {
         for _ in 0..BATCH {
-            let ask = self.batches.workload().draw(&mut self.asks, &mut self.draws);
+            let ask = self.batches.draw();
             self.batches.push(Ask { key: Key(ask.key.0 + self.first_key), ..ask });
         }
         let mut missed: Vec<Key> = Vec::new();

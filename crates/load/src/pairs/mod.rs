@@ -21,6 +21,7 @@ pub mod host;
 pub mod lookaside;
 pub mod memory;
 pub mod namespace;
+mod process;
 pub mod program;
 pub mod record;
 pub mod rounds;
@@ -104,6 +105,9 @@ pub struct Doubt {
     /// As [`Measured`].
     pub measured: Measured,
 }
+
+/// What came of a run: the inner error says why it does not count.
+pub type Attempt = Result<Result<Measured, Doubt>, String>;
 
 impl std::fmt::Display for Doubt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -200,7 +204,7 @@ fn append_to_programs(definition: &mut Definition, with: &str) -> Result<(), Str
 }
 
 /// What came of a definition.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Collected {
     /// What was measured.
     pub rounds: Vec<Round>,
@@ -222,9 +226,7 @@ pub fn collect(definition: &Definition, options: &Options) -> Result<Collected, 
         options,
         places: &places,
         servers: BTreeMap::new(),
-        versions: BTreeMap::new(),
-        failures: Vec::new(),
-        made: Made::default(),
+        collected: Collected { real_time: places.real_time, ..Collected::default() },
     };
     comparison.prepare()?;
     let began = Instant::now();
@@ -234,13 +236,9 @@ pub fn collect(definition: &Definition, options: &Options) -> Result<Collected, 
     };
     let wanted = options.pairs.unwrap_or(definition.pairs);
     let rounds = rounds::collect(wanted, is_enough, |number| comparison.round(number))?;
-    let versions = std::mem::take(&mut comparison.versions);
-    let failures = std::mem::take(&mut comparison.failures);
-    let made = Made {
-        kept: rounds.iter().map(|round| round.len() as u64).sum(),
-        ..std::mem::take(&mut comparison.made)
-    };
-    Ok(Collected { rounds, versions, real_time: places.real_time, failures, made })
+    let mut collected = comparison.collected;
+    collected.made.kept = rounds.iter().map(|round| round.len() as u64).sum();
+    Ok(Collected { rounds, ..collected })
 }
 
 /// What was measured, doubtful or not.
@@ -254,9 +252,7 @@ struct Comparison<'a> {
     places: &'a Places,
     /// Servers that stay up from round to round.
     servers: BTreeMap<String, Server>,
-    versions: BTreeMap<String, String>,
-    failures: Vec<String>,
-    made: Made,
+    collected: Collected,
 }
 
 impl Comparison<'_> {
@@ -271,7 +267,7 @@ impl Comparison<'_> {
             }
             match self.start(each, &runs) {
                 Ok((server, version)) => {
-                    self.versions.insert(each.name.clone(), version);
+                    self.collected.versions.insert(each.name.clone(), version);
                     self.servers.insert(each.name.clone(), server);
                 }
                 // The others can be measured without it.
@@ -337,7 +333,7 @@ impl Comparison<'_> {
                 // What others measured is not thrown away because one broke.
                 Err(failure) if is_patient => {
                     eprintln!("   {}: FAILED: {failure}", run.name);
-                    self.failures.push(failure.clone());
+                    self.collected.failures.push(failure.clone());
                     json!({ "doubt": format!("FAILED: {failure}") })
                 }
                 Err(failure) => return Err(failure),
@@ -351,7 +347,7 @@ impl Comparison<'_> {
     /// One run of `laneway bench`, beside what the parts of the server counted meanwhile, and what
     /// scrapes of its metrics took where it has an endpoint for them; with backups meanwhile, where
     /// the run is to have them.
-    fn bench(&self, run: &RunDefinition, number: usize) -> Result<Result<Measured, Doubt>, String> {
+    fn bench(&self, run: &RunDefinition, number: usize) -> Attempt {
         let (server, definition) = (&self.servers[&run.server], self.definition.server(run));
         let before = counts::counts(definition, server)?;
         let alone = || bench::measure(self.definition, run, server, self.options, number);
@@ -376,34 +372,26 @@ impl Comparison<'_> {
     }
 
     /// Makes a run when the host is quiet, and counts it.
-    fn attempt(
-        &mut self,
-        run: &RunDefinition,
-        number: usize,
-    ) -> Result<Result<Measured, Doubt>, String> {
+    fn attempt(&mut self, run: &RunDefinition, number: usize) -> Attempt {
         if self.definition.kind_of(run) == Kind::Bench {
             if !self.servers.contains_key(&run.server) {
                 return Err(format!("{} takes no part: it did not start", run.server));
             }
-            self.made.host.wait_until_quiet(match self.options.patience {
+            self.collected.made.host.wait_until_quiet(match self.options.patience {
                 Patience::Insist => QUIET_WITHIN,
                 Patience::Until(_) => QUIET_WITHIN_QUICK,
             });
         }
-        self.made.runs += 1;
+        self.collected.made.runs += 1;
         let outcome = self.measure(run, number)?;
         if let Err(doubt) = &outcome {
             let (run, why) = (run.name.clone(), doubt.why.clone());
-            self.made.rejected.push(Rejected { round: number, run, why });
+            self.collected.made.rejected.push(Rejected { round: number, run, why });
         }
         Ok(outcome)
     }
 
-    fn measure(
-        &mut self,
-        run: &RunDefinition,
-        number: usize,
-    ) -> Result<Result<Measured, Doubt>, String> {
+    fn measure(&mut self, run: &RunDefinition, number: usize) -> Attempt {
         let kind = self.definition.kind_of(run);
         if kind == Kind::Bench {
             let server = &self.servers[&run.server];
@@ -417,7 +405,7 @@ impl Comparison<'_> {
             return program::measure(self.definition, run, self.places).map(Ok);
         }
         let server = Server::start(self.definition.server(run), self.places)?;
-        self.versions.insert(run.server.clone(), server.version()?);
+        self.collected.versions.insert(run.server.clone(), server.version()?);
         let seed = number as u64;
         match kind {
             Kind::Memory => memory::measure(run, &server).map(Ok),

@@ -8,6 +8,7 @@
 //! Made by `ip` of iproute2, which needs root; taken down again when dropped, and the pair with it.
 //! Addresses are of the network for benchmarks (RFC 2544).
 
+use super::process::{command, printed};
 use crate::cpu::{CLIENT_CPU, SERVER_CPU};
 use std::process::{Command, Stdio};
 
@@ -60,9 +61,7 @@ impl Namespace {
         // In the namespace `ip` shows its own /sys.
         let theirs = words_of_shell(&self.wrapper(), &set("eth0", SERVER_CPU));
         for words in [ours, theirs] {
-            let mut command = Command::new(&words[0]);
-            let status = command.args(&words[1..]).stdin(Stdio::null()).status();
-            if !status.is_ok_and(|status| status.success()) {
+            if !command(&words).status().is_ok_and(|status| status.success()) {
                 eprintln!("warning: no receive packet steering: who sends pays for receiving, too");
             }
         }
@@ -95,16 +94,9 @@ fn words_of_shell(wrapper: &[String], line: &str) -> Vec<String> {
 }
 
 fn ip(line: &str) -> Result<(), String> {
-    let output = Command::new("ip")
-        .args(line.split_ascii_whitespace())
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("ip of iproute2: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("ip {line}: {}", said.trim()))
+    let mut ip = Command::new("ip");
+    let output = ip.args(line.split_ascii_whitespace()).stdin(Stdio::null()).output();
+    printed(output, &format!("ip {line} (of iproute2)")).map(drop)
 }
 
 #[cfg(test)]
@@ -135,12 +127,11 @@ mod tests {
         let mut command = namespace.wrapper();
         let show = "ip -brief address show dev eth0";
         command.extend(show.split_ascii_whitespace().map(str::to_owned));
-        let output = Command::new(&command[0]).args(&command[1..]).output().expect("ip runs");
-        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        let shown = printed(super::command(&command).output(), show).expect("ip runs");
         assert!(shown.contains(namespace.host()), "{shown}");
         let read = "cat /sys/class/net/eth0/queues/rx-1/rps_cpus";
         let words = words_of_shell(&namespace.wrapper(), read);
-        let output = Command::new(&words[0]).args(&words[1..]).output().expect("a shell runs");
+        let output = super::command(&words).output().expect("a shell runs");
         let mask = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         // Empty where the kernel was built without it.
         assert!(mask.is_empty() || mask.ends_with('1'), "{mask}: not the servers' CPU");

@@ -13,7 +13,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 /// Name and number of this form of record; bench/record/schema.json tells other programs of it.
 pub const SCHEMA: &str = "laneway-pairs/1";
@@ -122,7 +122,7 @@ impl Record {
         Record {
             schema: SCHEMA.into(),
             id: id.into(),
-            ended: utc(unix_s()),
+            ended: utc(UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs())),
             commit: commit(&options.root),
             machine: Machine::this(),
             client: client.join(" "),
@@ -155,10 +155,6 @@ fn without_machine(path: &Path, root: &Path) -> String {
     let inside = path.strip_prefix(root).ok();
     let name = inside.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);
     name.to_string_lossy().into_owned()
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 fn commit(root: &Path) -> String {

@@ -15,6 +15,7 @@
 use super::Options;
 use super::definition::{Definition, Kind, ServerDefinition};
 use super::namespace::Namespace;
+use super::process;
 use crate::admin;
 use crate::connection::Target;
 use crate::cpu::{HALTS_AT_ONCE, Machine, SERVER_CPU};
@@ -39,10 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// What the words in braces of a command stand for, and what goes around it.
 #[derive(Debug)]
 pub struct Places {
-    root: PathBuf,
-    laneway: PathBuf,
-    unobserved: PathBuf,
-    peers: PathBuf,
+    options: Options,
     folder: PathBuf,
     memory_mb: u64,
     /// What goes before a server's command.
@@ -78,7 +76,7 @@ impl Places {
         } else if wants_real_time {
             eprintln!("warning: no right to SCHED_FIFO here: the tails are other processes' noise");
         }
-        if is_timed && Machine::this().halts_at_once() {
+        if is_timed && Machine::this().halt_poll_ns == Some(0) {
             eprintln!("warning: {HALTS_AT_ONCE}");
         }
         Ok(places)
@@ -89,10 +87,7 @@ impl Places {
         let folder = std::env::temp_dir().join(format!("laneway-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{folder:?}: {error}"))?;
         Ok(Places {
-            root: options.root.clone(),
-            laneway: options.laneway.clone(),
-            unobserved: super::unobserved(&options.root),
-            peers: options.peers.clone(),
+            options: options.clone(),
             folder,
             memory_mb,
             wrapper: words("setpriv --pdeathsig KILL"),
@@ -108,7 +103,7 @@ impl Places {
 
     /// A program's command, with what goes around it: its CPU and its scheduler.
     pub fn around(&self, command: &str) -> Vec<String> {
-        let folder = self.laneway.parent().unwrap_or(Path::new("."));
+        let folder = self.options.laneway.parent().unwrap_or(Path::new("."));
         let command = command
             .replace("{examples}", &folder.join("examples").to_string_lossy())
             .replace("{release}", &folder.to_string_lossy());
@@ -165,27 +160,20 @@ impl Server {
         let log_path = places.folder.join(format!("{name}-{port}.log"));
         let log = File::create(&log_path).map_err(|error| format!("{log_path:?}: {error}"))?;
         let log_too = log.try_clone().map_err(|error| format!("{log_path:?}: {error}"))?;
-        let words: Vec<&String> = places.wrapper.iter().chain(&command).collect();
-        let child = Command::new(words[0])
-            .args(&words[1..])
-            .current_dir(&places.root)
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(log_too)
-            .spawn()
-            .map_err(|error| format!("{}: {error}", words[0]))?;
+        let words: Vec<String> = places.wrapper.iter().chain(&command).cloned().collect();
+        let mut started = process::command(&words);
+        started.current_dir(&places.options.root).stdout(log).stderr(log_too);
+        let child = started.spawn().map_err(|error| format!("{}: {error}", words[0]))?;
+        let address = format!("{}:{port}", places.host());
         let target = if definition.command.contains("{socket}") {
             Target::Unix(socket)
+        } else if definition.tls {
+            let ca = Some(super::tls_ca(&places.options.root));
+            let files = ClientFiles { ca, ..ClientFiles::default() };
+            let client = files.read(&address)?;
+            Target::Tls(address, client)
         } else {
-            let address = format!("{}:{port}", places.host());
-            match definition.tls {
-                true => {
-                    let ca = Some(super::tls_ca(&places.root));
-                    let files = ClientFiles { ca, ..ClientFiles::default() };
-                    Target::Tls(address.clone(), files.read(&address)?)
-                }
-                false => Target::Tcp(address),
-            }
+            Target::Tcp(address)
         };
         let value = |flag: &str| {
             let at = command.iter().position(|word| word == flag)?;
@@ -199,12 +187,6 @@ impl Server {
             format!("{name} ({}): {error}\n{log}", command.join(" "))
         })?;
         Ok(server)
-    }
-
-    /// One that somebody else started, for tests.
-    #[cfg(test)]
-    pub(super) fn elsewhere(target: Target) -> Self {
-        Server { child: None, target, dialect: Dialect::Text, admin: None, backups: None }
     }
 
     fn wait_for_answer(&mut self) -> Result<(), String> {
@@ -340,10 +322,11 @@ pub fn words(line: &str) -> Vec<String> {
 }
 
 fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<String> {
+    let options = &places.options;
     let one = |word: String| {
-        word.replace("{laneway}", &places.laneway.to_string_lossy())
-            .replace("{unobserved}", &places.unobserved.to_string_lossy())
-            .replace("{tls}", &places.root.join(super::TLS).to_string_lossy())
+        word.replace("{laneway}", &options.laneway.to_string_lossy())
+            .replace("{unobserved}", &super::unobserved(&options.root).to_string_lossy())
+            .replace("{tls}", &options.root.join(super::TLS).to_string_lossy())
             .replace("{port}", &port.to_string())
             .replace("{next}", &port.wrapping_add(1).to_string())
             .replace("{host}", places.host())
@@ -355,7 +338,7 @@ fn expand(command: &str, places: &Places, port: u16, socket: &Path) -> Vec<Strin
     };
     let mut words: Vec<String> = words(command).into_iter().map(one).collect();
     if let Some(program) = words.first_mut()
-        && let Some(path) = find_program(program, &places.peers)
+        && let Some(path) = find_program(program, &options.peers)
     {
         *program = path.to_string_lossy().into_owned();
     }
@@ -379,11 +362,10 @@ mod tests {
 
     #[test]
     fn commands_are_expanded() {
+        let mut options = Options::new(Path::new("/r"));
+        options.laneway = "/r/laneway".into();
         let places = Places {
-            root: "/r".into(),
-            laneway: "/r/laneway".into(),
-            unobserved: "/u/laneway".into(),
-            peers: "/none/such".into(),
+            options,
             folder: "/none/such".into(),
             memory_mb: 64,
             wrapper: vec![],

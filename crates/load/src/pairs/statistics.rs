@@ -203,12 +203,8 @@ mod tests {
             value: "/a/p99".into(),
             of: "one".into(),
             over: over.map(Into::into),
-            over_best: Vec::new(),
-            against: None,
             at_most,
-            at_least: None,
-            every_round: false,
-            null: None,
+            ..Figure::default()
         }
     }
 

@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::laps::Quiet;
 use crate::phases::InParts;
 use crate::prefill::Prefilled;
-use crate::recorder::Recorder;
+use crate::recorder::{Counts, Recorder};
 use crate::verdict::Verdict;
 use crate::workload::{Class, Operation, WorkloadOptions};
 use serde::{Deserialize, Serialize};
@@ -127,40 +127,13 @@ pub struct Requests {
     pub offered_per_s: f64,
     /// Answered within the window, per second.
     pub answered_per_s: f64,
-    /// Due.
-    pub due: u64,
+    /// Counts of the requests.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Share that left within 100 µs of being due.
     pub on_time_share: f64,
-    /// Left later than that.
-    pub late: u64,
     /// How late the latest left.
     pub late_us_max: f64,
-    /// Never left.
-    pub never_sent: u64,
-    /// Left, and got no reply.
-    pub unanswered: u64,
-    /// Left by UDP and were given up; each is among the latencies with the time that was waited.
-    #[serde(default)]
-    pub lost: u64,
-    /// Left on a busy connection, as none was idle.
-    pub no_idle_connection: u64,
-    /// GETs with a right value; of a GET of several keys, each.
-    pub hits: u64,
-    /// GETs without one.
-    pub misses: u64,
-    /// SETs done.
-    pub stored: u64,
-    /// DELETEs done.
-    #[serde(default)]
-    pub deleted: u64,
-    /// Refused by the server, warm-up included.
-    pub refused: u64,
-    /// Wrong values, warm-up included.
-    pub corrupt: u64,
-    /// Of the large class.
-    pub large: u64,
-    /// Value bytes moved.
-    pub value_bytes: u64,
     /// Share of the value bytes that large requests moved.
     pub value_bytes_large_share: f64,
 }
@@ -215,7 +188,7 @@ impl Distribution {
 }
 
 /// Processor time of the server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ServerCpu {
     /// `schedstat` of its process within the window, or `rusage`: its own account of the whole run.
     pub source: String,
@@ -291,22 +264,9 @@ impl Requests {
         Requests {
             offered_per_s: counts.due as f64 / duration_s,
             answered_per_s: counts.ended_within as f64 / duration_s,
-            due: counts.due,
+            counts: *counts,
             on_time_share: 1.0 - share(counts.late + counts.never_sent, counts.due),
-            late: counts.late,
             late_us_max: counts.late_ns_max as f64 / 1e3,
-            never_sent: counts.never_sent,
-            unanswered: counts.unanswered,
-            lost: counts.lost,
-            no_idle_connection: counts.no_idle_connection,
-            hits: counts.hits,
-            misses: counts.misses,
-            stored: counts.stored,
-            deleted: counts.deleted,
-            refused: counts.refused,
-            corrupt: counts.corrupt,
-            large: counts.large,
-            value_bytes: counts.value_bytes,
             value_bytes_large_share: share(counts.value_bytes_large, counts.value_bytes),
         }
     }

@@ -1,7 +1,10 @@
 //! The report for people: one line for each load, medians over its runs with their spread.
 
 use super::json::{Latencies, Mode, Quantiles, Report, Run};
-use crate::laps::Quiet;
+use crate::cpu::Machine;
+use crate::laps::{LapQuantiles, Quiet};
+use crate::recorder::Counts;
+use crate::workload::{Sizes, WorkloadOptions};
 use std::fmt::Write;
 
 /// Writes the table.
@@ -24,39 +27,25 @@ pub fn render(report: &Report) -> String {
 }
 
 fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
-    let workload = &report.workload;
-    writeln!(
-        out,
-        "{} ({}) · {} · {} CPUs, Linux {}",
-        report.target,
-        report.server_version,
-        report.machine.cpu_model,
-        report.machine.cpus,
-        report.machine.kernel
-    )?;
-    let sizes = match workload.sizes {
-        crate::workload::Sizes::Fixed { value_bytes } => format!("values of {value_bytes} B"),
-        crate::workload::Sizes::Etc { large_bytes_max } => {
-            format!("{} % large up to {large_bytes_max} B", percent(workload.large_percent))
+    let Report { target, server_version, connections, duration_s, .. } = report;
+    let Machine { cpu_model, cpus, kernel, .. } = &report.machine;
+    writeln!(out, "{target} ({server_version}) · {cpu_model} · {cpus} CPUs, Linux {kernel}")?;
+    let WorkloadOptions { keys, zipf_exponent, seed, .. } = report.workload;
+    let large = percent(report.workload.large_percent);
+    let sizes = match report.workload.sizes {
+        Sizes::Fixed { value_bytes } => format!("values of {value_bytes} B"),
+        Sizes::Etc { large_bytes_max } => format!("{large} % large up to {large_bytes_max} B"),
+        Sizes::Pair { small_bytes, large_bytes_max, .. } => {
+            format!("{large} % of up to {large_bytes_max} B, else {small_bytes} B")
         }
-        crate::workload::Sizes::Pair { small_bytes, large_bytes_max, .. } => {
-            let percent = percent(workload.large_percent);
-            format!("{percent} % of up to {large_bytes_max} B, else {small_bytes} B")
-        }
-        crate::workload::Sizes::Listed => "values as the trace has them".into(),
-        crate::workload::Sizes::Spread(spread) => {
-            format!("exponential sizes, mean {:.0} B", spread.mean())
-        }
+        Sizes::Listed => "values as the trace has them".into(),
+        Sizes::Spread(spread) => format!("exponential sizes, mean {:.0} B", spread.mean()),
     };
     writeln!(
         out,
-        "{} keys, {sizes}, {:.0} % GET, Zipf {} · {} connections · {} s a run · seed {}",
-        workload.keys,
-        100.0 * workload.get_share,
-        workload.zipf_exponent,
-        report.connections,
-        report.duration_s,
-        workload.seed
+        "{keys} keys, {sizes}, {:.0} % GET, Zipf {zipf_exponent} · {connections} connections · \
+         {duration_s} s a run · seed {seed}",
+        100.0 * report.workload.get_share,
     )?;
     if let Some(prefill) = &report.prefill {
         writeln!(
@@ -96,7 +85,8 @@ fn loads(runs: &[Run]) -> Vec<Vec<&Run>> {
 
 fn rows(runs: &[&Run], out: &mut String) -> std::fmt::Result {
     let of = |value: fn(&Run) -> f64| spread(runs.iter().map(|run| value(run)));
-    let total = |value: fn(&Run) -> u64| runs.iter().map(|run| value(run)).sum::<u64>();
+    let total =
+        |value: fn(&Counts) -> u64| runs.iter().map(|run| value(&run.requests.counts)).sum::<u64>();
     let (offered, latency_word) = match runs[0].mode {
         Mode::Open { rate_per_s } => (format!("{rate_per_s:.0}/s offered"), "latency"),
         Mode::Closed { depth } => (format!("{depth} in flight each"), "round trip"),
@@ -106,10 +96,10 @@ fn rows(runs: &[&Run], out: &mut String) -> std::fmt::Result {
         "\n{offered} · {}/s answered · {} % on time · {} lost · {} hits, {} misses, {} stored",
         of(|run| run.requests.answered_per_s),
         of(|run| 100.0 * run.requests.on_time_share),
-        total(|run| run.requests.never_sent + run.requests.unanswered + run.requests.lost),
-        total(|run| run.requests.hits),
-        total(|run| run.requests.misses),
-        total(|run| run.requests.stored),
+        total(|counts| counts.never_sent + counts.unanswered + counts.lost),
+        total(|counts| counts.hits),
+        total(|counts| counts.misses),
+        total(|counts| counts.stored),
     )?;
     if let Some(words) = runs.iter().find_map(|run| run.verdict.refused.as_ref()) {
         writeln!(out, "refused: {words}")?;
@@ -158,33 +148,24 @@ fn latency_rows(runs: &[&Run], latency_word: &str, out: &mut String) -> std::fmt
 fn quiet_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {
     let quiet: Vec<Quiet> = runs.iter().filter_map(|run| run.quiet).collect();
     let Some(first) = quiet.first() else { return Ok(()) };
-    let of = |value: fn(&Quiet) -> f64| spread(quiet.iter().map(value));
+    let lap = |part: fn(&Quiet) -> LapQuantiles| {
+        let of = |at: fn(LapQuantiles) -> f64| spread(quiet.iter().map(|one| at(part(one))));
+        format!("{:<20} {:<20} {:<20}", of(|at| at.p50), of(|at| at.p90), of(|at| at.p99))
+    };
+    let total = |value: fn(&Quiet) -> u64| quiet.iter().map(value).sum::<u64>();
+    let laps = format!("{}/{}", total(|quiet| quiet.laps_quiet), total(|quiet| quiet.laps));
     writeln!(
         out,
-        "{:<11}{:>10}  {:<20} {:<20} {:<20} median over the laps of {:.0} ms on schedule",
+        "{:<11}{laps:>10}  {} median over the laps of {:.0} ms on schedule",
         "small, lap",
-        format!(
-            "{}/{}",
-            quiet.iter().map(|quiet| quiet.laps_quiet).sum::<u64>(),
-            quiet.iter().map(|quiet| quiet.laps).sum::<u64>()
-        ),
-        of(|quiet| quiet.small.p50),
-        of(|quiet| quiet.small.p90),
-        of(|quiet| quiet.small.p99),
+        lap(|quiet| quiet.small),
         first.lap_ms,
     )?;
     if quiet.iter().all(|quiet| quiet.large.p99 == 0.0) {
         return Ok(());
     }
-    writeln!(
-        out,
-        "{:<11}{:>10}  {:<20} {:<20} {:<20} over all of those laps",
-        "large, lap",
-        "",
-        of(|quiet| quiet.large.p50),
-        of(|quiet| quiet.large.p90),
-        of(|quiet| quiet.large.p99),
-    )
+    let large = lap(|quiet| quiet.large);
+    writeln!(out, "{:<11}{:>10}  {large} over all of those laps", "large, lap", "")
 }
 
 fn cpu_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {

@@ -1,11 +1,10 @@
 //! One thread that sends and receives on many connections: epoll, never blocking while it measures.
 //!
 //! While it measures it spins: a sleeping client would add its own wake-up to every latency. The
-//! two loops over it are [`open`], which follows a schedule, and [`closed`], which keeps a number
-//! of requests in flight. Times are nanoseconds from the start of the run.
+//! loop over it is [`paced`], which follows a schedule or keeps a number of requests in flight.
+//! Times are nanoseconds from the start of the run.
 
-pub mod closed;
-pub mod open;
+pub mod paced;
 
 use crate::connection::{Completion, Connection, Context, Request, Target};
 use rustix::buffer::spare_capacity;
@@ -58,15 +57,6 @@ pub struct Ready {
     pub index: usize,
     readable: bool,
     writable: bool,
-}
-
-/// How a look at the connections ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Looked {
-    /// Something was there, or the time was over.
-    Whole,
-    /// By a signal, such as the one by which a process goes on that was halted.
-    Interrupted,
 }
 
 /// The connections of one thread.
@@ -142,19 +132,20 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
-    /// The connections with something to read or room to write; `timeout` zero returns at once.
-    pub fn poll(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
-        self.look(timeout, ready).map(|_| ())
+    /// The connections with something to read or room to write.
+    pub fn poll(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.look(Duration::ZERO, ready).map(|_| ())
     }
 
     /// The same, but waits: there are none where all were silent for so long. A process that was
     /// halted and goes on waits anew, for the replies that came meanwhile are still to be read.
     pub fn wait(&mut self, silence_max: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
-        while self.look(silence_max, ready)? == Looked::Interrupted {}
+        while !self.look(silence_max, ready)? {}
         Ok(())
     }
 
-    fn look(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<Looked> {
+    /// False where a signal ended it, such as the one by which a process goes on.
+    fn look(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<bool> {
         ready.clear();
         self.events.clear();
         let timeout = rustix::event::Timespec {
@@ -163,7 +154,7 @@ impl<'a> Connections<'a> {
         };
         match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Looked::Interrupted),
+            Err(rustix::io::Errno::INTR) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
         for event in &self.events {
@@ -175,7 +166,7 @@ impl<'a> Connections<'a> {
                 readable: flags != epoll::EventFlags::OUT,
             });
         }
-        Ok(Looked::Whole)
+        Ok(true)
     }
 
     /// Serves a ready connection: writes if there is room, reads once; appends what ended and

@@ -1,6 +1,7 @@
 //! Names of keys: which bytes, and how many.
 
 use super::sizes::Spread;
+use crate::arguments::within;
 use crate::random::{mix, mix_pair};
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
@@ -54,10 +55,8 @@ impl KeySizes {
     /// Says what is out of range, by its flag.
     pub fn check(&self) -> Result<(), String> {
         match *self {
-            KeySizes::Fixed { key_bytes }
-                if !(KEY_BYTES as u64..=KEY_BYTES_MAX as u64).contains(&key_bytes) =>
-            {
-                Err(format!("--key-bytes {key_bytes}: must be in {KEY_BYTES}..={KEY_BYTES_MAX}"))
+            KeySizes::Fixed { key_bytes } => {
+                within("key-bytes", key_bytes, KEY_BYTES as u64..=KEY_BYTES_MAX as u64)
             }
             _ => Ok(()),
         }

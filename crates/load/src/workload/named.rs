@@ -2,7 +2,7 @@
 
 use super::keys::KeySizes;
 use super::sizes::{Sizes, Spread};
-use super::twitter::Cluster;
+use super::twitter::cluster;
 use super::{Pattern, WorkloadOptions};
 
 /// Keys where the flags do not say.
@@ -29,7 +29,7 @@ pub fn named(name: &str) -> Result<WorkloadOptions, String> {
         return Ok(letter);
     }
     if let Some(number) = name.strip_prefix("twitter-").and_then(|number| number.parse().ok()) {
-        return Ok(Cluster::new(number)?.workload(KEYS));
+        return cluster(number, KEYS);
     }
     match name {
         "etc" => Ok(WorkloadOptions::default()),
@@ -118,7 +118,7 @@ fn noisy_between(least: u64, most: u64, keys_large: u64, large_share: f64) -> Wo
 mod tests {
     use super::*;
     use crate::random::Random;
-    use crate::workload::{Ask, Class, Draws, Operation, Workload};
+    use crate::workload::{Ask, Class, Draws, Key, Operation, Workload};
 
     const DRAWS: usize = 200_000;
 
@@ -148,43 +148,28 @@ mod tests {
     }
 
     #[test]
-    fn the_pools_have_their_published_shares() {
-        for (name, get, set, delete) in [
-            ("fb-usr", 0.997, 0.002, 0.001),
-            ("fb-etc", 73.4 / 99.7, 2.3 / 99.7, 24.0 / 99.7),
-            ("fb-app", 0.834, 0.052, 0.114),
-            ("fb-var", 0.18, 0.82, 0.0),
-            ("fb-sys", 0.675, 0.325, 0.0),
+    fn the_pools_have_their_published_shares_and_percentiles() {
+        for (name, shares, key_p99, value_p99) in [
+            ("fb-usr", [0.997, 0.002, 0.001], 22, 2),
+            ("fb-etc", [73.4 / 99.7, 2.3 / 99.7, 24.0 / 99.7], 45, 450),
+            ("fb-app", [0.834, 0.052, 0.114], 80, 512),
+            ("fb-var", [0.18, 0.82, 0.0], 30, 200),
+            ("fb-sys", [0.675, 0.325, 0.0], 45, 640),
         ] {
-            let (_, asks) = drawn(name);
+            let (workload, asks) = drawn(name);
             for (operation, wanted) in
-                [(Operation::Get, get), (Operation::Set, set), (Operation::Delete, delete)]
+                [Operation::Get, Operation::Set, Operation::Delete].into_iter().zip(shares)
             {
                 let found = share(&asks, |ask| ask.operation == operation);
                 assert!(near(found, wanted), "{name} {operation:?}: {found}, not {wanted}");
             }
-        }
-    }
-
-    #[test]
-    fn the_pools_have_their_published_percentiles() {
-        for (name, key_p99, value_p99) in [
-            ("fb-usr", 22, 2),
-            ("fb-etc", 45, 450),
-            ("fb-app", 80, 512),
-            ("fb-var", 30, 200),
-            ("fb-sys", 45, 640),
-        ] {
-            let (workload, _) = drawn(name);
-            let keys = || (0..KEYS as u32).map(crate::workload::Key);
-            let over_p99 = |sizes: Vec<u64>, p99: u64| {
-                sizes.iter().filter(|&&bytes| bytes > p99).count() as f64 / KEYS as f64
+            let over_p99 = |bytes: &dyn Fn(Key) -> u64, p99: u64| {
+                let over = (0..KEYS as u32).filter(|&key| bytes(Key(key)) > p99);
+                over.count() as f64 / KEYS as f64
             };
-            let key = keys().map(|key| workload.key_name(key).len() as u64).collect();
-            let value = keys().map(|key| workload.value_bytes(key)).collect();
-            for (what, over) in
-                [("keys", over_p99(key, key_p99)), ("values", over_p99(value, value_p99))]
-            {
+            let key = over_p99(&|key| workload.key_name(key).len() as u64, key_p99);
+            let value = over_p99(&|key| workload.value_bytes(key), value_p99);
+            for (what, over) in [("keys", key), ("values", value)] {
                 // 1 % and five standard deviations; USR's are the largest there are.
                 let wanted =
                     if name == "fb-usr" { over == 0.0 } else { (over - 0.01).abs() < 0.0016 };
@@ -270,9 +255,7 @@ mod tests {
     fn keys_of_a_multiget_are_popular_ones_that_the_version_decides() {
         let options = WorkloadOptions { keys_per_get: 50, ..named("ycsb-c").expect("there") };
         let workload = Workload::new(options).expect("good");
-        let keys = |version| -> Vec<crate::workload::Key> {
-            workload.keys_of(crate::workload::Key(9), 50, version).collect()
-        };
+        let keys = |version| -> Vec<Key> { workload.keys_of(Key(9), 50, version).collect() };
         assert_eq!((keys(1).len(), keys(1)[0].0), (50, 9));
         assert_eq!(keys(1), keys(1));
         assert_ne!(keys(1), keys(2));

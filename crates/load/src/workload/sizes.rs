@@ -1,6 +1,7 @@
 //! How large values are: the papers' three modes, one size, two sizes, or an exponential
 //! distribution where all that was published is a percentile or a mean.
 
+use crate::arguments::within;
 use crate::random::{mix, scale};
 use serde::{Deserialize, Serialize};
 
@@ -73,21 +74,13 @@ impl Sizes {
     /// Says which is out of range, by its flag.
     pub fn check(&self) -> Result<(), String> {
         match *self {
-            Sizes::Etc { large_bytes_max }
-                if !(LARGE_BYTES_MIN..=VALUE_BYTES_MAX).contains(&large_bytes_max) =>
-            {
-                Err(format!(
-                    "--s-large {large_bytes_max}: must be in {LARGE_BYTES_MIN}..={VALUE_BYTES_MAX}"
-                ))
+            Sizes::Etc { large_bytes_max } => {
+                within("s-large", large_bytes_max, LARGE_BYTES_MIN..=VALUE_BYTES_MAX)
             }
-            Sizes::Fixed { value_bytes: bytes } | Sizes::Pair { large_bytes_max: bytes, .. }
-                if bytes > VALUE_BYTES_MAX =>
-            {
-                Err(format!(
-                    "--value-bytes {bytes}: must be at most {VALUE_BYTES_MAX}, memcached's 1 GiB"
-                ))
+            Sizes::Fixed { value_bytes: bytes } | Sizes::Pair { large_bytes_max: bytes, .. } => {
+                within("value-bytes", bytes, 0..=VALUE_BYTES_MAX)
             }
-            _ => Ok(()),
+            Sizes::Spread(_) | Sizes::Listed => Ok(()),
         }
     }
 }

@@ -34,9 +34,9 @@ fn verdict_of(port: u16, value_bytes: usize, flags: &str) -> (u64, Option<String
     let Ok(Command::Bench(invocation)) = cli::parse(words) else { panic!("{line}") };
     let ran = within_tries(|| {
         let ran = run(&invocation.plan).unwrap().runs.remove(0);
-        (ran.requests.due > 0).then_some(ran)
+        (ran.requests.counts.due > 0).then_some(ran)
     });
-    (ran.requests.hits, ran.verdict.failed)
+    (ran.requests.counts.hits, ran.verdict.failed)
 }
 
 #[test]

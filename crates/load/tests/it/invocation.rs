@@ -9,6 +9,7 @@ use laneway_load::phases::Phases;
 use laneway_load::report::json::{Report, SCHEMA};
 use laneway_load::report::table;
 use laneway_load::run::run;
+use serde_json::{Value, json};
 use std::path::Path;
 
 fn invocation(line: &str) -> Box<Invocation> {
@@ -47,13 +48,17 @@ fn a_report_comes_back_from_json_as_it_was() {
     assert_eq!(again.schema, SCHEMA);
     // Not the floats: their last digit may change on the way.
     let counted = |report: &Report| -> Vec<_> {
-        report.runs.iter().map(|run| (run.mode, run.requests.due, run.requests.hits)).collect()
+        report
+            .runs
+            .iter()
+            .map(|run| (run.mode, run.requests.counts.due, run.requests.counts.hits))
+            .collect()
     };
     assert_eq!(counted(&again), counted(&report));
     assert_eq!(again.prefill.unwrap().items, 200);
     for run in &again.runs {
         assert_eq!(run.latency_us.is_none(), run.verdict.refused.is_some());
-        assert_eq!(run.requests.hits + run.requests.stored, run.requests.due);
+        assert_eq!(run.requests.counts.hits + run.requests.counts.stored, run.requests.counts.due);
         assert_eq!(run.server.as_ref().unwrap().source, "rusage");
     }
 }
@@ -69,7 +74,7 @@ fn a_trace_is_replayed_as_it_is_written() {
     let report =
         report(&format!("--trace {} --warmup 0 --speed 20 --connections 1", path.display()));
     std::fs::remove_file(path).unwrap();
-    let requests = &report.runs[0].requests;
+    let requests = &report.runs[0].requests.counts;
     assert_eq!((requests.due, requests.stored, requests.deleted), (7, 2, 1));
     assert_eq!((requests.hits, requests.misses), (2, 2));
     assert_eq!((report.duration_s, report.prefill), (0.15, None));
@@ -108,8 +113,8 @@ fn a_run_in_steps_is_told_part_by_part() {
     if let Some(told) = &run.phases {
         assert_eq!((told.parts.len(), told.slices.len()), (3, 36));
         let small: u64 = told.parts.iter().map(|part| part.small.count).sum();
-        assert_eq!(small + run.requests.large, run.requests.due);
-        assert!(run.requests.large > 0 && told.parts[0].large_megabytes_per_s == 0.0);
+        assert_eq!(small + run.requests.counts.large, run.requests.counts.due);
+        assert!(run.requests.counts.large > 0 && told.parts[0].large_megabytes_per_s == 0.0);
     }
 }
 
@@ -135,25 +140,17 @@ fn every_figure_of_a_bench_definition_is_in_the_report() {
         for figure in &definition.figures {
             let run_of = definition.runs.iter().find(|one| one.name == figure.of).unwrap();
             if definition.kind_of(run_of) == Kind::Bench {
-                // What the lane in the kernel answered is put beside it where a server has one.
-                let has_lane = definition.server(run_of).command.contains("--kernel-lane");
-                run["lane"] = match has_lane {
-                    true => serde_json::json!({ "share": 0.5 }),
-                    false => serde_json::Value::Null,
-                };
-                // And what one with a data folder read from it.
-                let has_folder = definition.server(run_of).command.contains("--data-dir");
-                run["tier"] = match has_folder {
-                    true => serde_json::json!({ "items_read": 9.0, "mb_read_per_s": 0.5 }),
-                    false => serde_json::Value::Null,
-                };
-                // And what was copied meanwhile.
-                run["backup"] = match run_of.backup {
-                    true => serde_json::json!({ "done": 2.0, "mb": 490.0, "under_way_share": 1.0 }),
-                    false => serde_json::Value::Null,
-                };
+                // What the lane in the kernel answered is put beside it where a server has one,
+                // what one with a data folder read from it, and what was copied meanwhile.
+                let command = &definition.server(run_of).command;
+                let has = |what: bool, value: Value| Value::from(what.then_some(value));
+                run["lane"] = has(command.contains("--kernel-lane"), json!({ "share": 0.5 }));
+                let read = json!({ "items_read": 9.0, "mb_read_per_s": 0.5 });
+                run["tier"] = has(command.contains("--data-dir"), read);
+                let copied = json!({ "done": 2.0, "mb": 490.0, "under_way_share": 1.0 });
+                run["backup"] = has(run_of.backup, copied);
                 // And what its metrics took, where they are scraped.
-                if definition.server(run_of).command.contains("--admin") {
+                if command.contains("--admin") {
                     let names = "cpu_ms_mean cpu_ms_max bytes connections items clients \
                         tier_samples udp_samples";
                     names.split(' ').for_each(|name| run["scrape"][name] = 0.5.into());
@@ -161,9 +158,9 @@ fn every_figure_of_a_bench_definition_is_in_the_report() {
                 // And what all CPUs did, where what they have left is counted.
                 let load = format!("{} {}", definition.load, run_of.load);
                 let busy_us = load.contains("--count-idle").then_some(0.5);
-                run["client"]["cpu_0_us_per_request"] = serde_json::json!(busy_us);
-                run["client"]["machine_cpu_us_per_request"] = serde_json::json!(busy_us);
-                run["client"]["machine_cpu_us_per_key"] = serde_json::json!(busy_us);
+                run["client"]["cpu_0_us_per_request"] = json!(busy_us);
+                run["client"]["machine_cpu_us_per_request"] = json!(busy_us);
+                run["client"]["machine_cpu_us_per_key"] = json!(busy_us);
                 assert!(run.pointer(&figure.value).is_some_and(|v| v.is_f64()), "{id}: {figure:?}");
             }
         }

@@ -62,37 +62,37 @@ pub struct Shared {
 pub fn serve(fault: Fault) -> (String, Arc<Shared>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let address = listener.local_addr().expect("bound").to_string();
-    let shared = shared(fault);
-    let own = Arc::clone(&shared);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.expect("accepted");
-            let own = Arc::clone(&own);
-            let reader = stream.try_clone().expect("cloned");
-            std::thread::spawn(move || talk(reader, stream, &own));
-        }
-    });
-    (address, shared)
+    let accept = move || {
+        let (stream, _) = listener.accept().expect("accepted");
+        (stream.try_clone().expect("cloned"), stream)
+    };
+    (address, talk_to_all(fault, accept))
 }
 
 /// Starts a server on a unix socket.
 pub fn serve_unix(path: &Path) -> Arc<Shared> {
     let listener = UnixListener::bind(path).expect("bound");
-    let shared = shared(Fault::None);
+    talk_to_all(Fault::None, move || {
+        let (stream, _) = listener.accept().expect("accepted");
+        (stream.try_clone().expect("cloned"), stream)
+    })
+}
+
+fn talk_to_all<S: Read + Write + Send + 'static>(
+    fault: Fault,
+    accept: impl Fn() -> (S, S) + Send + 'static,
+) -> Arc<Shared> {
+    let shared = Shared { state: Mutex::default(), changed: Condvar::new(), fault };
+    let shared = Arc::new(shared);
     let own = Arc::clone(&shared);
     std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.expect("accepted");
+        loop {
+            let (reader, writer) = accept();
             let own = Arc::clone(&own);
-            let reader = stream.try_clone().expect("cloned");
-            std::thread::spawn(move || talk(reader, stream, &own));
+            std::thread::spawn(move || talk(reader, writer, &own));
         }
     });
     shared
-}
-
-fn shared(fault: Fault) -> Arc<Shared> {
-    Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), fault })
 }
 
 /// Serves one connection; an error is the client's leaving.
@@ -133,7 +133,8 @@ fn answer_ahead(
     writer.write_all(&b"END\r\n".repeat(each)).is_ok()
 }
 
-fn answer(reader: &mut impl BufRead, shared: &Shared) -> Option<Vec<u8>> {
+/// Reads a request, and does what it asks.
+pub fn answer(reader: &mut impl BufRead, shared: &Shared) -> Option<Vec<u8>> {
     let words = line(reader)?;
     let words: Vec<&str> = words.split(' ').collect();
     match words.as_slice() {

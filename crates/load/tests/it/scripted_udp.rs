@@ -1,7 +1,7 @@
 //! The UDP ports of a scripted server: memcached's frames over the values of its TCP side, one
 //! request at a time, and whatever a network or a server can do wrong with datagrams.
 
-use crate::scripted::Shared;
+use crate::scripted::{Shared, answer};
 use laneway_wire::udp::{FRAME_BYTES_MAX, Gap, Header, Kind};
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,8 +18,6 @@ pub enum Trouble {
     TwiceInReverse,
     /// Replies come from another port.
     AnotherPort,
-    /// The last byte of every value is another one.
-    FlipsLastByte,
     /// Each GET is answered when the next one has come.
     HoldsEachBack,
     /// The first frame of a large SET is dropped the first time, and asked for again.
@@ -48,7 +46,7 @@ pub fn serve_udp(
                 // Before the reply, after which the client may look. A count with no data behind
                 // it: the sockets order it.
                 counts[queue].fetch_add(1, Ordering::Relaxed);
-                let reply = server.execute(&request);
+                let reply = answer(&mut &request[..], &server.shared).expect("a request");
                 server.answer(peer, id, reply);
             }
         });
@@ -119,41 +117,6 @@ impl Server {
         let parts = self.parts.remove(&(peer, header.request_id)).expect("just there");
         let request = (0..header.total).flat_map(|sequence| parts[&sequence].clone()).collect();
         Some((peer, header.request_id, request))
-    }
-
-    fn execute(&self, request: &[u8]) -> Vec<u8> {
-        let newline = request.iter().position(|&byte| byte == b'\n').expect("a line");
-        let line = std::str::from_utf8(&request[..newline]).expect("text").trim_end();
-        let words: Vec<&str> = line.split(' ').collect();
-        let mut state = self.shared.state.lock().expect("unpoisoned");
-        match words.as_slice() {
-            ["get", keys @ ..] => {
-                let mut reply = Vec::new();
-                for key in keys {
-                    let Some(value) = state.values.get(key.as_bytes()) else { continue };
-                    reply.extend(format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes());
-                    reply.extend_from_slice(value);
-                    if self.trouble == Trouble::FlipsLastByte {
-                        *reply.last_mut().expect("a byte") ^= 1;
-                    }
-                    reply.extend_from_slice(b"\r\n");
-                }
-                reply.extend_from_slice(b"END\r\n");
-                reply
-            }
-            ["set", key, "0", "0", bytes] => {
-                let value = &request[newline + 1..request.len() - 2];
-                assert_eq!(value.len(), bytes.parse::<usize>().expect("a length"));
-                state.sets += 1;
-                state.values.insert(key.as_bytes().to_vec(), value.to_vec());
-                b"STORED\r\n".to_vec()
-            }
-            ["delete", key] => match state.values.remove(key.as_bytes()) {
-                Some(_) => b"DELETED\r\n".to_vec(),
-                None => b"NOT_FOUND\r\n".to_vec(),
-            },
-            other => panic!("the client says {other:?}"),
-        }
     }
 
     fn answer(&mut self, peer: SocketAddr, id: u16, reply: Vec<u8>) {

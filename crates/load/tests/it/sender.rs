@@ -1,19 +1,19 @@
 //! The sender against a scripted server: what it sends, what it notices, what it refuses to
 //! believe.
 
-use crate::scripted::{Fault, serve, serve_unix};
+use crate::scripted::{Fault, Shared, serve, serve_unix};
 use laneway_load::arrivals::{Arrival, poisson};
 use laneway_load::connection::{Context, Target, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH};
 use laneway_load::dialect::Dialect;
 use laneway_load::prefill::prefill;
 use laneway_load::random::Random;
 use laneway_load::recorder::Recorder;
-use laneway_load::sender::closed::ClosedLoop;
-use laneway_load::sender::open::{OpenLoop, Own};
+use laneway_load::sender::paced::{Own, Pace, Paced};
 use laneway_load::sender::{Clock, Connections, Edge};
 use laneway_load::values::Values;
 use laneway_load::verdict::{LATE_REFUSE, judge};
 use laneway_load::workload::{Ask, Draws, Key, Operation, Sizes, Workload, WorkloadOptions};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// No test waits for it; it only ends one that would hang.
@@ -49,17 +49,12 @@ impl Bench {
         Context { workload: &self.workload, values: &self.values, dialect: self.dialect }
     }
 
-    /// Sends this at once, on so many connections; every request is as late as `late` says.
-    fn send(
-        &self,
-        target: &Target,
-        connections: usize,
-        arrivals: &[Arrival],
-        late: Duration,
-    ) -> Recorder {
-        self.try_send(target, connections, arrivals, late).unwrap()
+    /// Sends this at once, on so many connections.
+    fn send(&self, target: &Target, connections: usize, arrivals: &[Arrival]) -> Recorder {
+        self.try_send(target, connections, arrivals, Duration::ZERO).unwrap()
     }
 
+    /// The same; every request is as late as `late` says.
     fn try_send(
         &self,
         target: &Target,
@@ -69,10 +64,9 @@ impl Bench {
     ) -> std::io::Result<Recorder> {
         let mut lines = Connections::open(self.context(), target, connections)?;
         let mut recorder = Recorder::new(0..arrivals.last().map_or(1, |last| last.due_ns + 1));
-        let mut open =
-            OpenLoop { arrivals, drain: DRAIN, versions: Random::new(8), own: Own::Nobody };
         let clock = Clock::starting(Instant::now() - late);
         let mut edges = Vec::new();
+        let open = open_loop(arrivals, DRAIN, Own::Nobody);
         open.run(&mut lines, clock, &mut recorder, |edge| edges.push(edge))?;
         assert_eq!(edges, [Edge::Open, Edge::Close]);
         Ok(recorder)
@@ -85,6 +79,10 @@ impl Bench {
     }
 }
 
+fn open_loop(arrivals: &[Arrival], drain: Duration, own: Own) -> Paced<'_> {
+    Paced { pace: Pace::Open(arrivals), drain, versions: Random::new(8), own }
+}
+
 fn tcp(address: String) -> Target {
     Target::Tcp(address)
 }
@@ -94,16 +92,26 @@ fn all_due_at_once(asks: impl IntoIterator<Item = (u32, Operation)>) -> Vec<Arri
     asks.into_iter().map(arrival).collect()
 }
 
+fn all_of(keys: std::ops::Range<u32>, operation: Operation) -> Vec<Arrival> {
+    all_due_at_once(keys.map(|key| (key, operation)))
+}
+
+/// A scripted server that misbehaves so, with every key of `bench`.
+fn filled(bench: &Bench, fault: Fault) -> (Target, Arc<Shared>) {
+    let (address, shared) = serve(fault);
+    let target = tcp(address);
+    bench.fill(&target);
+    (target, shared)
+}
+
 #[test]
 fn everything_sent_comes_back_right_in_either_dialect() {
     for dialect in [Dialect::Text, Dialect::Resp] {
         let bench = Bench::mixed(dialect);
-        let (address, shared) = serve(Fault::None);
-        let target = tcp(address);
-        bench.fill(&target);
+        let (target, shared) = filled(&bench, Fault::None);
         assert_eq!(shared.state.lock().unwrap().values.len(), 300);
         let arrivals = poisson(&bench.workload, 2_000.0, 500_000_000, 0);
-        let recorder = bench.send(&target, 8, &arrivals, Duration::ZERO);
+        let recorder = bench.send(&target, 8, &arrivals);
         let counts = &recorder.counts;
         assert_eq!(counts.due, arrivals.len() as u64);
         assert_eq!(counts.hits + counts.stored, counts.due);
@@ -133,9 +141,7 @@ fn a_get_of_several_keys_counts_and_checks_each() {
         (Dialect::Text, Fault::Trickles),
     ] {
         let bench = several_keys(dialect);
-        let (address, shared) = serve(fault);
-        let target = tcp(address);
-        bench.fill(&target);
+        let (target, shared) = filled(&bench, fault);
         // Every other item goes away: some of the keys of a request are missing, or all.
         let mut number = 0;
         shared.state.lock().unwrap().values.retain(|_, _| {
@@ -143,7 +149,7 @@ fn a_get_of_several_keys_counts_and_checks_each() {
             number % 2 == 0
         });
         let arrivals = poisson(&bench.workload, 500.0, 400_000_000, 0);
-        let recorder = bench.send(&target, 3, &arrivals, Duration::ZERO);
+        let recorder = bench.send(&target, 3, &arrivals);
         let counts = &recorder.counts;
         assert_eq!((counts.corrupt, counts.unanswered), (0, 0), "{:?}", recorder.first_fault);
         assert_eq!(counts.hits + counts.misses, 7 * arrivals.len() as u64);
@@ -162,11 +168,9 @@ fn one_wrong_value_of_several_fails_the_run() {
     ] {
         for dialect in [Dialect::Text, Dialect::Resp] {
             let bench = several_keys(dialect);
-            let (address, _) = serve(fault);
-            let target = tcp(address);
-            bench.fill(&target);
+            let (target, _) = filled(&bench, fault);
             let arrivals = poisson(&bench.workload, 500.0, 100_000_000, 0);
-            let recorder = bench.send(&target, 2, &arrivals, Duration::ZERO);
+            let recorder = bench.send(&target, 2, &arrivals);
             assert_eq!(recorder.counts.corrupt, arrivals.len() as u64, "{fault:?}");
             assert!(recorder.first_fault.is_some_and(|said| said.contains(words)), "{fault:?}");
         }
@@ -177,12 +181,10 @@ fn one_wrong_value_of_several_fails_the_run() {
 fn what_is_deleted_is_gone_and_deleting_nothing_is_no_fault() {
     for dialect in [Dialect::Text, Dialect::Resp] {
         let bench = Bench::mixed(dialect);
-        let (address, shared) = serve(Fault::None);
-        let target = tcp(address);
-        bench.fill(&target);
+        let (target, shared) = filled(&bench, Fault::None);
         use Operation::{Delete, Get};
         let asks = [(0, Delete), (0, Get), (0, Delete), (1, Get)];
-        let recorder = bench.send(&target, 1, &all_due_at_once(asks), Duration::ZERO);
+        let recorder = bench.send(&target, 1, &all_due_at_once(asks));
         let counts = &recorder.counts;
         assert_eq!((counts.deleted, counts.misses, counts.hits), (2, 1, 1));
         assert_eq!(shared.state.lock().unwrap().values.len(), 299);
@@ -195,15 +197,8 @@ fn replies_in_single_bytes_are_understood() {
         WorkloadOptions { keys: 100, keys_large: 0, large_percent: 0.0, ..Default::default() },
         Dialect::Text,
     );
-    let (address, _) = serve(Fault::Trickles);
-    let target = tcp(address);
-    bench.fill(&target);
-    let recorder = bench.send(
-        &target,
-        1,
-        &all_due_at_once((0..100).map(|key| (key, Operation::Get))),
-        Duration::ZERO,
-    );
+    let (target, _) = filled(&bench, Fault::Trickles);
+    let recorder = bench.send(&target, 1, &all_of(0..100, Operation::Get));
     assert_eq!(recorder.counts.hits, 100);
 }
 
@@ -214,12 +209,7 @@ fn a_unix_socket_serves_as_well() {
     let bench = Bench::mixed(Dialect::Text);
     let target = Target::Unix(path.clone());
     bench.fill(&target);
-    let recorder = bench.send(
-        &target,
-        2,
-        &all_due_at_once((0..300).map(|key| (key, Operation::Get))),
-        Duration::ZERO,
-    );
+    let recorder = bench.send(&target, 2, &all_of(0..300, Operation::Get));
     assert_eq!(recorder.counts.hits, 300);
     std::fs::remove_file(path).unwrap();
 }
@@ -236,11 +226,9 @@ fn wrong_values_fail_the_run() {
             let sizes = Sizes::Fixed { value_bytes };
             let options = WorkloadOptions { keys: 10, sizes, ..WorkloadOptions::default() };
             let bench = Bench::new(options, Dialect::Text);
-            let (address, _) = serve(fault);
-            let target = tcp(address);
-            bench.fill(&target);
-            let asks = all_due_at_once((0..10).map(|key| (key, Operation::Get)));
-            let recorder = bench.send(&target, 2, &asks, Duration::ZERO);
+            let (target, _) = filled(&bench, fault);
+            let asks = all_of(0..10, Operation::Get);
+            let recorder = bench.send(&target, 2, &asks);
             assert_eq!(recorder.counts.corrupt, 10, "{fault:?} {value_bytes}");
             let verdict =
                 judge(&recorder.counts, Some(LATE_REFUSE), recorder.first_fault.as_deref());
@@ -270,7 +258,7 @@ fn a_wrongly_named_key_is_noticed() {
         let _ = stream.read(&mut [0]);
     });
     let asks = all_due_at_once([(0, Operation::Get)]);
-    let recorder = bench.send(&target, 1, &asks, Duration::ZERO);
+    let recorder = bench.send(&target, 1, &asks);
     assert!(recorder.first_fault.unwrap().contains(WRONG_KEY));
 }
 
@@ -279,8 +267,8 @@ fn refusals_are_counted_and_the_connection_goes_on() {
     let bench = Bench::mixed(Dialect::Text);
     let (address, _) = serve(Fault::RefusesFrom(1_500));
     let target = tcp(address);
-    let asks = all_due_at_once((260..280).map(|key| (key, Operation::Set)));
-    let recorder = bench.send(&target, 1, &asks, Duration::ZERO);
+    let asks = all_of(260..280, Operation::Set);
+    let recorder = bench.send(&target, 1, &asks);
     assert_eq!((recorder.counts.stored, recorder.counts.refused), (10, 10));
     let message = prefill(bench.context(), &target, 1).unwrap_err();
     assert!(message.contains("too large") && message.contains("-I"), "{message}");
@@ -290,8 +278,8 @@ fn refusals_are_counted_and_the_connection_goes_on() {
 fn misses_are_counted() {
     let bench = Bench::mixed(Dialect::Text);
     let (address, _) = serve(Fault::None);
-    let asks = all_due_at_once((0..50).map(|key| (key, Operation::Get)));
-    let recorder = bench.send(&tcp(address), 4, &asks, Duration::ZERO);
+    let asks = all_of(0..50, Operation::Get);
+    let recorder = bench.send(&tcp(address), 4, &asks);
     assert_eq!((recorder.counts.misses, recorder.counts.hits), (50, 0));
 }
 
@@ -312,9 +300,9 @@ fn an_open_loop_sends_on_while_nothing_is_answered() {
     // The server answers nothing before all 200 have come: a client that waited would hang.
     let bench = Bench::mixed(Dialect::Text);
     let (address, _) = serve(Fault::HoldsUntil(200));
-    let asks = all_due_at_once((0..200).map(|key| (key, Operation::Get)));
+    let asks = all_of(0..200, Operation::Get);
     // As many connections as requests: the scripted server serves a connection in order.
-    let recorder = bench.send(&tcp(address), 200, &asks, Duration::ZERO);
+    let recorder = bench.send(&tcp(address), 200, &asks);
     assert_eq!(recorder.counts.misses, 200);
     assert_eq!(recorder.counts.no_idle_connection, 0);
 }
@@ -323,8 +311,8 @@ fn an_open_loop_sends_on_while_nothing_is_answered() {
 fn busy_connections_share_what_no_idle_one_can_take() {
     let bench = Bench::mixed(Dialect::Text);
     let (address, _) = serve(Fault::HoldsUntil(4));
-    let asks = all_due_at_once((0..12).map(|key| (key, Operation::Get)));
-    let recorder = bench.send(&tcp(address), 4, &asks, Duration::ZERO);
+    let asks = all_of(0..12, Operation::Get);
+    let recorder = bench.send(&tcp(address), 4, &asks);
     // Each of the 4 holds its first request, so the 8 others find none idle; and the run ends
     // only because they were spread: 4 GETs on one connection would never be 4 on the server.
     assert_eq!(recorder.counts.misses, 12);
@@ -341,7 +329,7 @@ fn a_large_set_does_not_hold_back_other_connections() {
     let bench = Bench::new(options, Dialect::Text);
     let (address, shared) = serve(Fault::ReadsBodyAfterGet(LARGE as usize));
     let asks = all_due_at_once([(0, Operation::Set), (1, Operation::Get)]);
-    let recorder = bench.send(&tcp(address), 2, &asks, Duration::ZERO);
+    let recorder = bench.send(&tcp(address), 2, &asks);
     assert_eq!((recorder.counts.stored, recorder.counts.misses), (1, 1));
     let state = shared.state.lock().unwrap();
     let name = bench.workload.key_name(Key(0));
@@ -355,19 +343,17 @@ fn requests_behind_a_large_set_keep_their_order() {
     // Key 299 is large. On one connection: write, read, write, read.
     let asks = [Operation::Set, Operation::Get, Operation::Set, Operation::Get];
     let asks = all_due_at_once(asks.map(|operation| (299, operation)));
-    let recorder = bench.send(&tcp(address), 1, &asks, Duration::ZERO);
+    let recorder = bench.send(&tcp(address), 1, &asks);
     assert_eq!((recorder.counts.stored, recorder.counts.hits), (2, 2));
 }
 
 #[test]
 fn a_generator_that_fell_behind_prints_no_latency() {
     let bench = Bench::mixed(Dialect::Text);
-    let (address, _) = serve(Fault::None);
-    let target = tcp(address);
-    bench.fill(&target);
+    let (target, _) = filled(&bench, Fault::None);
     // Everything was due a second ago.
-    let asks = all_due_at_once((0..100).map(|key| (key, Operation::Get)));
-    let recorder = bench.send(&target, 4, &asks, Duration::from_secs(1));
+    let asks = all_of(0..100, Operation::Get);
+    let recorder = bench.try_send(&target, 4, &asks, Duration::from_secs(1)).unwrap();
     assert_eq!(recorder.counts.late, 100);
     // And the time since then is in the latency.
     assert!(recorder.latency_ns(None, None).min() > 900_000_000);
@@ -384,8 +370,7 @@ fn what_is_not_sent_and_not_answered_is_counted() {
     // Due after the end of the window and of the drain: never sent.
     arrivals.push(Arrival { due_ns: HOUR_NS, ..arrivals[0] });
     let mut recorder = Recorder::new(0..1_000_000);
-    let (arrivals, versions) = (&arrivals, Random::new(8));
-    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own: Own::Nobody };
+    let open = open_loop(&arrivals, Duration::ZERO, Own::Nobody);
     open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     assert_eq!((recorder.counts.due, recorder.counts.unanswered), (2, 2));
     assert!(judge(&recorder.counts, Some(LATE_REFUSE), None).failed.unwrap().contains("no reply"));
@@ -399,8 +384,7 @@ fn large_requests_with_connections_of_their_own_leave_the_others_to_small_ones()
     // Keys from 270 on are large. Nothing is answered: whoever finds none idle takes a busy one.
     let keys = [270, 0, 271, 1, 272, 2, 273, 3, 274, 4];
     let arrivals = all_due_at_once(keys.map(|key| (key, Operation::Get)));
-    let (arrivals, versions) = (&arrivals, Random::new(8));
-    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own: Own::Large(2) };
+    let open = open_loop(&arrivals, Duration::ZERO, Own::Large(2));
     let mut recorder = Recorder::new(0..1_000_000);
     open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     let in_flight: Vec<usize> = (0..5).map(|index| lines.in_flight_on(index)).collect();
@@ -418,8 +402,7 @@ fn sets_with_connections_of_their_own_leave_the_others_to_gets() {
     // No GET is answered: one that finds none idle takes a busy one, if not a SET's.
     let gets = [1, 270, 2, 271, 3, 272].map(|key| (key, Operation::Get));
     let arrivals = all_due_at_once([(0, Operation::Set)].into_iter().chain(gets));
-    let (arrivals, versions) = (&arrivals, Random::new(8));
-    let mut open = OpenLoop { arrivals, drain: Duration::ZERO, versions, own: Own::Sets(2) };
+    let open = open_loop(&arrivals, Duration::ZERO, Own::Sets(2));
     let mut recorder = Recorder::new(0..1_000_000);
     open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     let in_flight: Vec<usize> = (0..5).map(|index| lines.in_flight_on(index)).collect();
@@ -435,9 +418,9 @@ fn small_gets() -> Bench {
     Bench::new(gets, Dialect::Text)
 }
 
-fn closed_loop(depth: usize) -> ClosedLoop {
-    let (asks, versions) = (Random::new(1), Random::new(2));
-    ClosedLoop { depth, drain: DRAIN, asks, draws: Draws::default(), versions }
+fn closed_loop(depth: usize) -> Paced<'static> {
+    let pace = Pace::Closed { depth, asks: Random::new(1), draws: Draws::default() };
+    Paced { pace, drain: DRAIN, versions: Random::new(2), own: Own::Nobody }
 }
 
 #[test]
@@ -448,7 +431,7 @@ fn a_closed_loop_keeps_its_depth() {
     let (address, shared) = serve(Fault::ReadsAhead { each: 5, connections: 3 });
     let mut lines = Connections::open(bench.context(), &tcp(address), 3).unwrap();
     let mut recorder = Recorder::new(0..50_000_000);
-    let mut closed = closed_loop(5);
+    let closed = closed_loop(5);
     closed.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
     let counts = &recorder.counts;
     let state = shared.state.lock().unwrap();
@@ -465,7 +448,7 @@ fn a_closed_loop_asks_nothing_before_the_start() {
     bench.fill(&tcp(address.clone()));
     let mut lines = Connections::open(bench.context(), &tcp(address), 2).unwrap();
     let mut recorder = Recorder::new(0..50_000_000);
-    let mut closed = closed_loop(1);
+    let closed = closed_loop(1);
     let clock = Clock::starting(Instant::now() + Duration::from_millis(200));
     closed.run(&mut lines, clock, &mut recorder, |_| {}).unwrap();
     assert!(recorder.counts.ended >= 2);

@@ -324,8 +324,8 @@ fn one_design(
         let epochs_before = Sample::ask(&server.target, from_s)?.epochs;
         phases.push(Phase { large_percent, from_s, epochs_before, workers_large, threshold });
         let run = checked(run(&plan)?.runs)?;
-        requests += run.requests.due;
-        lost += run.requests.lost + run.requests.unanswered;
+        requests += run.requests.counts.due;
+        lost += run.requests.counts.lost + run.requests.counts.unanswered;
         let per_s = run.requests.answered_per_s;
         eprintln!("{design}: {large_percent} % large, {per_s:.0}/s");
         is_thin |= per_s * epoch_s < samples_min(flags.epoch_requests) as f64;
@@ -352,7 +352,9 @@ fn checked(runs: Vec<Run>) -> Result<Run, String> {
     let run = runs.into_iter().next().ok_or("no run came")?;
     match &run.verdict.failed {
         // Lost replies are counted and told at the end.
-        Some(fault) if run.requests.corrupt + run.requests.refused > 0 => Err(fault.clone()),
+        Some(fault) if run.requests.counts.corrupt + run.requests.counts.refused > 0 => {
+            Err(fault.clone())
+        }
         _ => Ok(run),
     }
 }

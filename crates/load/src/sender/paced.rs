@@ -1,17 +1,38 @@
-//! The open loop: requests leave when they are due, whatever became of those before.
+//! Sends over the connections of one thread at a pace.
+//!
+//! In the open loop requests leave when they are due, whatever became of those before. In the
+//! closed loop a fixed number of requests is in flight on each connection, the next one leaving
+//! when one has ended. It finds peaks and the cost of a request; its latencies say nothing about
+//! what users would wait, as a slow server is simply asked less.
 
 use super::{Clock, Connections, Edge, Ready};
 use crate::arrivals::Arrival;
 use crate::connection::{Completion, Request};
 use crate::random::Random;
 use crate::recorder::Recorder;
-use crate::workload::{Class, Operation};
+use crate::workload::{Class, Draws, Operation};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 /// Most requests sent before replies are looked at: where the sender is behind, reading must go on.
-const SENDS_MAX: usize = 32;
+pub(crate) const SENDS_MAX: usize = 32;
+
+/// When requests leave.
+#[derive(Debug)]
+pub enum Pace<'a> {
+    /// When they are due.
+    Open(&'a [Arrival]),
+    /// When one before them has ended: so many in flight on each connection or socket.
+    Closed {
+        /// Requests in flight on each.
+        depth: usize,
+        /// Where requests are drawn from.
+        asks: Random,
+        /// What those drawn left behind.
+        draws: Draws,
+    },
+}
 
 /// Which requests have connections for themselves, and how many, as those of another client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,23 +66,25 @@ impl Own {
 
 /// What one thread follows.
 #[derive(Debug)]
-pub struct OpenLoop<'a> {
-    /// When what is due.
-    pub arrivals: &'a [Arrival],
-    /// How long after the last due time replies are waited for.
+pub struct Paced<'a> {
+    /// When requests leave.
+    pub pace: Pace<'a>,
+    /// How long after the window replies are waited for.
     pub drain: Duration,
     /// Where the versions of written values come from.
     pub versions: Random,
-    /// Which requests have the last ones of the connections for themselves, and leave the others.
+    /// Which requests of an open loop have the last ones of the connections for themselves, and
+    /// leave the others.
     pub own: Own,
 }
 
 struct Sender<'a, 'b> {
-    arrivals: &'a [Arrival],
-    versions: &'a mut Random,
+    pace: Pace<'a>,
+    versions: Random,
     connections: &'a mut Connections<'b>,
     recorder: &'a mut Recorder,
     clock: Clock,
+    /// The next arrival of a schedule.
     next: usize,
     own: Own,
     /// The first connection that some requests have for themselves.
@@ -70,10 +93,11 @@ struct Sender<'a, 'b> {
     idle: [VecDeque<usize>; 2],
 }
 
-impl OpenLoop<'_> {
-    /// Runs the schedule to its end. `at_edge` is called as the measured window opens and closes.
+impl Paced<'_> {
+    /// Runs until the recorder's window has closed and replies are there or waited for no more.
+    /// `at_edge` is called as the window opens and closes.
     pub fn run(
-        &mut self,
+        self,
         connections: &mut Connections<'_>,
         clock: Clock,
         recorder: &mut Recorder,
@@ -81,12 +105,13 @@ impl OpenLoop<'_> {
     ) -> io::Result<()> {
         let window_ns = recorder.window_ns();
         let give_up_ns = window_ns.end + self.drain.as_nanos() as u64;
-        let OpenLoop { arrivals, versions, own, .. } = self;
-        let (next, own) = (0, *own);
+        let Paced { pace, versions, own, .. } = self;
+        let next = 0;
         let first_own = connections.count() - own.connections();
         let idle = [(0..first_own).collect(), (first_own..connections.count()).collect()];
         let mut sender =
-            Sender { arrivals, versions, connections, recorder, clock, next, own, first_own, idle };
+            Sender { pace, versions, connections, recorder, clock, next, own, first_own, idle };
+        sender.fill()?;
         let mut edges = [(window_ns.start, Edge::Open), (window_ns.end, Edge::Close)].into_iter();
         let mut edge = edges.next();
         let (mut ready, mut ended) = (Vec::new(), Vec::new());
@@ -100,7 +125,7 @@ impl OpenLoop<'_> {
             if (sender.is_done() && edge.is_none()) || now_ns > give_up_ns {
                 break;
             }
-            sender.connections.poll(Duration::ZERO, &mut ready)?;
+            sender.connections.poll(&mut ready)?;
             for &event in &ready {
                 sender.serve(event, &mut ended)?;
                 sender.send_due()?;
@@ -113,13 +138,41 @@ impl OpenLoop<'_> {
 
 impl Sender<'_, '_> {
     fn is_done(&self) -> bool {
-        self.next == self.arrivals.len() && self.connections.in_flight() == 0
+        let all_sent = match self.pace {
+            Pace::Open(arrivals) => self.next == arrivals.len(),
+            Pace::Closed { .. } => true,
+        };
+        all_sent && self.connections.in_flight() == 0
     }
 
-    /// Sends what is due by now.
+    /// A closed loop's first requests.
+    fn fill(&mut self) -> io::Result<()> {
+        let Pace::Closed { depth, .. } = self.pace else { return Ok(()) };
+        self.clock.wait();
+        for index in 0..self.connections.count() {
+            for _ in 0..depth {
+                self.ask_another(index, self.clock.now_ns());
+            }
+            self.connections.flush(index)?;
+        }
+        Ok(())
+    }
+
+    /// A closed loop's next request on a connection, which is to be flushed.
+    fn ask_another(&mut self, index: usize, now_ns: u64) {
+        let Pace::Closed { asks, draws, .. } = &mut self.pace else { return };
+        let context = self.connections.context();
+        let ask = context.workload.draw(asks, draws);
+        let version = self.versions.word() as u32;
+        self.connections.push(index, context.request(ask, now_ns, version));
+        self.recorder.sent(now_ns, now_ns, false);
+    }
+
+    /// Sends what a schedule has due by now.
     fn send_due(&mut self) -> io::Result<()> {
+        let Pace::Open(arrivals) = self.pace else { return Ok(()) };
         for _ in 0..SENDS_MAX {
-            let Some(arrival) = self.arrivals.get(self.next) else { return Ok(()) };
+            let Some(arrival) = arrivals.get(self.next) else { return Ok(()) };
             let now_ns = self.clock.now_ns();
             if arrival.due_ns > now_ns {
                 return Ok(());
@@ -153,19 +206,30 @@ impl Sender<'_, '_> {
         if ended.is_empty() {
             return Ok(());
         }
+        let index = event.index;
+        let goes_on = now_ns < self.recorder.window_ns().end;
         for completion in ended.drain(..) {
             self.recorder.ended(&completion, now_ns);
+            if goes_on {
+                self.ask_another(index, now_ns);
+            }
         }
-        if self.connections.in_flight_on(event.index) == 0 {
-            self.idle[usize::from(event.index >= self.first_own)].push_back(event.index);
+        match self.pace {
+            Pace::Closed { .. } => self.connections.flush(index)?,
+            Pace::Open(_) if self.connections.in_flight_on(index) == 0 => {
+                self.idle[usize::from(index >= self.first_own)].push_back(index);
+            }
+            Pace::Open(_) => {}
         }
         Ok(())
     }
 
     /// Counts what was not sent and what was not answered.
     fn finish(self) {
-        for arrival in &self.arrivals[self.next..] {
-            self.recorder.never_sent(arrival.due_ns);
+        if let Pace::Open(arrivals) = self.pace {
+            for arrival in &arrivals[self.next..] {
+                self.recorder.never_sent(arrival.due_ns);
+            }
         }
         let recorder = self.recorder;
         self.connections.for_each_unanswered(|request| recorder.unanswered(request.due_ns));

@@ -1,15 +1,17 @@
-//! A trace as a schedule: keys become numbers, seconds become due times.
+//! Traces of requests in the form that Twitter published theirs in (Yang, Yue and Vinayak, OSDI
+//! 2020), as a schedule: rows of `ts,key,ksize,vsize,client,op,ttl`, of which keys become numbers,
+//! and seconds due times.
 //!
 //! Rows of one second are spread evenly over it: the traces have no finer clock. Each key has one
 //! size, the first that the trace tells of it, and the first of its times to live; values can then
-//! be checked whoever wrote them. Names are the load generator's, as long as the trace says.
-//! `speed` shortens the trace and the times to live alike.
+//! be checked whoever wrote them. A value's length of 0 is one that the trace does not tell. Names
+//! are the load generator's, as long as the trace says. `speed` shortens the trace and the times to
+//! live alike.
 
-use super::Row;
 use crate::arrivals::Arrival;
 use crate::workload::items::Items;
 use crate::workload::keys::KEY_BYTES_MAX;
-use crate::workload::{Ask, Key, VALUE_BYTES_MAX};
+use crate::workload::{Ask, Key, Operation, VALUE_BYTES_MAX};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
@@ -32,11 +34,9 @@ pub struct Trace {
 impl Trace {
     /// Reads the file at `path`; the error says the line.
     pub fn open(path: &Path, speed: f64) -> Result<Self, String> {
-        let shown = path.display();
-        let file =
-            std::fs::File::open(path).map_err(|error| format!("--trace {shown}: {error}"))?;
-        Self::read(std::io::BufReader::new(file), speed)
-            .map_err(|error| format!("--trace {shown}: {error}"))
+        let file = std::fs::File::open(path).map_err(|error| error.to_string());
+        file.and_then(|file| Self::read(std::io::BufReader::new(file), speed))
+            .map_err(|error| format!("--trace {}: {error}", path.display()))
     }
 
     /// Reads rows in the order of their times. A first line that begins with `ts,` names columns.
@@ -75,35 +75,47 @@ struct Reader {
 
 impl Reader {
     fn take(&mut self, line: &str) -> Result<(), String> {
-        let row = Row::parse(line)?;
-        let operation = row.kind()?;
-        if row.value_bytes > VALUE_BYTES_MAX {
-            return Err(format!("vsize {}: at most {VALUE_BYTES_MAX}", row.value_bytes));
+        let cells: Vec<&str> = line.trim_end().split(',').collect();
+        let [at_s, key, key_bytes, value_bytes, _, operation, ttl_s] = cells[..] else {
+            let cells = cells.len();
+            return Err(format!("{cells} cells, where ts,key,ksize,vsize,client,op,ttl are 7"));
+        };
+        let number = |name: &str, cell: &str| {
+            cell.parse::<u64>().map_err(|_| format!("{name} {cell:?}: not a whole number"))
+        };
+        if key.is_empty() {
+            return Err("an empty key".into());
+        }
+        let (at_s, ttl_s) = (number("ts", at_s)?, number("ttl", ttl_s)?);
+        let (key_bytes, value_bytes) = (number("ksize", key_bytes)?, number("vsize", value_bytes)?);
+        let operation = kind(operation)?;
+        if value_bytes > VALUE_BYTES_MAX {
+            return Err(format!("vsize {value_bytes}: at most {VALUE_BYTES_MAX}"));
         }
         if self.asks.is_empty() {
-            self.first_s = row.at_s;
+            self.first_s = at_s;
         }
         let latest_s = self.first_s + self.seconds.last().copied().unwrap_or(0);
-        if row.at_s < latest_s {
-            return Err(format!("ts {} after {latest_s}: rows are in the order of time", row.at_s));
+        if at_s < latest_s {
+            return Err(format!("ts {at_s} after {latest_s}: rows are in the order of time"));
         }
         let next = self.numbers.len() as u32;
-        let number = match self.numbers.get(row.key) {
+        let number = match self.numbers.get(key) {
             Some(&number) => number,
             None => {
-                self.numbers.insert(row.key.into(), next);
-                self.items.push(row.key_bytes.min(KEY_BYTES_MAX as u64) as u8);
+                self.numbers.insert(key.into(), next);
+                self.items.push(key_bytes.min(KEY_BYTES_MAX as u64) as u8);
                 next
             }
         };
-        let ttl_s = match row.ttl_s {
+        let ttl_s = match ttl_s {
             0 => 0,
             // In the end: a slow replay makes them longer.
             ttl_s => (ttl_s as f64 / self.speed).clamp(1.0, TTL_S_MAX) as u32,
         };
-        self.items.learn(Key(number), row.value_bytes as u32, ttl_s);
+        self.items.learn(Key(number), value_bytes as u32, ttl_s);
         self.asks.push(Ask::one(Key(number), operation));
-        self.seconds.push(row.at_s - self.first_s);
+        self.seconds.push(at_s - self.first_s);
         Ok(())
     }
 
@@ -122,10 +134,21 @@ impl Reader {
     }
 }
 
+/// What is made of an operation by memcached's name for it: every one that writes is a SET.
+fn kind(operation: &str) -> Result<Operation, String> {
+    match operation {
+        "get" | "gets" => Ok(Operation::Get),
+        "set" | "add" | "replace" | "cas" | "append" | "prepend" | "incr" | "decr" => {
+            Ok(Operation::Set)
+        }
+        "delete" => Ok(Operation::Delete),
+        other => Err(format!("op {other:?}: not one of memcached's")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Operation;
 
     fn read(text: &str, speed: f64) -> Result<Trace, String> {
         Trace::read(text.as_bytes(), speed)
@@ -135,7 +158,7 @@ mod tests {
 ts,key,ksize,vsize,client,op,ttl
 100,a,20,0,1,get,0
 100,b,30,500,1,set,86400
-101,a,20,70,2,set,60
+101,a,20,70,2,add,60
 103,a,20,71,2,gets,0
 103,b,30,0,1,delete,0
 ";
@@ -182,7 +205,12 @@ ts,key,ksize,vsize,client,op,ttl
             ("1,a,1,1,1,get,0\n0,a,1,1,1,get,0\n", "line 2: ts 0 after 1"),
             ("1,a,1,1,1,fetch,0\n", "line 1: op \"fetch\""),
             ("1,a,1,99999999999,1,get,0\n", "line 1: vsize 99999999999"),
+            ("3,k,1,2,4,touch,0\n", "line 1: op \"touch\""),
             ("1,a,1\n", "line 1: 3 cells"),
+            ("3,k,1,2,4,get,0,9\n", "line 1: 8 cells"),
+            ("x,k,1,2,4,get,0\n", "line 1: ts \"x\""),
+            ("1,k,-1,2,4,get,0\n", "line 1: ksize \"-1\""),
+            ("1,,1,2,4,get,0\n", "line 1: an empty key"),
         ] {
             assert!(read(text, 1.0).is_err_and(|said| said.contains(words)), "{words}");
         }

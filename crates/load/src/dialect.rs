@@ -1,13 +1,16 @@
-//! How a request is written and a reply is read: memcached's text protocol or Redis' RESP.
+//! How a request is written and a reply is read: memcached's text protocol, by the grammar that the
+//! server uses too, or Redis' RESP, written by what the server writes its replies with.
 //!
 //! Only what a load generator sends is known here. A reply is a line, perhaps a value behind it,
 //! and a fixed ending behind that; both dialects fit this shape, so the connection's reader is
 //! written once. This is a client's reading of the wire: it believes nothing (an unexpected line is
 //! an error, never skipped) and copies nothing.
 
-pub mod resp;
-pub mod text;
-
+use laneway_wire::answer::{Answer, parse_reply};
+use laneway_wire::print::put_request;
+use laneway_wire::resp::reply::{put_array_head, put_bulk, put_bulk_head};
+use laneway_wire::scan::number_u64;
+use laneway_wire::{Delete, Request, Store, StoreVerb};
 use serde::{Deserialize, Serialize};
 
 /// The language spoken with the server.
@@ -51,8 +54,8 @@ impl Dialect {
     /// Writes a GET.
     pub fn get(self, key: &[u8], out: &mut Vec<u8>) {
         match self {
-            Dialect::Text => text::get(key, out),
-            Dialect::Resp => resp::get(key, out),
+            Dialect::Text => self.get_many(1, std::iter::once(key), out),
+            Dialect::Resp => put_words(&[b"GET", key], out),
         }
     }
 
@@ -63,27 +66,44 @@ impl Dialect {
         keys: impl Iterator<Item = K>,
         out: &mut Vec<u8>,
     ) {
-        match self {
-            Dialect::Text => text::get_many(keys, out),
-            Dialect::Resp => resp::get_many(count, keys, out),
+        if self == Dialect::Resp {
+            put_array_head(out, count + 1);
+            put_bulk(out, b"MGET");
+            return keys.for_each(|key| put_bulk(out, key.as_ref()));
         }
+        out.extend_from_slice(b"get");
+        for key in keys {
+            out.push(b' ');
+            out.extend_from_slice(key.as_ref());
+        }
+        out.extend_from_slice(b"\r\n");
     }
 
     /// Writes a removal.
     pub fn delete(self, key: &[u8], out: &mut Vec<u8>) {
         match self {
-            Dialect::Text => text::delete(key, out),
-            Dialect::Resp => resp::delete(key, out),
+            Dialect::Text => put_request(out, &Request::Delete(Delete { key, noreply: false })),
+            Dialect::Resp => put_words(&[b"DEL", key], out),
         }
     }
 
     /// Writes a SET up to its value; [`Dialect::SET_ENDING`] follows the value. It lives `ttl_s`
     /// seconds, or for ever where that is 0.
     pub fn set(self, key: &[u8], value_bytes: u64, ttl_s: u32, out: &mut Vec<u8>) {
-        match self {
-            Dialect::Text => text::set(key, value_bytes, ttl_s, out),
-            Dialect::Resp => resp::set(key, value_bytes, ttl_s, out),
+        let bytes = value_bytes as usize;
+        if self == Dialect::Text {
+            let (verb, exptime) = (StoreVerb::Set, i64::from(ttl_s));
+            let set = Store { verb, key, flags: 0, exptime, value_bytes: bytes, noreply: false };
+            return put_request(out, &Request::Store(set));
         }
+        let verb: &[u8] = if ttl_s == 0 { b"SET" } else { b"SETEX" };
+        put_array_head(out, if ttl_s == 0 { 3 } else { 4 });
+        put_bulk(out, verb);
+        put_bulk(out, key);
+        if ttl_s > 0 {
+            put_bulk(out, ttl_s.to_string().as_bytes());
+        }
+        put_bulk_head(out, bytes);
     }
 
     /// What follows the value of a SET, the same in both.
@@ -92,9 +112,46 @@ impl Dialect {
     /// Reads a reply line, given with its newline.
     pub fn line(self, line: &[u8]) -> Line<'_> {
         match self {
-            Dialect::Text => text::line(line),
-            Dialect::Resp => resp::line(line),
+            Dialect::Text => text_line(line),
+            Dialect::Resp => resp_line(line.trim_ascii_end()),
         }
+    }
+}
+
+fn put_words(words: &[&[u8]], out: &mut Vec<u8>) {
+    put_array_head(out, words.len());
+    words.iter().for_each(|word| put_bulk(out, word));
+}
+
+fn text_line(line: &[u8]) -> Line<'_> {
+    let Ok(Some(frame)) = parse_reply(line) else { return Line::Nonsense };
+    match frame.answer {
+        Answer::Value(value) => Line::Value {
+            value_bytes: value.value_bytes as u64,
+            key: Some(value.key),
+            ending: b"\r\nEND\r\n",
+        },
+        Answer::End => Line::Miss,
+        Answer::Stored => Line::Stored,
+        Answer::Deleted | Answer::NotFound => Line::Deleted,
+        Answer::NotStored => Line::Refused(b"NOT_STORED"),
+        answer if answer.is_error() => Line::Refused(line.trim_ascii_end()),
+        _ => Line::Nonsense,
+    }
+}
+
+fn resp_line(line: &[u8]) -> Line<'_> {
+    match line {
+        b"+OK" => Line::Stored,
+        b"$-1" => Line::Miss,
+        b":0" | b":1" => Line::Deleted,
+        [b'*', digits @ ..] => number_u64(digits).map_or(Line::Nonsense, Line::Many),
+        [b'-', ..] => Line::Refused(line),
+        [b'$', digits @ ..] => match number_u64(digits) {
+            Some(value_bytes) => Line::Value { value_bytes, key: None, ending: b"\r\n" },
+            None => Line::Nonsense,
+        },
+        _ => Line::Nonsense,
     }
 }
 
@@ -105,43 +162,35 @@ mod tests {
     #[test]
     fn requests_read_as_the_protocols_say() {
         let key = b"0123abcd";
-        for (dialect, set) in [
-            (Dialect::Text, "set 0123abcd 0 60 12\r\n"),
-            (Dialect::Resp, "*4\r\n$5\r\nSETEX\r\n$8\r\n0123abcd\r\n$2\r\n60\r\n$12\r\n"),
-        ] {
+        let written = |write: &dyn Fn(&mut Vec<u8>)| {
             let mut out = Vec::new();
-            dialect.set(key, 12, 60, &mut out);
-            assert_eq!(out, set.as_bytes());
-        }
-        for (dialect, many, delete) in [
-            (Dialect::Text, "get 0123abcd xyz\r\n", "delete 0123abcd\r\n"),
+            write(&mut out);
+            String::from_utf8(out).expect("text")
+        };
+        for (dialect, get, many, delete, set, set_for_a_minute) in [
             (
-                Dialect::Resp,
-                "*3\r\n$4\r\nMGET\r\n$8\r\n0123abcd\r\n$3\r\nxyz\r\n",
-                "*2\r\n$3\r\nDEL\r\n$8\r\n0123abcd\r\n",
+                Dialect::Text,
+                "get 0123abcd\r\n",
+                "get 0123abcd xyz\r\n",
+                "delete 0123abcd\r\n",
+                "set 0123abcd 0 0 12\r\n",
+                "set 0123abcd 0 60 12\r\n",
             ),
-        ] {
-            let mut out = Vec::new();
-            dialect.get_many(2, [&key[..], b"xyz"].into_iter(), &mut out);
-            assert_eq!(out, many.as_bytes());
-            out.clear();
-            dialect.delete(key, &mut out);
-            assert_eq!(out, delete.as_bytes());
-        }
-        for (dialect, get, set) in [
-            (Dialect::Text, "get 0123abcd\r\n", "set 0123abcd 0 0 12\r\n"),
             (
                 Dialect::Resp,
                 "*2\r\n$3\r\nGET\r\n$8\r\n0123abcd\r\n",
+                "*3\r\n$4\r\nMGET\r\n$8\r\n0123abcd\r\n$3\r\nxyz\r\n",
+                "*2\r\n$3\r\nDEL\r\n$8\r\n0123abcd\r\n",
                 "*3\r\n$3\r\nSET\r\n$8\r\n0123abcd\r\n$12\r\n",
+                "*4\r\n$5\r\nSETEX\r\n$8\r\n0123abcd\r\n$2\r\n60\r\n$12\r\n",
             ),
         ] {
-            let mut out = Vec::new();
-            dialect.get(key, &mut out);
-            assert_eq!(out, get.as_bytes());
-            out.clear();
-            dialect.set(key, 12, 0, &mut out);
-            assert_eq!(out, set.as_bytes());
+            assert_eq!(written(&|out| dialect.get(key, out)), get);
+            let keys = || [&key[..], b"xyz"].into_iter();
+            assert_eq!(written(&|out| dialect.get_many(2, keys(), out)), many);
+            assert_eq!(written(&|out| dialect.delete(key, out)), delete);
+            assert_eq!(written(&|out| dialect.set(key, 12, 0, out)), set);
+            assert_eq!(written(&|out| dialect.set(key, 12, 60, out)), set_for_a_minute);
         }
     }
 
