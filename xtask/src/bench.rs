@@ -29,23 +29,19 @@ Builds what it measures first. Takes minutes, wants an otherwise idle machine, a
 of CI.";
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
     let mut options = pairs::Options::new(&process::root());
     options.laneway = process::target_dir().join("release").join("laneway");
     options.peers = peers::bin();
     options.check = false;
     let (mut id, mut list) = (None, false);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("check") => options.check = true,
-            Long("pairs") => options.pairs = Some(parser.value()?.parse()?),
-            Long("with") => options.with = parser.value()?.string()?,
-            Long("no-record") => options.record = false,
-            Long("list") => list = true,
-            Value(name) if id.is_none() => id = Some(name.string()?),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        Long("check") => options.check = true,
+        Long("pairs") => options.pairs = Some(parser.value()?.parse()?),
+        Long("with") => options.with = parser.value()?.string()?,
+        Long("no-record") => options.record = false,
+        Long("list") => list = true,
+        Value(name) if id.is_none() => id = Some(name.string()?),
+    });
     let known = pairs::definition::list(&options.root)?;
     if list {
         for (id, about) in &known {
@@ -82,10 +78,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     if options.record && figures::update()? {
         println!("README's and docs/figures.md's tables are new: commit them with the record");
     }
-    match ended == ExitCode::SUCCESS {
-        true => passed(""),
-        false => Err(Failure::Told),
-    }
+    if ended == ExitCode::SUCCESS { passed("") } else { Err(Failure::Told) }
 }
 
 /// Builds the server that records nothing for operators, in a folder of its own. Returns where it

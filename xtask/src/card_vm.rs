@@ -89,15 +89,11 @@ const VIRTIO_CLIENT: &str =
 const INTEL: &str = "e1000e,romfile=";
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
     let (mut packets, mut seed) = (PACKETS, SEED);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("packets") => packets = parser.value()?.parse()?,
-            Long("seed") => seed = parser.value()?.parse()?,
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        Long("packets") => packets = parser.value()?.parse()?,
+        Long("seed") => seed = parser.value()?.parse()?,
+    });
     if packets == 0 || packets > PACKETS_MAX {
         let told = format!("--packets {packets}: must be from 1 to {PACKETS_MAX}");
         return Err(Failure::Usage(told));

@@ -79,10 +79,7 @@ impl Client {
     /// Reads one line that must be `expected`.
     pub fn expect(&mut self, expected: &str) -> Result<(), String> {
         let line = self.line()?;
-        match line == expected {
-            true => Ok(()),
-            false => Err(format!("expected `{expected}`, got `{line}`")),
-        }
+        if line == expected { Ok(()) } else { Err(format!("expected `{expected}`, got `{line}`")) }
     }
 
     /// Sends a `set` of this value, which expires after so many seconds, or never (0).
@@ -104,6 +101,12 @@ impl Client {
         self.send(format!("get {key}\r\n").as_bytes())?;
         self.expect(&format!("VALUE {key} 0 {}", value.length))?;
         self.rest(value)
+    }
+
+    /// Stores this value and gets it.
+    pub fn turn(&mut self, key: &str, value: Value) -> Result<(), String> {
+        self.set(key, value)?;
+        self.get(key, value)
     }
 
     /// What is behind the first line of the reply to a `get` of this value.

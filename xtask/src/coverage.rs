@@ -6,7 +6,8 @@
 //! checked is the matter of planted bugs (`cargo xtask vopr --planted`), canaries and reviews. Not
 //! part of CI: it builds everything a second time.
 
-use crate::outcome::{Failure, Outcome, failed, passed};
+use crate::flags;
+use crate::outcome::{Outcome, failed, passed};
 use crate::process;
 use crate::tidy::code::{Code, is_test_path};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +17,11 @@ use std::process::Command;
 pub const HELP: &str = "\
 Measure which lines of policy, wire, store, sync, tier and server the tests run.
 
-usage: cargo xtask coverage [--report] [--missing PATH]
+usage: cargo xtask coverage [--report]
 
-  --report        tell of the last run; build and run nothing
-  --missing PATH  and print the lines of files whose path begins so that nothing ran
+  --report   tell of the last run; build and run nothing
+
+Which lines nothing ran `cargo llvm-cov report --show-missing-lines` tells, tests among them.
 
 Counted is what these run: the tests of the six crates, those of crates/laneway (they start the real
 binary), and the hundred fixed seeds of the whole-server simulation. Not counted, neither as lines
@@ -75,24 +77,13 @@ impl Share {
     }
 }
 
-pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
-    let (mut report_only, mut missing) = (false, None);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("report") => report_only = true,
-            Long("missing") => missing = Some(parser.value()?.string()?),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+pub fn main(parser: lexopt::Parser) -> Outcome {
+    let report_only = flags::switch(parser, "report")?;
     find_tools()?;
     if !report_only {
         measure()?;
     }
     let files = without_tests(&read(&exported()?));
-    if let Some(path) = missing {
-        print_missing(&files, &path);
-    }
     let crates = by_crate(&files);
     print_crates(&crates);
     print_files(&files);
@@ -101,8 +92,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
 
 /// Whether cargo-llvm-cov and the LLVM tools of this toolchain are there.
 fn find_tools() -> Result<(), String> {
-    let tool = process::capture(process::cargo().args(["llvm-cov", "--version"]));
-    if !tool.is_ok_and(|(status, _)| status.success()) {
+    if !process::works(process::cargo().args(["llvm-cov", "--version"])) {
         return Err(format!("cargo-llvm-cov is missing: `{INSTALL}` installs it"));
     }
     let named = |name| std::env::var_os(name).is_some();
@@ -237,17 +227,6 @@ fn print_files(files: &BTreeMap<String, Lines>) {
     println!();
 }
 
-/// The lines that nothing ran, with their text.
-fn print_missing(files: &BTreeMap<String, Lines>, prefix: &str) {
-    for (path, lines) in files.iter().filter(|(path, _)| path.starts_with(prefix)) {
-        let text = std::fs::read_to_string(process::root().join(path)).unwrap_or_default();
-        let text = text.lines().collect::<Vec<_>>();
-        for (line, _) in lines.iter().filter(|(_, count)| **count == 0) {
-            println!("{path}:{line}: {}", text.get(line - 1).unwrap_or(&""));
-        }
-    }
-}
-
 fn verdict(crates: &BTreeMap<&'static str, Share>) -> Outcome {
     let below = crates.iter().filter(|(_, share)| share.is_below(CRATE_PERCENT_MIN));
     let below = below.map(|(name, share)| format!("{name} {} %", share.told())).collect::<Vec<_>>();
@@ -260,6 +239,7 @@ fn verdict(crates: &BTreeMap<&'static str, Share>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Failure;
 
     #[test]
     fn counts_of_one_line_are_added_and_foreign_files_are_left_out() {

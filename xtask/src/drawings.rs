@@ -16,7 +16,7 @@
 //! text gives the same bytes on every machine, and `cargo xtask tidy` compares them.
 
 use crate::flags;
-use crate::outcome::{Failure, Outcome, passed};
+use crate::outcome::{Outcome, passed};
 use crate::process;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,11 +24,10 @@ use std::fmt::Write;
 pub const HELP: &str = "\
 Make the drawings of docs/drawings, an SVG from each text.
 
-usage: cargo xtask drawings [--check]
+usage: cargo xtask drawings
 
-    --check   write nothing, and fail where an SVG is not what its text makes
-
-The format of a text stands in xtask/src/drawings.rs. `cargo xtask tidy` checks the same.";
+The format of a text stands in xtask/src/drawings.rs. `cargo xtask tidy` fails where an SVG is not
+what its text makes.";
 
 /// Where the texts and the drawings are.
 pub const FOLDER: &str = "docs/drawings/";
@@ -74,28 +73,15 @@ rect{fill:#262c36;stroke:#8b95a5}
 "#;
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let only_check = flags::switch(parser, "check")?;
+    flags::none(parser)?;
     let folder = process::root().join(FOLDER);
-    let mut stale = Vec::new();
     let names = process::named(&folder, ".txt")?;
-    let count = names.len();
-    for name in names {
+    for name in &names {
         let text = process::read(folder.join(format!("{name}.txt")))?;
         let made = svg(&text).map_err(|why| format!("{FOLDER}{name}.txt: {why}"))?;
-        let target = folder.join(format!("{name}.svg"));
-        if std::fs::read_to_string(&target).is_ok_and(|present| present == made) {
-            continue;
-        }
-        if !only_check {
-            process::write(&target, made)?;
-        }
-        stale.push(name);
+        process::write(folder.join(format!("{name}.svg")), made)?;
     }
-    match (stale.is_empty(), only_check) {
-        (true, _) => passed(format!("{count} drawings are up to date")),
-        (false, false) => passed(format!("made anew: {}", stale.join(", "))),
-        (false, true) => Err(Failure::Failed(format!("not up to date: {}", stale.join(", ")))),
-    }
+    passed(format!("{} drawings are as their texts make them", names.len()))
 }
 
 /// A rectangle, in pixels.

@@ -3,7 +3,7 @@
 //! of those that it has not.
 
 use crate::flags;
-use crate::outcome::{Outcome, failed, passed};
+use crate::outcome::{Outcome, passed};
 use crate::process::{self, Guarded};
 use crate::server::Executable;
 use std::path::Path;
@@ -34,32 +34,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ASKED: &[(&str, i32, &[&str])] = &[
     ("--version -v", 0, &["features: none"]),
     (
-        "serve -p -1 -l 127.0.0.1 -U -1 --kernel-lane lo",
-        71,
-        &["--kernel-lane: built without the feature `kernel`", "--features kernel"],
-    ),
-    // What else they need is not asked for first.
-    (
-        "serve --kernel-lane lo",
-        71,
-        &["--kernel-lane: built without the feature `kernel`", "--features kernel"],
-    ),
-    (
-        "serve -p -1 -l 127.0.0.1 -U -1 --steer",
-        71,
-        &["--steer: built without the feature `kernel`", "--features kernel"],
-    ),
-    (
-        "serve --af-xdp lo",
-        71,
-        &["--af-xdp: built without the feature `af-xdp`", "--features af-xdp"],
-    ),
-    (
-        "serve --af-xdp-busy-poll",
-        71,
-        &["--af-xdp-busy-poll: built without the feature `af-xdp`", "--features af-xdp"],
-    ),
-    (
         "doctor kernel",
         1,
         &[
@@ -69,21 +43,23 @@ const ASKED: &[(&str, i32, &[&str])] = &[
             "feature research: not built in; cargo build --release --features research",
         ],
     ),
-    (
-        "serve -p -1 -l 127.0.0.1 --rdma rxe0",
-        71,
-        &["--rdma: built without the feature `rdma`", "--features rdma"],
-    ),
-    (
-        "serve --print-config --kernel-lane lo",
-        71,
-        &["--kernel-lane: built without the feature `kernel`", "--features kernel"],
-    ),
     ("bench verbs", 2, &["built without the feature `research`", "--features research"]),
     ("sim minos-fig2", 2, &["built without the feature `research`", "--features research"]),
     ("sim all", 2, &["built without the feature `research`", "--features research"]),
     ("sim --help", 0, &["plan", "scale", "--features research"]),
 ];
+/// What is typed, and which flag of it is refused for want of which feature.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("serve -p -1 -l 127.0.0.1 -U -1 --kernel-lane lo", "--kernel-lane", "kernel"),
+    // What else they need is not asked for first.
+    ("serve --kernel-lane lo", "--kernel-lane", "kernel"),
+    ("serve -p -1 -l 127.0.0.1 -U -1 --steer", "--steer", "kernel"),
+    ("serve --af-xdp lo", "--af-xdp", "af-xdp"),
+    ("serve --af-xdp-busy-poll", "--af-xdp-busy-poll", "af-xdp"),
+    ("serve -p -1 -l 127.0.0.1 --rdma rxe0", "--rdma", "rdma"),
+    ("serve --print-config --kernel-lane lo", "--kernel-lane", "kernel"),
+];
+const REFUSED_STATUS: i32 = 71;
 
 /// The set that all tests are built with.
 pub fn tested() -> &'static str {
@@ -100,16 +76,24 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     flags::none(parser)?;
     let binary = Executable::laneway()?;
     let log = process::scratch_dir("features")?.join("said.log");
-    for (line, status, words) in ASKED {
+    let expect = |line: &str, status: i32, words: &[&str]| -> Result<(), String> {
         let (ended, said) = ask(binary.path(), line, &log)?;
-        if ended != Some(*status) {
-            return failed(format!("laneway {line}: status {ended:?}, not {status}: {said}"));
+        if ended != Some(status) {
+            return Err(format!("laneway {line}: status {ended:?}, not {status}: {said}"));
         }
-        if let Some(word) = words.iter().find(|word| !said.contains(**word)) {
-            return failed(format!("laneway {line}: does not say {word:?}: {said}"));
-        }
+        let unsaid = words.iter().find(|word| !said.contains(**word));
+        unsaid.map_or(Ok(()), |word| Err(format!("laneway {line}: does not say {word:?}: {said}")))
+    };
+    ASKED.iter().try_for_each(|(line, status, words)| expect(line, *status, words))?;
+    for (line, flag, feature) in REFUSED {
+        let words = [
+            format!("{flag}: built without the feature `{feature}`"),
+            format!("--features {feature}"),
+        ];
+        expect(line, REFUSED_STATUS, &[words[0].as_str(), words[1].as_str()])?;
     }
-    passed(format!("{} lines are answered or refused as they should be", ASKED.len()))
+    let lines = ASKED.len() + REFUSED.len();
+    passed(format!("{lines} lines are answered or refused as they should be"))
 }
 
 /// How it ended, if it did, and all that it said.

@@ -50,22 +50,18 @@ struct Options {
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
     let seed = u64::from(RandomState::new().hash_one(0) as u32);
     let mut options =
         Options { target: None, seconds: SECONDS_DEFAULT, seed, keep: false, input: None };
     let mut hours: Option<f64> = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("seconds") => options.seconds = parser.value()?.parse()?,
-            Long("hours") => hours = Some(parser.value()?.parse()?),
-            Long("seed") => options.seed = parser.value()?.parse()?,
-            Long("keep") => options.keep = true,
-            Long("input") => options.input = Some(parser.value()?.into()),
-            Value(name) if options.target.is_none() => options.target = Some(name.string()?),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        Long("seconds") => options.seconds = parser.value()?.parse()?,
+        Long("hours") => hours = Some(parser.value()?.parse()?),
+        Long("seed") => options.seed = parser.value()?.parse()?,
+        Long("keep") => options.keep = true,
+        Long("input") => options.input = Some(parser.value()?.into()),
+        Value(name) if options.target.is_none() => options.target = Some(name.string()?),
+    });
     let targets = targets()?;
     let chosen: Vec<&String> = match &options.target {
         Some(name) => targets.iter().filter(|t| *t == name).collect(),
@@ -227,9 +223,7 @@ fn replay(target: &str, program: &Path, input: &Path) -> Result<String, Failure>
 
 /// The last lines of libFuzzer's output, where a crash is told.
 fn tail(text: &str) -> String {
-    const LINES_MAX: usize = 60;
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
+    process::tail(text, 60).join("\n")
 }
 
 fn artifact(text: &str) -> Option<&str> {

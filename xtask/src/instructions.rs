@@ -13,8 +13,9 @@
 //! The others leave a tenth.
 
 use crate::beside;
-use crate::outcome::{Failure, Outcome, failed, passed, skipped};
+use crate::outcome::{Outcome, failed, passed, skipped};
 use crate::process;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +51,7 @@ const MARGIN_WHOLE: f64 = 0.1;
 const CANARY: [&str; 2] = ["get", "needless"];
 
 /// What one request takes, or may.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 struct Cost {
     instructions: f64,
     locked: f64,
@@ -62,13 +63,10 @@ type Costs = BTreeMap<String, Cost>;
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let (mut update, mut only) = (false, String::new());
-    while let Some(argument) = parser.next()? {
-        match argument {
-            lexopt::Arg::Long("update") => update = true,
-            lexopt::Arg::Value(name) => only = name.to_string_lossy().into_owned(),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        Long("update") => update = true,
+        Value(name) => only = name.to_string_lossy().into_owned(),
+    });
     if process::find_program("valgrind").is_none() {
         return skipped("no valgrind here; `cargo xtask setup` installs it");
     }
@@ -120,42 +118,30 @@ fn over(ceilings: &Costs, counted: &Costs) -> Result<Vec<String>, String> {
         let ceiling = ceilings.get(name).ok_or(format!(
             "{name} has no ceiling in {CEILINGS}; `cargo xtask instructions --update` makes one"
         ))?;
-        let Cost { instructions, locked, allocations, calls } = *ceiling;
-        if found.calls > calls {
-            over.push(format!("{name}: {:.2} system calls, not {calls}", found.calls));
-        } else if found.allocations > allocations {
-            over.push(format!("{name}: {:.2} allocations, not {allocations}", found.allocations));
-        } else if found.locked > locked {
-            over.push(format!("{name}: {:.2} locked instructions, not {locked}", found.locked));
-        } else if found.instructions > instructions {
-            over.push(format!(
-                "{name}: {:.0} instructions, not {instructions}",
-                found.instructions
-            ));
-        }
+        let rows = [
+            ("system calls", 2_usize, found.calls, ceiling.calls),
+            ("allocations", 2, found.allocations, ceiling.allocations),
+            ("locked instructions", 2, found.locked, ceiling.locked),
+            ("instructions", 0, found.instructions, ceiling.instructions),
+        ];
+        let above = rows.into_iter().find(|(_, _, took, most)| took > most);
+        over.extend(above.map(|(what, decimals, took, most)| {
+            format!("{name}: {took:.decimals$} {what}, not {most}")
+        }));
     }
     Ok(over)
 }
 
 fn read(text: &str) -> Result<Costs, String> {
-    let table: toml::Table = text.parse().map_err(|error| format!("{CEILINGS}: {error}"))?;
-    let mut ceilings = Costs::new();
-    for (name, value) in &table {
-        let number = |key: &str| {
-            let value = value.get(key)?;
-            let number = value.as_float().or(value.as_integer().map(|number| number as f64));
-            number.filter(|number| 0.0 <= *number)
-        };
-        let (Some(instructions), Some(locked), Some(allocations), Some(calls)) =
-            (number("instructions"), number("locked"), number("allocations"), number("calls"))
-        else {
-            return Err(format!(
-                "{CEILINGS}: {name}: needs instructions, locked, allocations and calls"
-            ));
-        };
-        ceilings.insert(name.clone(), Cost { instructions, locked, allocations, calls });
+    let ceilings: Costs = toml::from_str(text).map_err(|error| format!("{CEILINGS}: {error}"))?;
+    let is_below_nothing = |cost: &&Cost| {
+        let Cost { instructions, locked, allocations, calls } = **cost;
+        instructions.min(locked).min(allocations).min(calls) < 0.0
+    };
+    match ceilings.values().find(is_below_nothing) {
+        Some(cost) => Err(format!("{CEILINGS}: {cost:?}: less than nothing")),
+        None => Ok(ceilings),
     }
-    Ok(ceilings)
 }
 
 fn write(mut ceilings: Costs, counted: &Costs) -> Outcome {

@@ -67,12 +67,9 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// What a script said at its end, or how it failed.
 pub fn ran(command: &mut Command) -> Result<Told, String> {
-    let (status, text) = process::capture(command)?;
+    let text = process::said(command)?;
     let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-    match status.success() {
-        true => Ok(Told::Ran(last.trim().to_owned())),
-        false => Err(format!("`{}` failed: {}", process::typed(command), text.trim())),
-    }
+    Ok(Told::Ran(last.trim().to_owned()))
 }
 
 /// Fetches packages; inside, why the client is left out where they cannot be had.
@@ -128,6 +125,24 @@ pub fn go(place: &Place, name: &str) -> Result<Told, String> {
     place.script(&mut Command::new(folder.join("client")))
 }
 
+/// Fetches what the file `lock` of this folder asks for, unless that was done; inside, why it
+/// cannot be had.
+fn installed(
+    folder: &Path,
+    lock: &str,
+    install: impl FnOnce() -> Result<Command, String>,
+) -> Result<Result<(), String>, String> {
+    let (lock, done) = (folder.join(lock), folder.join(format!("{lock}.installed")));
+    if std::fs::read(&lock).ok() == std::fs::read(&done).ok() {
+        return Ok(Ok(()));
+    }
+    let fetched = fetch(install()?.current_dir(folder))?;
+    if fetched.is_ok() {
+        std::fs::copy(&lock, &done).map_err(|e| format!("{}: {e}", done.display()))?;
+    }
+    Ok(fetched)
+}
+
 /// A script for Node, of the folder `name`.
 pub fn node(place: &Place, name: &str) -> Result<Told, String> {
     let missing = lacks("node", "--version", (20, 0)).or_else(|| lacks("npm", "--version", (7, 0)));
@@ -135,14 +150,10 @@ pub fn node(place: &Place, name: &str) -> Result<Told, String> {
         return Ok(Told::LeftOut(why));
     }
     let folder = place.copy(name)?;
-    let (lock, installed) = (folder.join("package-lock.json"), folder.join("installed.json"));
-    if std::fs::read(&lock).ok() != std::fs::read(&installed).ok() {
-        let mut install = Command::new("npm");
-        install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
-        if let Err(why) = fetch(install.current_dir(&folder))? {
-            return Ok(Told::LeftOut(why));
-        }
-        std::fs::copy(&lock, &installed).map_err(|e| format!("{}: {e}", installed.display()))?;
+    let mut install = Command::new("npm");
+    install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
+    if let Err(why) = installed(&folder, "package-lock.json", || Ok(install))? {
+        return Ok(Told::LeftOut(why));
     }
     place.script(Command::new("node").arg(folder.join("main.js")))
 }
@@ -158,8 +169,7 @@ pub fn java(place: &Place, (library, class): (&str, &str)) -> Result<Told, Strin
         return Ok(Told::LeftOut(why));
     }
     let folder = place.copy("java")?;
-    let (pom, installed) = (folder.join("pom.xml"), folder.join("installed.xml"));
-    if std::fs::read(&pom).ok() != std::fs::read(&installed).ok() {
+    let copy = || -> Result<Command, String> {
         // What an older pom.xml asked for must not lie beside what this one asks for.
         let libraries = folder.join("libraries");
         if libraries.exists() {
@@ -168,10 +178,10 @@ pub fn java(place: &Place, (library, class): (&str, &str)) -> Result<Told, Strin
         }
         let mut copy = Command::new("mvn");
         copy.args(["-q", "-B", COPY_LIBRARIES, "-DoutputDirectory=libraries"]);
-        if let Err(why) = fetch(copy.current_dir(&folder))? {
-            return Ok(Told::LeftOut(why));
-        }
-        std::fs::copy(&pom, &installed).map_err(|e| format!("{}: {e}", installed.display()))?;
+        Ok(copy)
+    };
+    if let Err(why) = installed(&folder, "pom.xml", copy)? {
+        return Ok(Told::LeftOut(why));
     }
     let version = library_version(&folder.join("libraries"), library)?;
     let mut build = Command::new("javac");

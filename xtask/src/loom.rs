@@ -4,7 +4,7 @@
 //! that takes away one fence, order or check, after which the model of that name must fail.
 //! A canary that does not compile counts as broken, not as failing as it should.
 
-use crate::outcome::{Failure, Outcome, failed, passed};
+use crate::outcome::{Outcome, failed, passed};
 use crate::process;
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,13 +29,10 @@ struct Model {
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let mut canary = false;
     let mut only = String::new();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            lexopt::Arg::Long("canary") => canary = true,
-            lexopt::Arg::Value(name) => only = name.to_string_lossy().into_owned(),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        Long("canary") => canary = true,
+        Value(name) => only = name.to_string_lossy().into_owned(),
+    });
     let crates = crates()?;
     match canary {
         false => models(&crates, &only),

@@ -6,7 +6,9 @@
 //! It knows the command lines of the tools it calls; knows nothing of the server's insides.
 #![forbid(unsafe_code)]
 
-mod aligned;
+#[macro_use]
+mod flags;
+
 mod bench;
 mod beside;
 mod card_vm;
@@ -19,11 +21,8 @@ mod drawings;
 mod faults;
 mod features;
 mod figures;
-mod flags;
 mod fuzz;
-mod histories;
 mod instructions;
-mod kernel;
 mod languages;
 mod loom;
 mod memccapable;
@@ -73,8 +72,6 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "coverage", help: coverage::HELP, main: coverage::main },
     Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
     Subcommand { name: "features", help: features::HELP, main: features::main },
-    Subcommand { name: "kernel", help: kernel::HELP, main: kernel::main },
-    Subcommand { name: "histories", help: histories::HELP, main: histories::main },
     Subcommand { name: "observe-cost", help: observe_cost::HELP, main: observe_cost::main },
     Subcommand { name: "replay", help: replay::HELP, main: replay::main },
     Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },

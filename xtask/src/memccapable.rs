@@ -3,9 +3,10 @@
 //!
 //! Its lines are read as well as its status: an empty run would also end with 0.
 
+use crate::flags;
 use crate::outcome::{Failure, Outcome, failed, passed};
 use crate::process;
-use crate::server::{self, Executable};
+use crate::server::Executable;
 use std::path::Path;
 use std::process::Command;
 
@@ -34,7 +35,7 @@ const PARTS: [Part; 2] = [
 ];
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let server = server::flag(parser)?;
+    let server = flags::server(parser)?;
     let Some(program) = process::find_program("memccapable") else {
         return failed("memccapable is not installed: `cargo xtask setup` installs it");
     };

@@ -121,17 +121,13 @@ impl Counted {
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
     let (mut check, mut update, mut sockets, mut requests) = (false, false, false, 30_000_u32);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("check") => check = true,
-            Long("update") => update = true,
-            Long("sockets") => sockets = true,
-            Long("requests") => requests = parser.value()?.parse()?,
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        Long("check") => check = true,
+        Long("update") => update = true,
+        Long("sockets") => sockets = true,
+        Long("requests") => requests = parser.value()?.parse()?,
+    });
     if requests < 10_000 {
         let why = "at least 10000, or the keys are hardly found";
         return Err(Failure::Usage(format!("--requests {requests}: {why}")));
@@ -232,10 +228,7 @@ fn by_sockets(laneway: &Executable, requests: f64) -> Result<(), Failure> {
             load,
         };
         let subjects = [subject("observed", laneway), subject("unobserved", &unobserved)];
-        let counted = beside::each(&subjects, |subject| difference(subject, requests));
-        let counted: Vec<Counted> = counted.into_iter().collect::<Result<_, String>>()?;
-        let [with, without] = counted[..] else { return Err(uncounted()) };
-        let (with, without) = (with.per_request(), without.per_request());
+        let [with, without] = differences(&subjects, requests)?.map(Counted::per_request);
         println!(
             "by sockets      {:>8.1} instructions of {with:.1} a GET record it, {:.2} % \
              ({depth} in flight)",
@@ -246,10 +239,6 @@ fn by_sockets(laneway: &Executable, requests: f64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn uncounted() -> Failure {
-    Failure::Failed("a server was not counted".into())
-}
-
 /// What the servers with hot keys and without took.
 fn hot_keys(laneway: &Executable, requests: f64) -> Result<Counted, Failure> {
     let subjects = SERVERS.map(|(name, flags)| Subject {
@@ -258,9 +247,7 @@ fn hot_keys(laneway: &Executable, requests: f64) -> Result<Counted, Failure> {
         flags,
         load: HOT_LOAD,
     });
-    let counted = beside::each(&subjects, |subject| difference(subject, requests));
-    let counted: Vec<Counted> = counted.into_iter().collect::<Result<_, String>>()?;
-    let [crcw, erew, hot] = counted[..] else { return Err(uncounted()) };
+    let [crcw, erew, hot] = differences(&subjects, requests)?;
     for (name, counted) in [("crcw", crcw), ("erew", erew), ("erew, hot keys", hot)] {
         println!(
             "{name:<15} {:>8.0} instructions a request ({:.0} requests)",
@@ -292,6 +279,16 @@ fn verdict(check: bool, hot: Counted, over: &[String]) -> Outcome {
         true if share > SHARE_MAX => failed(told),
         _ => passed(told),
     }
+}
+
+/// What each took for the longer of two loads beyond the shorter, on all CPUs.
+fn differences<const N: usize>(
+    subjects: &[Subject<'_>; N],
+    requests: f64,
+) -> Result<[Counted; N], String> {
+    let counted = beside::each(subjects, |subject| difference(subject, requests));
+    let counted: Vec<Counted> = counted.into_iter().collect::<Result<_, String>>()?;
+    Ok(std::array::from_fn(|at| counted[at]))
 }
 
 /// What the longer of two loads took beyond the shorter.
@@ -327,7 +324,7 @@ fn count(subject: &Subject<'_>, wanted: f64) -> Result<Counted, String> {
     server.stop()?;
     let mut annotate = Command::new("callgrind_annotate");
     annotate.args(["--inclusive=yes", "--threshold=100", "--tree=calling"]).arg(&out);
-    let text = told(&mut annotate)?;
+    let text = process::said(&mut annotate)?;
     let total =
         total(&text).ok_or_else(|| format!("`callgrind_annotate` told no total:\n{text}"))?;
     Ok(Counted {
@@ -347,26 +344,13 @@ fn load(address: SocketAddr, extra: &str, wanted: f64) -> Result<f64, String> {
         if !std::mem::take(&mut prefill) {
             load.arg("--no-prefill");
         }
-        told(&mut load)?;
+        process::said(&mut load)?;
         let requests = executed(&mut Client::connect(address)?)?;
         if requests >= wanted {
             return Ok(requests);
         }
     }
     Err(format!("{wanted} requests were not executed in as many loads as there may be"))
-}
-
-/// What a program says that ends well.
-fn told(command: &mut Command) -> Result<String, String> {
-    let (status, text) = process::capture(command)?;
-    match status.success() {
-        true => Ok(text),
-        false => Err(format!(
-            "`{}` ended with {}\n{text}",
-            process::typed(command),
-            process::told(status)
-        )),
-    }
 }
 
 fn executed(client: &mut Client) -> Result<f64, String> {

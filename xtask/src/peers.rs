@@ -48,7 +48,6 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let anew = flags::switch(parser, "anew")?;
     let told = if anew { Err("to be fetched anew".to_owned()) } else { check_all() };
     if let Ok(versions) = told {
-        tools()?;
         return passed(versions);
     }
     if let Err(reason) = fetch()? {
@@ -76,6 +75,9 @@ fn folder() -> PathBuf {
 
 /// The versions of all; or which is not there, does not run, or is too old.
 fn check_all() -> Result<String, String> {
+    if let Some(tool) = TOOLS.iter().find(|tool| program(tool).is_none()) {
+        return Err(format!("{tool} is not there"));
+    }
     let each = PEERS.iter().map(|peer| {
         let name = peer.program;
         let script = program(name).ok_or_else(|| format!("{name} is not there"))?;
@@ -117,22 +119,10 @@ fn fetch() -> Result<Result<(), String>, String> {
     }
     let loader = loader(&root)?;
     process::make_dir(&bin)?;
-    for peer in PEERS {
-        script(&root, &loader, &bin.join(peer.program), peer.program)?;
+    for name in PEERS.iter().map(|peer| peer.program).chain(TOOLS.iter().copied()) {
+        script(&root, &loader, &bin.join(name), name)?;
     }
-    tools()?;
     Ok(Ok(()))
-}
-
-/// Scripts for the tools that came with the servers, those that have none yet.
-fn tools() -> Result<(), String> {
-    let root = folder().join("root");
-    let loader = loader(&root)?;
-    let is_new = |tool: &&&str| program(tool).is_none();
-    for tool in TOOLS.iter().filter(is_new) {
-        script(&root, &loader, &bin().join(tool), tool)?;
-    }
-    Ok(())
 }
 
 /// The loader of what was unpacked, such as `usr/lib64/ld-linux-x86-64.so.2`.

@@ -7,7 +7,7 @@ use laneway_load::cpu::{CpuTime, of_process};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long something that takes no time on an idle machine may take before it counts as never.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -96,12 +96,10 @@ pub fn wait_until(
     what: &str,
     mut holds: impl FnMut() -> Result<bool, String>,
 ) -> Result<(), String> {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds()? {
-        if deadline < Instant::now() {
-            return Err(format!("{what}: not within {} s", PATIENCE.as_secs()));
-        }
-        std::thread::sleep(process::POLL_INTERVAL);
-    }
-    Ok(())
+    let look = || match holds() {
+        Ok(false) => None,
+        held => Some(held.map(|_| ())),
+    };
+    let late = || Err(format!("{what}: not within {} s", PATIENCE.as_secs()));
+    process::poll(PATIENCE, look).unwrap_or_else(late)
 }

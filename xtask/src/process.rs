@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often a bounded wait looks again at what does not tell: a file, a port, another process.
@@ -68,20 +68,39 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
+/// Runs to the end, and nobody types anything meanwhile.
+fn output(command: &mut Command) -> Result<Output, String> {
+    let output = command.stdin(Stdio::null()).output();
+    output.map_err(|e| format!("cannot start `{}`: {e}", typed(command)))
+}
+
 /// Runs to the end and returns status and both outputs, standard output first.
 pub fn capture(command: &mut Command) -> Result<(ExitStatus, String), String> {
-    command.stdin(Stdio::null());
-    let output = command.output().map_err(|e| format!("cannot start `{}`: {e}", typed(command)))?;
+    let output = output(command)?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     Ok((output.status, text))
 }
 
+/// Whether it starts and ends well.
+pub fn works(command: &mut Command) -> bool {
+    capture(command).is_ok_and(|(status, _)| status.success())
+}
+
+/// Runs to the end and returns both outputs; an error has them, too.
+pub fn said(command: &mut Command) -> Result<String, String> {
+    match capture(command)? {
+        (status, text) if status.success() => Ok(text),
+        (status, text) => {
+            Err(format!("`{}` ended with {}: {}", typed(command), told(status), text.trim()))
+        }
+    }
+}
+
 /// Runs to the end and returns what it printed on standard output; an error has what it said beside
 /// that.
 pub fn printed_bytes(command: &mut Command) -> Result<Vec<u8>, String> {
-    command.stdin(Stdio::null());
-    let output = command.output().map_err(|e| format!("cannot start `{}`: {e}", typed(command)))?;
+    let output = output(command)?;
     if output.status.success() {
         return Ok(output.stdout);
     }
@@ -97,6 +116,12 @@ pub fn printed(command: &mut Command) -> Result<String, String> {
 /// What git prints of this repository.
 pub fn git(words: &[&str]) -> Result<String, String> {
     printed(Command::new("git").current_dir(root()).args(words))
+}
+
+/// The last lines of a text, so many at most.
+pub fn tail(text: &str, lines_max: usize) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(lines_max)..].to_vec()
 }
 
 /// The text of a file.
@@ -153,6 +178,18 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     folders.into_iter().chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
+/// What `look` finds; nothing if it does not within `patience`.
+pub fn poll<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let found = look();
+        if found.is_some() || deadline <= Instant::now() {
+            return found;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
 /// A child that is ended when this is dropped.
 pub struct Guarded {
     child: Child,
@@ -180,27 +217,9 @@ impl Guarded {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Asks it to end by SIGTERM and waits at most `patience`.
-    pub fn terminate(&mut self, patience: Duration) -> Result<ExitStatus, String> {
-        signal(self.id(), rustix::process::Signal::TERM);
-        match self.wait(patience) {
-            Some(status) => Ok(status),
-            None => Err(format!("still running {} s after SIGTERM", patience.as_secs())),
-        }
-    }
-
     /// Waits at most `patience` for its end.
     pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + patience;
-        loop {
-            if let Some(status) = self.ended() {
-                return Some(status);
-            }
-            if deadline <= Instant::now() {
-                return None;
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        poll(patience, || self.ended())
     }
 }
 

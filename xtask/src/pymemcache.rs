@@ -3,10 +3,11 @@
 //! The archive is pinned by hash and the Python packages by version (tests-external/pymemcache);
 //! both are fetched by pip once and kept below the target folder.
 
-use crate::outcome::{Outcome, failed, passed};
+use crate::flags;
+use crate::outcome::{Outcome, passed};
 use crate::process;
 use crate::python;
-use crate::server::{self, Executable};
+use crate::server::Executable;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -23,7 +24,7 @@ Fetches its source archive and pytest from PyPI through pip the first time.";
 const TESTS_MIN: usize = 200;
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let server = server::flag(parser)?;
+    let server = flags::server(parser)?;
     let python = python::environment("venv", &glue().join("requirements.txt"))?;
     let suite = python::sources(&python, "pymemcache", &glue().join("sdist.txt"))?;
     let server = Executable::named_or_laneway(server.as_deref())?.start("pymemcache", &[])?;
@@ -32,16 +33,9 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     command.current_dir(suite).arg("-m").arg("pytest").arg("-c").arg(glue().join("pytest.ini"));
     command.args(["--rootdir", ".", "-p", "no:cacheprovider", "-m", "integration", "-q", "-rsfE"]);
     command.args(["--server", "127.0.0.1", "--port", &port, "pymemcache/test/test_integration.py"]);
-    let (status, text) = process::capture(&mut command)?;
-    print!("{text}");
+    let (good, aside) = python::pytest(&mut command, TESTS_MIN)?;
     server.stop()?;
-    let last = text.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default();
-    let count = |word: &str| python::count(last, word);
-    let (good, aside) = (count("passed"), count("skipped"));
-    match status.success() && TESTS_MIN <= good {
-        true => passed(format!("{good} of {good} pass, {aside} skipped by the suite itself")),
-        false => failed(format!("pytest ended with {}: {last}", process::told(status))),
-    }
+    passed(format!("{good} of {good} pass, {aside} skipped by the suite itself"))
 }
 
 fn glue() -> PathBuf {

@@ -47,8 +47,21 @@ pub fn sources(python: &Path, package: &str, pinned: &Path) -> Result<PathBuf, S
     Ok(unpacked)
 }
 
+/// Runs a suite by pytest and shows what it says: how many of its tests passed, and how many were
+/// skipped. An error unless all others passed, and so many at least.
+pub fn pytest(command: &mut Command, tests_min: usize) -> Result<(usize, usize), String> {
+    let (status, text) = process::capture(command)?;
+    print!("{text}");
+    let last = text.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default();
+    let good = count(last, "passed");
+    match status.success() && tests_min <= good {
+        true => Ok((good, count(last, "skipped"))),
+        false => Err(format!("pytest ended with {}: {last}", process::told(status))),
+    }
+}
+
 /// The number before `word` in pytest's last line.
-pub fn count(line: &str, word: &str) -> usize {
+fn count(line: &str, word: &str) -> usize {
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|w| w.trim_end_matches(',') == word);
     at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok()).unwrap_or(0)

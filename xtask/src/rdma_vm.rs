@@ -64,15 +64,11 @@ const APPLETS: &[&str] = &[
 ];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
     let (mut requests, mut clients) = (REQUESTS, None);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("requests") => requests = parser.value()?.parse()?,
-            Long("clients") => clients = Some(parser.value()?.parse::<usize>()?),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        Long("requests") => requests = parser.value()?.parse()?,
+        Long("clients") => clients = Some(parser.value()?.parse::<usize>()?),
+    });
     if requests == 0 {
         return Err(Failure::Usage("--requests 0: must be at least 1".into()));
     }

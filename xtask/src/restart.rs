@@ -8,7 +8,6 @@
 //! take to read in order. All of them are read for that, before it and behind it: where a virtual
 //! machine's host has a cache, the rate of the first ones, which were just read, is that cache's.
 
-use crate::aligned::Aligned;
 use crate::client::{Client, number};
 use crate::outcome::{Failure, Outcome, failed, passed};
 use crate::place::Folder;
@@ -16,7 +15,7 @@ use crate::process;
 use crate::random::{self, Value};
 use crate::server::{Executable, Server};
 use fastrand::Rng;
-use laneway_tier::{Backend, Directory, DirectorySettings, IndexKind, ItemMeta};
+use laneway_tier::{Backend, Blocks, Directory, DirectorySettings, IndexKind, ItemMeta};
 use rustix::fs::OFlags;
 use std::fs::{self, File};
 use std::io;
@@ -31,8 +30,7 @@ Fill a data folder, restart the server, and hold the time to the first request t
 
 usage: cargo xtask restart [--size 10g] [--pm-index fair] [flags]
 
-  --size N[k|m|g]   bytes of keys and values in the folder; less, and it says so, where the disk
-                    has no room for them (default 10g)
+  --size N[k|m|g]   bytes of keys and values in the folder (default 10g)
   --pm-index KIND   the store's index: btree, in memory, or fair, in persistent memory; both with
                     their log there, emulated in /dev/shm (default btree, with the log on the disk)
   --rewrite N       bytes of items that are written again before the kill (default 24m)
@@ -63,8 +61,6 @@ const MEMORY: &str = "/dev/shm/laneway-restart-pm";
 /// What is written before the kill: less than what a checkpoint is made after, so that all of it is
 /// still to be read. With gigabytes the kill comes anywhere between two checkpoints.
 const REWRITTEN_BYTES: u64 = 24 << 20;
-/// Left free on the disk.
-const SPARE_BYTES: u64 = 1 << 30;
 /// What an even and an odd item hold.
 const VALUE_BYTES: [usize; 2] = [256, 4096];
 const ITEM_BYTES: u64 = (VALUE_BYTES[0] + VALUE_BYTES[1]) as u64 / 2;
@@ -73,7 +69,6 @@ const STARTS: usize = 5;
 /// Items of a group.
 const BATCH: u64 = 256;
 const FILLERS: u64 = 4;
-const REPORTS: u64 = 10;
 /// Items that are looked at after a start.
 const LOOKS: usize = 500;
 const READ_BYTES: usize = 1 << 20;
@@ -120,7 +115,6 @@ impl Drop for Memory {
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
     let mut options = Options {
         size_bytes: SIZE_BYTES,
         server: None,
@@ -128,18 +122,15 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         rewritten_bytes: REWRITTEN_BYTES,
         seed: 1,
     };
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("size") => options.size_bytes = bytes("--size", &parser.value()?.string()?)?,
-            Long("rewrite") => {
-                options.rewritten_bytes = bytes("--rewrite", &parser.value()?.string()?)?;
-            }
-            Long("server") => options.server = Some(parser.value()?.into()),
-            Long("pm-index") => options.memory.index = Some(index(&parser.value()?.string()?)?),
-            Long("seed") => options.seed = parser.value()?.parse()?,
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+    flags!(parser, {
+        Long("size") => options.size_bytes = bytes("--size", &parser.value()?.string()?)?,
+        Long("rewrite") => {
+            options.rewritten_bytes = bytes("--rewrite", &parser.value()?.string()?)?;
         }
-    }
+        Long("server") => options.server = Some(parser.value()?.into()),
+        Long("pm-index") => options.memory.index = Some(index(&parser.value()?.string()?)?),
+        Long("seed") => options.seed = parser.value()?.parse()?,
+    });
     if options.size_bytes < SIZE_BYTES_MIN {
         let (size, least) = (options.size_bytes, SIZE_BYTES_MIN >> 20);
         return Err(Failure::Usage(format!("--size {size}: must be at least {least}m")));
@@ -147,10 +138,10 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let executable = Executable::named_or_laneway(options.server.as_deref())?;
     let removed = Folder::make("restart")?;
     let folder = PathBuf::from(removed.file(""));
-    let size_bytes = room(&folder, options.size_bytes)?;
-    let (items, memory) = (size_bytes / ITEM_BYTES, options.memory);
+    let Options { size_bytes, memory, rewritten_bytes, seed, .. } = options;
+    let items = size_bytes / ITEM_BYTES;
     let rig = Rig { executable, folder: &folder, memory, items, size_bytes };
-    rig.run(options.rewritten_bytes, options.seed)
+    rig.run(rewritten_bytes, seed)
 }
 
 fn index(text: &str) -> Result<IndexKind, Failure> {
@@ -176,31 +167,6 @@ fn bytes(flag: &str, text: &str) -> Result<u64, Failure> {
 /// The size of the SSD's file for so many bytes of items: checkpoints, and room to migrate, too.
 fn ssd_bytes(size_bytes: u64) -> u64 {
     size_bytes.saturating_add(size_bytes / 4).saturating_add(512 << 20)
-}
-
-/// As many bytes of items as there is room for.
-fn room(folder: &Path, wanted: u64) -> Result<u64, String> {
-    let told = |why: String| format!("{}: {why}", folder.display());
-    let space = rustix::fs::statvfs(folder).map_err(|error| told(error.to_string()))?;
-    let free = space.f_bavail * space.f_frsize;
-    let fits = fitting(free, wanted);
-    if fits < SIZE_BYTES_MIN {
-        return Err(told(format!("{} MiB are free: too little", free >> 20)));
-    }
-    if fits < wanted {
-        let [free, fits, wanted] = [free, fits, wanted].map(|bytes| bytes >> 20);
-        println!("{free} MiB are free: {fits} MiB of items instead of {wanted}");
-    }
-    Ok(fits)
-}
-
-/// What fits where so much is free.
-fn fitting(free: u64, wanted: u64) -> u64 {
-    let besides = LOG_BYTES + SPARE_BYTES;
-    match ssd_bytes(wanted).saturating_add(besides) <= free {
-        true => wanted,
-        false => free.saturating_sub(besides + ssd_bytes(0)) / 5 * 4,
-    }
 }
 
 struct Rig<'a> {
@@ -262,10 +228,7 @@ impl Rig<'_> {
             let [took, bound] = [check.took, check.bound].map(|time| time.as_secs_f64());
             told.push_str(&format!("; fsck of all of it {took:.2} s (bound {bound:.2})"));
         }
-        match all_hold {
-            true => passed(told),
-            false => failed(told),
-        }
+        if all_hold { passed(told) } else { failed(told) }
     }
 
     /// Puts the items into the folder, with as many writes at a time as there are threads.
@@ -299,7 +262,6 @@ impl Rig<'_> {
                     store.submit_put(key.as_bytes(), &bytes, meta, None).map_err(told)?;
                 }
                 store.commit().map_err(told)?;
-                self.report(first, began);
             }
         };
         std::thread::scope(|scope| {
@@ -310,15 +272,6 @@ impl Rig<'_> {
         let (items, took) = (self.items, began.elapsed().as_secs_f64());
         println!("{items} items, {} MiB, written in {took:.0} s", self.size_bytes >> 20);
         Ok(())
-    }
-
-    /// Says now and then how far the filling is.
-    fn report(&self, first: u64, began: Instant) {
-        let tenth = |item: u64| item * REPORTS / self.items;
-        if tenth(first) != tenth(first + BATCH) {
-            let percent = tenth(first + BATCH) * 100 / REPORTS;
-            println!("{percent} % written after {:.0} s", began.elapsed().as_secs_f64());
-        }
     }
 
     fn start(&self) -> Result<Server, String> {
@@ -473,11 +426,11 @@ fn read_rate(path: &Path, bytes: u64) -> Result<f64, String> {
     let told = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let file = open_past_the_cache(path).map_err(told)?;
     let there = file.metadata().map_err(told)?.len();
-    let mut buffer = Aligned::zeroed(READ_BYTES);
+    let mut buffer = Blocks::zeroed(READ_BYTES);
     let pieces = (bytes.min(there) / READ_BYTES as u64).max(1);
     let began = Instant::now();
     for piece in 0..pieces {
-        file.read_exact_at(buffer.bytes_mut(), piece * READ_BYTES as u64).map_err(told)?;
+        file.read_exact_at(buffer.as_mut(), piece * READ_BYTES as u64).map_err(told)?;
     }
     Ok((pieces * READ_BYTES as u64) as f64 / began.elapsed().as_secs_f64())
 }

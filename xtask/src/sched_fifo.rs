@@ -6,10 +6,11 @@
 //! The clients run on the other CPUs; on a machine with one CPU they could not run at all.
 
 use crate::client::Client;
+use crate::flags;
 use crate::outcome::{Outcome, passed, skipped};
 use crate::process;
 use crate::random::Value;
-use crate::server::{self, Executable};
+use crate::server::Executable;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Instant;
@@ -35,13 +36,12 @@ const POLICY_FIFO: &str = "1";
 const POLICY_FIELD: usize = 41 - 3;
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let server = server::flag(parser)?;
+    let server = flags::server(parser)?;
     if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
         return skipped("one CPU: clients beside a SCHED_FIFO server would never run");
     }
     let mut probe = Command::new(WRAPPER[0]);
-    let allowed = process::capture(probe.args(&WRAPPER[1..]).arg("true"));
-    if !allowed.is_ok_and(|(status, _)| status.success()) {
+    if !process::works(probe.args(&WRAPPER[1..]).arg("true")) {
         return skipped("no right to real-time scheduling here (`chrt -f 1 true` fails)");
     }
     let executable = Executable::named_or_laneway(server.as_deref())?;
@@ -102,9 +102,7 @@ fn converse(address: SocketAddr, client: u64) -> Result<(), String> {
         // Clients are out of step, so that large and small requests are always in flight together.
         let length = LENGTHS[(round + client as usize) % LENGTHS.len()];
         let value = Value { key: client, version: round as u64, length };
-        let key = format!("fifo-{client}");
-        connection.set(&key, value)?;
-        connection.get(&key, value)?;
+        connection.turn(&format!("fifo-{client}"), value)?;
     }
     Ok(())
 }

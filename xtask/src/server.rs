@@ -3,7 +3,6 @@
 //! memcached is told apart by its file name: as root it wants `-u`, and it has no subcommand. So
 //! are Valkey and Redis, which name a port otherwise.
 
-use crate::outcome::Failure;
 use crate::peers;
 use crate::process::{self, Guarded};
 use rustix::process::Signal;
@@ -13,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a server may take until it answers its port.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -80,6 +79,11 @@ impl Executable {
     /// What `--server` names, or else this tree's own release build.
     pub fn named_or_laneway(name: Option<&Path>) -> Result<Executable, String> {
         name.map_or_else(Executable::laneway, Executable::named)
+    }
+
+    /// Laneway's program at this path in a root of its own, which a wrapper enters.
+    pub fn inside(path: &str) -> Executable {
+        Executable { path: path.into(), kind: Kind::Laneway }
     }
 
     /// What it says about its version.
@@ -196,9 +200,8 @@ impl Server {
             Signal::KILL => status.signal() == Some(Signal::KILL.as_raw()),
             _ => status.success(),
         };
-        ended_well
-            .then_some(())
-            .ok_or_else(|| format!("it ended with {}\n{}", process::told(status), self.log_tail()))
+        let told = || format!("the server ended with {} by {signal:?}", process::told(status));
+        ended_well.then_some(()).ok_or_else(|| format!("{}\n{}", told(), self.log_tail()))
     }
 
     /// The status of its end, waited for; fails if it does not end in time.
@@ -234,37 +237,12 @@ impl Server {
 
     /// As `stop`, of a server that has much to do before its end.
     pub fn stop_within(mut self, patience: Duration) -> Result<(), String> {
-        self.check_alive()?;
-        let status = self.child.terminate(patience)?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(format!(
-                "the server ended with {} after SIGTERM\n{}",
-                process::told(status),
-                self.log_tail()
-            )),
-        }
+        self.end_by(Signal::TERM, patience)
     }
 
     fn log_tail(&self) -> String {
-        let text = self.log();
-        let lines: Vec<&str> = text.lines().collect();
-        const LINES_MAX: usize = 40;
-        lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
+        process::tail(&self.log(), 40).join("\n")
     }
-}
-
-/// What `--server PROGRAM` names, of a task that has no other flag.
-pub fn flag(mut parser: lexopt::Parser) -> Result<Option<PathBuf>, Failure> {
-    use lexopt::prelude::*;
-    let mut server = None;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("server") => server = Some(parser.value()?.into()),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
-    Ok(server)
 }
 
 /// A loopback address that was free a moment ago, another one each time: several threads may start
@@ -285,17 +263,12 @@ pub fn free_address() -> Result<SocketAddr, String> {
 
 /// Waits until a program that was started answers at this address.
 pub fn wait_for_port(address: SocketAddr, child: &mut Guarded) -> Result<(), String> {
-    let deadline = Instant::now() + START_PATIENCE;
-    loop {
-        if let Some(status) = child.ended() {
-            return Err(format!("ended with {} instead of listening", process::told(status)));
+    let look = || match child.ended() {
+        Some(status) => {
+            Some(Err(format!("ended with {} instead of listening", process::told(status))))
         }
-        if TcpStream::connect_timeout(&address, CONNECT_PATIENCE).is_ok() {
-            return Ok(());
-        }
-        if deadline <= Instant::now() {
-            return Err(format!("did not answer on {address} in {START_PATIENCE:?}"));
-        }
-        std::thread::sleep(process::POLL_INTERVAL);
-    }
+        None => TcpStream::connect_timeout(&address, CONNECT_PATIENCE).ok().map(|_| Ok(())),
+    };
+    let late = || Err(format!("did not answer on {address} in {START_PATIENCE:?}"));
+    process::poll(START_PATIENCE, look).unwrap_or_else(late)
 }

@@ -49,7 +49,7 @@ const WANTED: &[Need] = &[
     Need { what: "PHP", package: "php-cli", is_there: || program("php") },
     Need { what: "php-memcached", package: "php-memcached", is_there: php_memcached },
     Need { what: "twemproxy", package: "nutcracker", is_there: || program("nutcracker") },
-    Need { what: "systemd-analyze", package: "systemd", is_there: systemd_analyze },
+    Need { what: "systemd-analyze", package: "systemd", is_there: || program("systemd-analyze") },
     Need { what: "promtool", package: "prometheus", is_there: || program("promtool") },
 ];
 
@@ -133,10 +133,6 @@ fn list(needs: &[&Need]) -> String {
     needs.iter().map(|need| need.what).collect::<Vec<_>>().join(", ")
 }
 
-fn systemd_analyze() -> bool {
-    program("systemd-analyze")
-}
-
 fn browser() -> bool {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().any(program)
 }
@@ -152,10 +148,11 @@ pub fn php_memcached() -> bool {
 }
 
 fn says_yes(program: &str, arguments: &[&str]) -> bool {
-    process::capture(Command::new(program).args(arguments)).is_ok_and(|(s, _)| s.success())
+    process::works(Command::new(program).args(arguments))
 }
 
-fn hiredis() -> bool {
+/// Whether programs can be built with hiredis.
+pub fn hiredis() -> bool {
     Path::new("/usr/include/hiredis/hiredis.h").is_file()
 }
 
@@ -180,9 +177,7 @@ fn python_with_venv() -> bool {
 
 /// rustfmt and clippy: rustup's minimal profile lacks them.
 fn components() -> Result<(), String> {
-    let there = |name: &str| {
-        process::capture(process::cargo().args([name, "--version"])).is_ok_and(|(s, _)| s.success())
-    };
+    let there = |name| process::works(process::cargo().args([name, "--version"]));
     if there("fmt") && there("clippy") {
         return Ok(());
     }

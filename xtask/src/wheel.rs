@@ -5,10 +5,11 @@
 //! maturin, pytest and pymemcache come from PyPI, pinned by version; they are kept below the target
 //! folder, as is all that is built.
 
+use crate::flags;
 use crate::outcome::{Outcome, failed, passed, skipped};
 use crate::process;
 use crate::python;
-use crate::server::{self, Executable};
+use crate::server::Executable;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,7 +31,7 @@ const TESTS_MIN: usize = 100;
 const PYTHON_MIN: &str = "(3, 11)";
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let server = server::flag(parser)?;
+    let server = flags::server(parser)?;
     let asks = format!("import sys; sys.exit(sys.version_info < {PYTHON_MIN})");
     match process::capture(Command::new("python3").args(["-c", &asks])) {
         Ok((status, _)) if status.success() => {}
@@ -108,12 +109,8 @@ fn test(python: &Path, server: &Path) -> Outcome {
     pytest.current_dir(process::scratch_dir("wheel")?);
     pytest.env("LANEWAY_BIN", server).env("PYTHONDONTWRITEBYTECODE", "1");
     pytest.args(["-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--timeout", "300"]);
-    let (status, text) = process::capture(pytest.arg(package().join("tests")))?;
-    print!("{text}");
-    let last = text.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default();
-    let good = python::count(last, "passed");
-    match status.success() && TESTS_MIN <= good && python::count(last, "skipped") == 0 {
-        true => passed(format!("the wheel is built and installed; its {good} tests pass")),
-        false => failed(format!("pytest ended with {}: {last}", process::told(status))),
+    match python::pytest(pytest.arg(package().join("tests")), TESTS_MIN)? {
+        (good, 0) => passed(format!("the wheel is built and installed; its {good} tests pass")),
+        (_, skipped) => failed(format!("{skipped} tests were skipped")),
     }
 }

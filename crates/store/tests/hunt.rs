@@ -358,6 +358,7 @@ impl Drop for ClearAtEnd<'_> {
 /// Items that nobody deletes are found by every look, and never an older one than before, while the
 /// index splits buckets, and merges them again, under the readers and the overwriters.
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn what_stays_is_always_found_while_buckets_are_split_and_merged() {
     const STAY: u64 = 300;
     const ROUNDS: u64 = 12;

@@ -2,6 +2,7 @@
 //! generation pins nothing. `RUSTFLAGS="--cfg loom" cargo test -p laneway-sync --release --test
 //! loom_pin`
 #![cfg(loom)]
+#![allow(unsafe_code, reason = "the extent stands for memory that is freed")]
 
 use laneway_sync::{
     pin::{Killed, Pin, Unpinned},

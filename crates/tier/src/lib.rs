@@ -50,6 +50,7 @@ pub use background::scrub;
 pub use index::Counts;
 pub use log::append::Ticket;
 pub use log::attempt::{LargeDraft, LargeWhole, Tried};
+pub use media::bytes::Blocks;
 pub use media::directory::{Backend, Directory, DirectorySettings, FolderLock};
 pub use media::flushes::{FLUSH_BUCKETS, FlushTimes, Nanos};
 pub use media::priority::drop_priority;

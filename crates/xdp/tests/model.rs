@@ -45,6 +45,7 @@ fn packet(number: usize, bytes: u16) -> Vec<u8> {
     (0..usize::from(bytes)).map(|at| (at ^ (7 * number)) as u8).collect()
 }
 
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn check(steps: &[Step]) {
     let (mut receiver, mut sender, mut other) = twin::queue(SIZES).expect("memory");
     let (mut arriving, mut leaving, mut posted) = (VecDeque::new(), VecDeque::new(), Vec::new());

@@ -43,16 +43,12 @@ struct Options {
 
 impl Options {
     fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
-        use lexopt::prelude::*;
         let mut options = Options::default();
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Long("only") => options.only = parser.value()?.string()?,
-                Long("write") => options.write = true,
-                Long("server") => options.server = Some(parser.value()?.into()),
-                _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-            }
-        }
+        flags!(parser, {
+            Long("only") => options.only = parser.value()?.string()?,
+            Long("write") => options.write = true,
+            Long("server") => options.server = Some(parser.value()?.into()),
+        });
         match options.write && options.server.is_some() {
             true => Err(Failure::Usage("--write: the table is Laneway's".into())),
             false => Ok(options),

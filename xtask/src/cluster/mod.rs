@@ -7,6 +7,7 @@
 mod clients;
 
 use crate::client::Client;
+use crate::flags;
 use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, passed, skipped};
 use crate::place::{Folder, wait_until};
 use crate::process::{self, Guarded};
@@ -40,7 +41,7 @@ const SHARE_MIN: u64 = KEYS / SERVERS as u64 / 2;
 const STOP_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let subject = server::flag(parser)?;
+    let subject = flags::server(parser)?;
     let Some(nutcracker) = process::find_program("nutcracker") else {
         return skipped("there is no nutcracker (Debian: nutcracker)");
     };
@@ -134,10 +135,7 @@ fn commands(executable: &Executable) -> Result<(), String> {
     let mut ran = 0;
     for line in lines {
         let mut command = Command::new(executable.path());
-        let (status, said) = process::capture(command.args(line.split(' ')))?;
-        if !status.success() {
-            return Err(format!("`laneway {line}` ended with {}: {said}", process::told(status)));
-        }
+        process::said(command.args(line.split(' ')))?;
         ran += 1;
     }
     (0 < ran).then_some(()).ok_or_else(|| format!("{GUIDE} has no command"))
@@ -241,28 +239,25 @@ fn without_it(client: &mut Client, lost: u64) -> Result<(), String> {
     if found != KEYS - lost {
         return Err(format!("of {KEYS} keys {lost} are lost with their server; {found} are found"));
     }
-    wait_until("what was lost is stored elsewhere", || {
-        for key in 0..KEYS {
-            if get(client, key)? != Got::Found {
-                client.send_set(&name(key), 0, value(key))?;
-                client.line()?; // STORED, or refused while the proxy still asks the dead server
-            }
-        }
-        Ok(read_all(client)? == KEYS)
-    })
+    wait_until("what was lost is stored elsewhere", || refilled(client))
 }
 
 /// The server is back, and empty: it gets its keys again, and what is found is still right.
 fn back(client: &mut Client, server: SocketAddr) -> Result<(), String> {
     wait_until("the server that came back has its keys again", || {
-        for key in 0..KEYS {
-            if get(client, key)? != Got::Found {
-                client.send_set(&name(key), 0, value(key))?;
-                client.line()?;
-            }
-        }
-        Ok(SHARE_MIN <= items(server)? && read_all(client)? == KEYS)
+        Ok(refilled(client)? && SHARE_MIN <= items(server)?)
     })
+}
+
+/// Stores what is not found; whether all is found then.
+fn refilled(client: &mut Client) -> Result<bool, String> {
+    for key in 0..KEYS {
+        if get(client, key)? != Got::Found {
+            client.send_set(&name(key), 0, value(key))?;
+            client.line()?; // STORED, or refused while the proxy still asks the dead server
+        }
+    }
+    Ok(read_all(client)? == KEYS)
 }
 
 fn proxy_ends_well(proxy: &mut Guarded) -> Result<(), String> {

@@ -63,8 +63,7 @@ impl WellBehaved {
     /// One SET and one GET of so many bytes.
     fn turn(&mut self, length: usize) -> Result<(), String> {
         let value = Value { key: 1, version: self.answered, length };
-        self.client.set("well", value)?;
-        self.client.get("well", value)?;
+        self.client.turn("well", value)?;
         self.answered += 2;
         Ok(())
     }

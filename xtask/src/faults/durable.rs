@@ -205,7 +205,7 @@ fn disk_full(executable: &Executable) -> Done {
     let path = folder.file("");
     let mount = ["unshare", "--mount", "sh", "-c", ON_TMPFS, &path];
     let mut probe = Command::new(mount[0]);
-    if !process::capture(probe.args(&mount[1..]).arg("true")).is_ok_and(|(s, _)| s.success()) {
+    if !process::works(probe.args(&mount[1..]).arg("true")) {
         return Ok(Seen::Skipped("no right to mount a tmpfs in a namespace of its own".into()));
     }
     let data = folder.file("data");

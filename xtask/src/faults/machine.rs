@@ -57,12 +57,6 @@ pub const FAULTS: &[Fault] = &[
     },
 ];
 
-/// Stores one value and reads it.
-fn turn(client: &mut Client, key: &str, value: Value) -> Result<(), String> {
-    client.set(key, value)?;
-    client.get(key, value)
-}
-
 const HALT: Duration = Duration::from_secs(1);
 const CLIENTS: u64 = 8;
 
@@ -71,7 +65,7 @@ fn stop_continue(executable: &Executable) -> Done {
     let mut clients =
         (0..CLIENTS).map(|_| Client::connect(server.address())).collect::<Result<Vec<_>, _>>()?;
     let value = Value { key: 1, version: 1, length: 300_000 };
-    turn(&mut clients[0], "halted", value)?;
+    clients[0].turn("halted", value)?;
     let ask = |client: &mut Client| client.send(b"get halted\r\n");
     clients.iter_mut().try_for_each(ask)?;
     server.signal(Signal::STOP);
@@ -86,7 +80,7 @@ fn stop_continue(executable: &Executable) -> Done {
             client.expect(&format!("VALUE halted 0 {}", value.length))?;
             client.rest(value)?;
         }
-        turn(client, "after", Value { length: 100, ..value })?;
+        client.turn("after", Value { length: 100, ..value })?;
     }
     server.stop()?;
     Ok(Seen::Held(format!("{CLIENTS} connections and a new one had every reply")))
@@ -97,7 +91,7 @@ fn log_full(executable: &Executable) -> Done {
     let server = executable.start_at("faults-log", free_address()?, &to_full, &["-vvv"])?;
     for number in 0..10 {
         let mut client = Client::connect(server.address())?;
-        turn(&mut client, "logged", Value { key: 1, version: number, length: 100 })?;
+        client.turn("logged", Value { key: 1, version: number, length: 100 })?;
     }
     server.stop()?;
     Ok(Seen::Held("ten connections came and went, and a stop".into()))
@@ -141,12 +135,7 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         // Its last process may still be on its way out.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.path).is_ok() {
-                return;
-            }
-            std::thread::sleep(process::POLL_INTERVAL);
-        }
+        process::poll(Duration::from_secs(1), || std::fs::remove_dir(&self.path).ok());
     }
 }
 
@@ -222,7 +211,7 @@ fn cpu_starvation(executable: &Executable) -> Done {
     let mut client = Client::connect(server.address())?;
     for version in 0..STARVED_TURNS {
         let length = if version % 10 == 0 { 300_000 } else { 100 };
-        turn(&mut client, "starved", Value { key: 1, version, length })?;
+        client.turn("starved", Value { key: 1, version, length })?;
     }
     drop(hogs);
     server.stop()?;

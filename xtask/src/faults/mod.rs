@@ -77,17 +77,13 @@ struct Options {
 
 impl Options {
     fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
-        use lexopt::prelude::*;
         let mut options = Options::default();
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Long("list") => options.list = true,
-                Long("quick") => options.quick = true,
-                Long("server") => options.server = Some(parser.value()?.into()),
-                Value(name) => options.names.push(name.string()?),
-                _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-            }
-        }
+        flags!(parser, {
+            Long("list") => options.list = true,
+            Long("quick") => options.quick = true,
+            Long("server") => options.server = Some(parser.value()?.into()),
+            Value(name) => options.names.push(name.string()?),
+        });
         let known = |name: &str| all().any(|fault| fault.name == name);
         match options.names.iter().find(|name| !known(name)) {
             Some(name) => Err(Failure::Usage(format!("{name}: no such fault; --list has them"))),

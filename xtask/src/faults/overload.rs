@@ -117,10 +117,7 @@ impl Rounds {
         if busy < BUSY_MIN {
             return Ok(Seen::Skipped(format!("the clients here cannot overload it: {told}")));
         }
-        match REMAINS_MIN <= remains {
-            true => Ok(Seen::Held(told)),
-            false => Err(told),
-        }
+        if REMAINS_MIN <= remains { Ok(Seen::Held(told)) } else { Err(told) }
     }
 }
 
@@ -247,10 +244,7 @@ impl Waits {
     fn judge(&mut self) -> Result<String, String> {
         let (small, large) = (median(&mut self.small), median(&mut self.large));
         let told = format!("median wait small {:.1} ms, large {:.1} ms", 1e3 * small, 1e3 * large);
-        match small <= FIRST_MAX * large {
-            true => Ok(told),
-            false => Err(told),
-        }
+        if small <= FIRST_MAX * large { Ok(told) } else { Err(told) }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::user;
 use crate::place::Folder;
-use crate::server::free_address;
 use crate::{process, setup};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,14 +51,8 @@ impl Root {
         let mut command = Command::new("chroot");
         command.arg(&self.0).args(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]);
         command.args(["DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "sh", "-e", "-c"]);
-        let (status, said) = process::capture(command.arg(format!("cd /srv; {line}")))?;
-        match status.success() {
-            true => Ok(said),
-            false => {
-                let how = process::told(status);
-                Err(format!("in a clean Debian `{line}` ended with {how}\n{}", said.trim()))
-            }
-        }
+        let said = process::said(command.arg(format!("cd /srv; {line}")));
+        said.map_err(|why| format!("in a clean Debian: {why}"))
     }
 
     fn expect(&self, line: &str, wanted: &str) -> Result<(), String> {
@@ -105,13 +98,12 @@ pub fn serve(root: &Root) -> Result<String, String> {
     };
     let words: Vec<String> = value("ExecStart=")?.split(' ').map(str::to_owned).collect();
     let who = format!("{}:{}", value("User=")?, value("Group=")?);
-    let address = free_address()?;
-    let server = user::serve(&root.0, &who, &words, address)?;
+    let server = user::serve(&root.0, &who, &words)?;
     let (uid, _, able) = user::rights(server.id())?;
     if uid == 0 || able {
         return Err(format!("as {who} the server runs as user {uid}, with capabilities: {able}"));
     }
-    user::use_and_stop(server, address)?;
+    user::use_and_stop(server)?;
     Ok(format!("it served as {who}"))
 }
 

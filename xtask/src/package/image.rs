@@ -8,7 +8,6 @@ use super::user;
 use crate::outcome::Tried;
 use crate::place::{self, Folder};
 use crate::process;
-use crate::server::free_address;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -52,13 +51,9 @@ impl Image {
     }
 }
 
-/// A list of words as the Containerfile has it: an array of strings, as in TOML.
+/// A list of words as the Containerfile has it, in JSON.
 fn words(array: &str) -> Result<Vec<String>, String> {
-    let table: toml::Table =
-        format!("words = {array}").parse().map_err(|e| format!("{array}: {e}"))?;
-    let list = table["words"].as_array().ok_or_else(|| format!("{array} is no list"))?;
-    let words = list.iter().map(|word| word.as_str().map(str::to_owned));
-    words.collect::<Option<_>>().ok_or_else(|| format!("{array} is no list of words"))
+    serde_json::from_str(array).map_err(|e| format!("{array}: {e}"))
 }
 
 /// Put the root together, look at it, run it.
@@ -75,14 +70,14 @@ pub fn check(binary: &Path) -> Tried {
     let (uid, _) = image.user.split_once(':').ok_or_else(no_group)?;
     let uid: u32 = uid.parse().map_err(|_| format!("USER {uid} is no number"))?;
     unwritable(root, root, uid)?;
-    let address = free_address()?;
     let started = [&image.entry[..], &image.command[..]].concat();
-    let server = user::serve(root, &image.user, &started, address)?;
+    let server = user::serve(root, &image.user, &started)?;
+    let address = server.address();
     if user::rights(server.id())? != (uid, uid, false) {
         return Err(format!("it does not run as {} without capabilities", image.user).into());
     }
     healthy(root, &image, address, true)?;
-    user::use_and_stop(server, address)?;
+    user::use_and_stop(server)?;
     healthy(root, &image, address, false)?;
     let how = if user::may_mount() { "in a read-only root" } else { "by chroot alone" };
     Ok(Ok(format!("it served as {} {how}, and its health check knows", image.user)))
@@ -90,17 +85,15 @@ pub fn check(binary: &Path) -> Tried {
 
 /// Fail unless the health check says so.
 fn healthy(root: &Path, image: &Image, at: SocketAddr, wanted: bool) -> Result<(), String> {
-    let mut check = user::entered(root, &image.user);
-    check.args(&image.health).args(["--server", &at.to_string()]);
+    let wrapper = user::entered(root, &image.user);
+    let mut check = Command::new(&wrapper[0]);
+    check.args(&wrapper[1..]).args(&image.health).args(["--server", &at.to_string()]);
     let (status, said) = process::capture(&mut check)?;
-    let code = if wanted { 0 } else { 1 };
-    match status.code() == Some(code) {
-        true => Ok(()),
-        false => {
-            let how = process::told(status);
-            Err(format!("`{}` ended with {how}, not {code}: {said}", process::typed(&check)))
-        }
-    }
+    let (code, how) = (i32::from(!wanted), process::told(status));
+    let is_right = status.code() == Some(code);
+    is_right
+        .then_some(())
+        .ok_or_else(|| format!("`{}` ended with {how}, not {code}: {said}", process::typed(&check)))
 }
 
 /// Fail if the image's user could write anything but its volume.

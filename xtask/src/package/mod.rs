@@ -51,15 +51,11 @@ const PARTS: &[Part] = &[
 ];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
     let (mut only, mut server) = (None, None);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("only") => only = Some(parser.value()?.string()?),
-            Long("server") => server = Some(PathBuf::from(parser.value()?)),
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        Long("only") => only = Some(parser.value()?.string()?),
+        Long("server") => server = Some(PathBuf::from(parser.value()?)),
+    });
     let is_meant = |part: &&Part| only.as_deref().is_none_or(|name| name == part.name);
     let parts: Vec<&Part> = PARTS.iter().filter(is_meant).collect();
     if parts.is_empty() {

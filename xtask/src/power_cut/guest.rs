@@ -6,11 +6,10 @@
 //! logged, written but not flushed, so that the log says what came before it.
 
 use super::workload::{self, Expected, LOG_BYTES, Life, SSD_BYTES, Workload};
-use crate::aligned::Aligned;
 use crate::outcome::{Failure, Outcome, passed};
 use laneway_tier::disk::Disk;
 use laneway_tier::disk::real::FileDisk;
-use laneway_tier::{BLOCK_BYTES, Backend, Directory, DirectorySettings};
+use laneway_tier::{BLOCK_BYTES, Backend, Blocks, Directory, DirectorySettings};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -35,20 +34,16 @@ struct Flags {
 
 impl Flags {
     fn read(mut parser: lexopt::Parser) -> Result<Flags, Failure> {
-        use lexopt::prelude::*;
         let mut flags = Flags { until: u64::MAX, ..Flags::default() };
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Long("log") => flags.log = parser.value()?.into(),
-                Long("ssd") => flags.ssd = parser.value()?.into(),
-                Long("dax") => flags.dax = true,
-                Long("acks") => flags.acknowledgements = Some(parser.value()?.into()),
-                Long("seed") => flags.seed = parser.value()?.parse()?,
-                Long("lives") => flags.lives = lives(&parser.value()?.string()?)?,
-                Long("until") => flags.until = parser.value()?.parse()?,
-                _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-            }
-        }
+        flags!(parser, {
+            Long("log") => flags.log = parser.value()?.into(),
+            Long("ssd") => flags.ssd = parser.value()?.into(),
+            Long("dax") => flags.dax = true,
+            Long("acks") => flags.acknowledgements = Some(parser.value()?.into()),
+            Long("seed") => flags.seed = parser.value()?.parse()?,
+            Long("lives") => flags.lives = lives(&parser.value()?.string()?)?,
+            Long("until") => flags.until = parser.value()?.parse()?,
+        });
         Ok(flags)
     }
 }
@@ -73,14 +68,14 @@ pub fn told_lives(lives: &[Life]) -> String {
 /// Where acknowledgements go.
 enum Acknowledgements {
     Console,
-    Disk(FileDisk, Aligned),
+    Disk(FileDisk, Blocks),
 }
 
 impl Acknowledgements {
     fn open(flags: &Flags) -> Result<Acknowledgements, String> {
         let Some(path) = &flags.acknowledgements else { return Ok(Acknowledgements::Console) };
         let disk = FileDisk::open(path).map_err(|error| error.to_string())?;
-        Ok(Acknowledgements::Disk(disk, Aligned::zeroed(BLOCK_BYTES)))
+        Ok(Acknowledgements::Disk(disk, Blocks::zeroed(BLOCK_BYTES)))
     }
 
     fn tell(&mut self, number: u64) -> Result<(), String> {
@@ -93,7 +88,7 @@ impl Acknowledgements {
                     .map_err(|error| format!("the console: {error}"))
             }
             Acknowledgements::Disk(disk, block) => {
-                let bytes = block.bytes_mut();
+                let bytes = block.as_mut();
                 bytes[..8].copy_from_slice(&number.to_le_bytes());
                 disk.write_all(0, bytes).map_err(|error| format!("acknowledgements: {error}"))
             }

@@ -99,21 +99,17 @@ impl Options {
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::prelude::*;
     let (states, operations) = (STATES, OPERATIONS);
     let mut options = Options { states, operations, seed: 1, replay: false, files: false };
-    while let Some(argument) = parser.next()? {
-        match argument {
-            // Ourselves, inside the machine.
-            Value(word) if word == "guest" => return guest::main(parser),
-            Long("states") => options.states = parser.value()?.parse()?,
-            Long("operations") => options.operations = parser.value()?.parse()?,
-            Long("seed") => options.seed = parser.value()?.parse()?,
-            Long("replay") => options.replay = true,
-            Long("files") => options.files = true,
-            _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-        }
-    }
+    flags!(parser, {
+        // Ourselves, inside the machine.
+        Value(word) if word == "guest" => return guest::main(parser),
+        Long("states") => options.states = parser.value()?.parse()?,
+        Long("operations") => options.operations = parser.value()?.parse()?,
+        Long("seed") => options.seed = parser.value()?.parse()?,
+        Long("replay") => options.replay = true,
+        Long("files") => options.files = true,
+    });
     let options = options.check()?;
     let files = Files::of(&process::scratch_dir("power-cut")?);
     if options.replay {
@@ -289,20 +285,18 @@ impl<'a> Machine<'a> {
 
     /// Waits until the console says enough, or the guest is at its end.
     fn watch(&self, guest: &mut Guarded, enough: impl Fn(&str) -> bool) -> Result<String, String> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let over = guest.ended().is_some() || deadline < Instant::now();
-            let said = vm::said(&self.console())?;
-            if enough(&said) {
-                return Ok(said);
-            }
-            if over {
-                vm::show_end(&said);
-                let console = self.console();
-                return Err(format!("start {}: see {}", self.number(), console.display()));
-            }
-            std::thread::sleep(process::POLL_INTERVAL);
+        let console = self.console();
+        process::poll(PATIENCE, || {
+            let is_over = guest.ended().is_some();
+            let is_said = vm::said(&console).is_ok_and(|said| enough(&said));
+            (is_over || is_said).then_some(())
+        });
+        let said = vm::said(&console)?;
+        if enough(&said) {
+            return Ok(said);
         }
+        vm::show_end(&said);
+        Err(format!("start {}: see {}", self.number(), console.display()))
     }
 
     /// A life and its end by SIGKILL: the memory stays, the disk loses any part of what was not

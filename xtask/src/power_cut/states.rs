@@ -213,10 +213,7 @@ fn without_flushes(steps: &[Step<'_>], workload: Workload) -> Result<(), String>
     let certain = steps.len().saturating_sub(IGNORED_FLUSHES);
     for (index, step) in steps.iter().enumerate() {
         for (write, _) in &step.writes {
-            let fate = match index < certain {
-                true => Fate::Kept,
-                false => Fate::draw(&mut random),
-            };
+            let fate = if index < certain { Fate::Kept } else { Fate::draw(&mut random) };
             images.apply(write, fate);
         }
     }
@@ -228,10 +225,7 @@ pub fn cut(disk: &mut [u8], entries: &[Entry], random: &mut Rng) {
     let flushed = entries.iter().rposition(|entry| *entry == Entry::Flush).unwrap_or(0);
     for (index, entry) in entries.iter().enumerate() {
         let Entry::Write(write) = entry else { continue };
-        let fate = match index < flushed {
-            true => Fate::Kept,
-            false => Fate::draw(random),
-        };
+        let fate = if index < flushed { Fate::Kept } else { Fate::draw(random) };
         for (at, bytes) in fate.parts(write) {
             disk[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         }

@@ -174,10 +174,7 @@ impl Expected {
             && scanned
                 .iter()
                 .all(|(key, item)| item.as_ref().is_ok_and(|item| found.get(key) == Some(item)));
-        match same {
-            true => Ok(found.len()),
-            false => Err("a scan and the gets disagree".into()),
-        }
+        if same { Ok(found.len()) } else { Err("a scan and the gets disagree".into()) }
     }
 }
 

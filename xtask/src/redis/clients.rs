@@ -4,6 +4,7 @@
 use crate::languages::{self, Place, Run, Told, go, java, node, ran};
 use crate::peers;
 use crate::process;
+use crate::setup;
 use std::path::Path;
 use std::process::Command;
 
@@ -55,7 +56,7 @@ fn redis_rs(place: &Place) -> Result<Told, String> {
 }
 
 fn hiredis(place: &Place) -> Result<Told, String> {
-    if !Path::new("/usr/include/hiredis/hiredis.h").is_file() {
+    if !setup::hiredis() {
         return Ok(Told::LeftOut("no libhiredis-dev here".into()));
     }
     let Some(compiler) = ["cc", "gcc", "clang-14"].into_iter().find_map(process::find_program)

@@ -50,16 +50,12 @@ struct Options {
 
 impl Options {
     fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
-        use lexopt::prelude::*;
         let mut options = Options { clients: false, only: String::new(), server: None };
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Long("clients") => options.clients = true,
-                Long("only") => options.only = parser.value()?.string()?,
-                Long("server") => options.server = Some(parser.value()?.into()),
-                _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-            }
-        }
+        flags!(parser, {
+            Long("clients") => options.clients = true,
+            Long("only") => options.only = parser.value()?.string()?,
+            Long("server") => options.server = Some(parser.value()?.into()),
+        });
         if !options.only.is_empty() && !options.clients {
             return Err(Failure::Usage("--only: names clients, and needs --clients".into()));
         }
@@ -70,10 +66,7 @@ impl Options {
 pub fn main(parser: lexopt::Parser) -> Outcome {
     let options = Options::read(parser)?;
     let executable = Executable::named_or_laneway(options.server.as_deref())?;
-    match options.clients {
-        true => run_clients(&executable, &options.only),
-        false => run_python(&executable),
-    }
+    if options.clients { run_clients(&executable, &options.only) } else { run_python(&executable) }
 }
 
 fn run_clients(executable: &Executable, only: &str) -> Outcome {
@@ -130,10 +123,7 @@ fn glue() -> PathBuf {
 
 /// Runs a script to its end, shows what it says, and returns it; fails if the script does.
 fn script(command: &mut Command) -> Result<String, String> {
-    let (status, text) = process::capture(command)?;
+    let text = process::said(command)?;
     print!("{text}");
-    match status.success() {
-        true => Ok(text),
-        false => Err(format!("`{}` ended with {}", process::typed(command), process::told(status))),
-    }
+    Ok(text)
 }

@@ -2,18 +2,22 @@
 
 use super::play::Wrong;
 use crate::process;
+use serde::Deserialize;
 
 /// Where the list stands.
 pub const PATH: &str = "tests-external/replay-allow.toml";
 
 /// One allowed departure.
+#[derive(Deserialize)]
 pub struct Difference {
     case: String,
     /// The version of memcached that it speaks of; none means every one.
     version: Option<String>,
     expected: String,
     memcached: String,
+    reason: String,
     /// The versions that needed it.
+    #[serde(skip)]
     used: Vec<String>,
 }
 
@@ -24,8 +28,9 @@ impl Difference {
 }
 
 /// The list.
-#[derive(Default)]
+#[derive(Default, Deserialize)]
 pub struct Allowed {
+    #[serde(default, rename = "difference")]
     differences: Vec<Difference>,
 }
 
@@ -36,26 +41,11 @@ impl Allowed {
     }
 
     fn parse(text: &str) -> Result<Allowed, String> {
-        let table: toml::Table = text.parse().map_err(|e| format!("{PATH}: {e}"))?;
-        let entries = table.get("difference").and_then(|d| d.as_array()).cloned();
-        let mut differences = Vec::new();
-        for entry in entries.unwrap_or_default() {
-            let word = |name: &str| {
-                let value = entry.get(name).and_then(|value| value.as_str());
-                value.map(String::from).ok_or_else(|| format!("{PATH}: an entry lacks `{name}`"))
-            };
-            if word("reason")?.trim().is_empty() {
-                return Err(format!("{PATH}: {}: an empty reason", word("case")?));
-            }
-            differences.push(Difference {
-                case: word("case")?,
-                version: word("version").ok(),
-                expected: word("expected")?,
-                memcached: word("memcached")?,
-                used: Vec::new(),
-            });
+        let allowed: Allowed = toml::from_str(text).map_err(|e| format!("{PATH}: {e}"))?;
+        match allowed.differences.iter().find(|entry| entry.reason.trim().is_empty()) {
+            Some(entry) => Err(format!("{PATH}: {}: an empty reason", entry.case)),
+            None => Ok(allowed),
         }
-        Ok(Allowed { differences })
     }
 
     /// How many entries speak of a version.

@@ -16,7 +16,7 @@ use crate::outcome::{Failure, Outcome, passed, skipped};
 use crate::process;
 use crate::server::{Executable, Server};
 use allow::Allowed;
-use play::{Peer, Played, Side};
+use play::{Peer, Played};
 use protocol::{NEWEST, Protocol, Rival, STABLE};
 use script::{Act, Case};
 use std::path::PathBuf;
@@ -61,23 +61,19 @@ struct Options {
 
 impl Options {
     fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
-        use lexopt::prelude::*;
         let mut options = Options {
             protocol: protocol::MEMCACHED,
             only: String::new(),
             against: "all".into(),
             server: None,
         };
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Long("binary") => options.protocol = protocol::BINARY,
-                Long("resp") => options.protocol = protocol::RESP,
-                Long("only") => options.only = parser.value()?.string()?,
-                Long("server") => options.server = Some(parser.value()?.into()),
-                Long("against") => options.against = parser.value()?.string()?,
-                _ => return Err(Failure::Usage(argument.unexpected().to_string())),
-            }
-        }
+        flags!(parser, {
+            Long("binary") => options.protocol = protocol::BINARY,
+            Long("resp") => options.protocol = protocol::RESP,
+            Long("only") => options.only = parser.value()?.string()?,
+            Long("server") => options.server = Some(parser.value()?.into()),
+            Long("against") => options.against = parser.value()?.string()?,
+        });
         let whom = &options.against;
         let words = options.protocol.rivals.iter().map(|rival| rival.word);
         let known: Vec<&str> = ["all", "laneway"].into_iter().chain(words).collect();
@@ -108,7 +104,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let mut wrong = 0;
     if options.is_chosen("laneway") {
         let executable = Executable::named_or_laneway(options.server.as_deref())?;
-        wrong += side(&chosen, Side::Laneway, &executable, protocol, &mut allowed, &mut notes)?;
+        wrong += side(&chosen, None, &executable, protocol, &mut allowed, &mut notes)?;
     }
     for Rival { peer, .. } in protocol.rivals {
         notes.push(format!(
@@ -121,7 +117,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         match rival.executable()? {
             Err(reason) => left_out.push(reason),
             Ok(executable) => {
-                let one = Side::Peer(rival.peer);
+                let one = Some(rival.peer);
                 wrong += side(&chosen, one, &executable, protocol, &mut allowed, &mut notes)?;
                 wrong += stale(&chosen, &cases, rival.peer, &allowed);
             }
@@ -168,17 +164,17 @@ fn is_later(case: &Case, version: &str) -> bool {
 /// Plays all cases against one executable; how many did not go as written.
 fn side(
     cases: &[&Case],
-    side: Side,
+    peer: Option<Peer>,
     executable: &Executable,
     protocol: &Protocol,
     allowed: &mut Allowed,
     notes: &mut Vec<String>,
 ) -> Result<usize, String> {
-    let (name, end) = (side.name(), protocol.end);
+    let (name, end) = (peer.map_or("Laneway", |peer| peer.name), protocol.end);
     let common = executable.start("replay", &[])?;
     let (mut played, mut lines, mut left_out, mut wrong, mut again) = (0, 0, 0, 0, 0);
     for case in cases {
-        if case.has("live=no") || (side != Side::Laneway && case.has("ours")) {
+        if case.has("live=no") || (peer.is_some() && case.has("ours")) {
             left_out += 1;
             continue;
         }
@@ -188,10 +184,10 @@ fn side(
                 crate::client::Client::connect(common.address())
                     .and_then(|mut client| client.send(protocol.flush).map(|()| client))
                     .and_then(|mut client| client.expect(protocol.flushed))
-                    .and_then(|()| play::play(case, common.address(), side, end))
+                    .and_then(|()| play::play(case, common.address(), peer, end))
             } else {
                 let own: Server = executable.start("replay-case", &flags)?;
-                play::play(case, own.address(), side, end)
+                play::play(case, own.address(), peer, end)
             }
         };
         let result = once().and_then(|first| match &first.wrong {
@@ -203,7 +199,7 @@ fn side(
         });
         played += 1;
         let mut result = result.map_err(|why| format!("{}: {why}", case.id))?;
-        if let Side::Peer(peer) = side {
+        if let Some(peer) = peer {
             let is_later = is_later(case, peer.mark);
             let departed =
                 result.wrong.take_if(|w| is_later || allowed.allows(peer.mark, &case.id, w));

@@ -15,13 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ABSENCE: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 64 * 1024;
 
-/// Whom a case is played against.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Side {
-    Laneway,
-    Peer(Peer),
-}
-
 /// Another server than ours.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Peer {
@@ -29,16 +22,6 @@ pub struct Peer {
     pub name: &'static str,
     /// What stands behind the `~` of a line that is this one's alone.
     pub mark: &'static str,
-}
-
-impl Side {
-    /// As it is called in what is printed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Side::Laneway => "Laneway",
-            Side::Peer(peer) => peer.name,
-        }
-    }
 }
 
 /// What a protocol asks for at the end of a case, and how that is answered.
@@ -101,12 +84,17 @@ impl std::fmt::Display for Wrong {
     }
 }
 
-/// Plays `case` on a new connection to a server in which nothing is live.
-pub fn play(case: &Case, address: SocketAddr, side: Side, end: End) -> Result<Played, String> {
+/// Plays `case` on a new connection to a server in which nothing is live: to this peer, or to ours.
+pub fn play(
+    case: &Case,
+    address: SocketAddr,
+    peer: Option<Peer>,
+    end: End,
+) -> Result<Played, String> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| e.to_string())?;
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
-    let mut talk = Talk { stream, input: Vec::new(), closed: false, numbers: Numbers::new(), side };
+    let mut talk = Talk { stream, input: Vec::new(), closed: false, numbers: Numbers::new(), peer };
     let mut played = Played::default();
     talk.run(case, end, &mut played)?;
     Ok(played)
@@ -117,7 +105,7 @@ struct Talk {
     input: Vec<u8>,
     closed: bool,
     numbers: Numbers,
-    side: Side,
+    peer: Option<Peer>,
 }
 
 impl Talk {
@@ -173,19 +161,15 @@ impl Talk {
         if expected.anywhere {
             self.skip_to(&expected.text);
         }
-        let instead = match self.side {
-            Side::Laneway => None,
-            Side::Peer(peer) => expected.instead(peer.mark),
-        };
-        match instead {
+        match self.peer.and_then(|peer| expected.instead(peer.mark)) {
             Some(lines) if lines.is_empty() => {
                 played.differences += 1;
-                if self.is_next(&expected.text, ABSENCE) {
+                if self.next(&expected.text, ABSENCE).is_some() {
                     played.stale.push(line);
                 }
             }
             Some(lines) => {
-                if *lines[0] != expected.text && self.is_next(&expected.text, PATIENCE) {
+                if *lines[0] != expected.text && self.next(&expected.text, PATIENCE).is_some() {
                     played.stale.push(line);
                     self.take(&expected.text);
                     return true;
@@ -235,27 +219,20 @@ impl Talk {
 
     /// Takes a line that matches off the input, and remembers its numbers.
     fn take(&mut self, text: &Text) -> Option<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match text.compare(&self.input, &self.numbers) {
-                Compared::Same(length, found) => {
-                    self.numbers.extend(found);
-                    self.input.drain(..length);
-                    return Some(());
-                }
-                Compared::Open if self.fill(deadline) => {}
-                Compared::Open | Compared::Differs => return None,
-            }
-        }
+        let (length, found) = self.next(text, PATIENCE)?;
+        self.numbers.extend(found);
+        self.input.drain(..length);
+        Some(())
     }
 
-    fn is_next(&mut self, text: &Text, patience: Duration) -> bool {
+    /// How long the line that comes next is, and its numbers, if it matches.
+    fn next(&mut self, text: &Text, patience: Duration) -> Option<(usize, Numbers)> {
         let deadline = Instant::now() + patience;
         loop {
             match text.compare(&self.input, &self.numbers) {
-                Compared::Same(..) => return true,
+                Compared::Same(length, found) => return Some((length, found)),
                 Compared::Open if self.fill(deadline) => {}
-                Compared::Open | Compared::Differs => return false,
+                Compared::Open | Compared::Differs => return None,
             }
         }
     }

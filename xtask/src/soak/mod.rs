@@ -14,7 +14,6 @@ mod judge;
 mod mischief;
 mod mix;
 mod report;
-mod resp;
 mod sharer;
 mod stage;
 mod watch;
@@ -25,6 +24,7 @@ use crate::random;
 use crate::server::{Executable, Server};
 use durable::DurableServer;
 use report::Report;
+use sharer::Protocol;
 use stage::{Scene, Space, Stage};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -81,21 +81,17 @@ pub struct Options {
 
 impl Options {
     fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
-        use lexopt::prelude::*;
         let mut options =
             Options { length: Duration::from_secs(600), workers: 4, seed: 1, server: None };
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Long("minutes") => {
-                    options.length = Duration::from_secs(60 * parser.value()?.parse::<u64>()?);
-                }
-                Long("seconds") => options.length = Duration::from_secs(parser.value()?.parse()?),
-                Long("workers") => options.workers = parser.value()?.parse()?,
-                Long("seed") => options.seed = parser.value()?.parse()?,
-                Long("server") => options.server = Some(parser.value()?.into()),
-                _ => return Err(Failure::Usage(argument.unexpected().to_string())),
+        flags!(parser, {
+            Long("minutes") => {
+                options.length = Duration::from_secs(60 * parser.value()?.parse::<u64>()?);
             }
-        }
+            Long("seconds") => options.length = Duration::from_secs(parser.value()?.parse()?),
+            Long("workers") => options.workers = parser.value()?.parse()?,
+            Long("seed") => options.seed = parser.value()?.parse()?,
+            Long("server") => options.server = Some(parser.value()?.into()),
+        });
         let seconds = options.length.as_secs();
         if seconds < 10 {
             return Err(Failure::Usage(format!(
@@ -165,12 +161,14 @@ fn play(stage: &Stage, seed: u64, client: usize) {
     let writer = client / 2;
     match (client % 2, stage.evicts, writer % 3) {
         (1, ..) => mischief::misbehave(stage, seed, client as u64),
-        (_, true, 1) => sharer::share(stage, seed, writer),
-        (_, true, 2) => resp::share(stage, seed, writer),
+        (_, true, 1) => sharer::share(stage, Protocol::Text, seed, writer),
+        (_, true, 2) => sharer::share(stage, Protocol::Resp, seed, writer),
         (_, true, _) => datagrams::share(stage, seed, writer),
         (_, false, 0) => well::behave(stage, seed, client as u64),
-        (_, false, 1) if (writer / 3).is_multiple_of(2) => sharer::share(stage, seed, writer),
-        (_, false, 1) => resp::share(stage, seed, writer),
+        (_, false, 1) if (writer / 3).is_multiple_of(2) => {
+            sharer::share(stage, Protocol::Text, seed, writer);
+        }
+        (_, false, 1) => sharer::share(stage, Protocol::Resp, seed, writer),
         (_, false, _) => datagrams::share(stage, seed, writer),
     }
 }

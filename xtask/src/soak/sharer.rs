@@ -1,9 +1,10 @@
-//! A well-behaved TCP client of keys that others write too: pipelines requests, and has every
-//! reply judged by what linearizability allows.
+//! A well-behaved TCP client of keys that others write too, by memcached's protocol or by RESP:
+//! pipelines requests, and has every reply judged by what linearizability allows.
 //!
 //! Large values are asked for last in a batch: a client that writes on while megabytes wait for it
-//! would block itself. A connection that is lost when the server is ended is made again; what was
-//! under way is then unknown, which the judge allows for.
+//! would block itself. Some batches of RESP are transactions, whose replies come at the end. A
+//! connection that is lost when the server is ended is made again; what was under way is then
+//! unknown, which the judge allows for.
 
 use super::judge::{STAMP_BYTES, Stamp, View};
 use super::mix;
@@ -13,39 +14,80 @@ use crate::random;
 use fastrand::Rng;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How often a batch is a cas round instead, in 10 000.
+/// How often a batch of memcached's protocol is a cas round instead, in 10 000.
 const CAS_PARTS: u32 = 500;
+/// How often a batch of small requests of RESP is a transaction, in 10 000.
+const TRANSACTION_PARTS: u32 = 1_000;
+/// How often a store of memcached's protocol asks for no reply, in 10 000.
+const QUIET_PARTS: u32 = 1_000;
+const NO_REPLY: &str = " noreply";
 /// An hour and more: nothing expires in a run, and yet each item has a time.
 pub const TTL_SECONDS: u32 = 36_000;
 /// The counter that all increment, where nothing is evicted.
 pub const COUNTER: &str = "shared-counter";
-/// How a full memory refuses.
+/// How a full memory refuses, and how it does by RESP.
 pub const REFUSAL: &str = "SERVER_ERROR out of memory";
+const OUT_OF_MEMORY: &str = "-OOM ";
+/// What no line says.
+const NEVER: &str = "\r";
+
+/// What a client speaks.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Protocol {
+    /// Memcached's.
+    Text,
+    Resp,
+}
+use Protocol::{Resp, Text};
 
 /// What must come next on the connection.
+#[derive(Debug)]
 enum Asked {
     /// Exactly this line.
     Line(&'static str),
-    /// `VALUE` lines for some of these, in order, then `END`.
+    /// A value or nothing; and then the key holds what it held.
+    Held(u32),
+    /// `VALUE` lines for some of these, in order, then `END`; or as many values or nothings.
     Values(Vec<u32>),
-    /// `VA length` and a value, or `EN`.
-    Meta(u32),
-    /// `STORED`.
+    /// A store.
     Set(u32, Stamp),
-    /// `STORED` if there was nothing, or else `NOT_STORED`.
-    Add(u32, Stamp),
-    /// `STORED` if nobody came between, or else `EXISTS` or `NOT_FOUND`.
+    /// A store where there was nothing.
+    SetNew(u32, Stamp),
+    /// What was there, or nothing; and then the key holds this.
+    SetGet(u32, Stamp),
+    /// A store unless somebody came between.
     Cas(u32, Stamp),
-    /// `DELETED` or `NOT_FOUND`.
+    /// What was there, or nothing; and then nothing.
+    GetDelete(u32),
+    /// Whether there was something; and then there is nothing.
     Delete(u32),
-    /// `TOUCHED` or `NOT_FOUND`.
+    /// Whether there is something.
     Touch(u32),
     /// A number above this one.
     Count(u64),
 }
 
+impl Asked {
+    /// The line where it was done, where it was not, and where there was nothing.
+    fn answers(&self, protocol: Protocol) -> [&'static str; 3] {
+        match (self, protocol) {
+            (Asked::Line(line), _) => [*line, NEVER, NEVER],
+            (Asked::Set(..), Text) => ["STORED", NEVER, NEVER],
+            (Asked::SetNew(..), Text) => ["STORED", "NOT_STORED", NEVER],
+            (Asked::Cas(..), Text) => ["STORED", "EXISTS", "NOT_FOUND"],
+            (Asked::Delete(_), Text) => ["DELETED", NEVER, "NOT_FOUND"],
+            (Asked::Touch(_), Text) => ["TOUCHED", NEVER, "NOT_FOUND"],
+            (Asked::Set(..), Resp) => ["+OK", NEVER, NEVER],
+            (Asked::SetNew(..), Resp) => ["+OK", "$-1", NEVER],
+            (Asked::Delete(_) | Asked::Touch(_), Resp) => [":1", NEVER, ":0"],
+            _ => [NEVER; 3],
+        }
+    }
+}
+
 struct Sharer<'a> {
     stage: &'a Stage<'a>,
+    protocol: Protocol,
     writer: usize,
     random: Rng,
     view: View<'a>,
@@ -54,29 +96,24 @@ struct Sharer<'a> {
 }
 
 /// Runs until the soak is over; what goes wrong is told to the stage.
-pub fn share(stage: &Stage, seed: u64, writer: usize) {
-    let mut sharer = Sharer {
-        stage,
-        writer,
-        random: random::stream(seed, writer as u64),
-        view: View::new(&stage.judge),
-        output: Vec::new(),
-        asked: Vec::new(),
-    };
+pub fn share(stage: &Stage, protocol: Protocol, seed: u64, writer: usize) {
+    let (random, view) = (random::stream(seed, writer as u64), View::new(&stage.judge));
+    let (output, asked) = (Vec::new(), Vec::new());
+    let mut sharer = Sharer { stage, protocol, writer, random, view, output, asked };
     if let Err(why) = sharer.run() {
-        stage.error(format!("client {writer}: {why}"));
+        stage.error(format!("client {writer}, by {}: {why}", ["text", "RESP"][protocol as usize]));
     }
 }
 
-impl<'a> Sharer<'a> {
+impl Sharer<'_> {
     fn run(&mut self) -> Result<(), String> {
-        let (stage, mut filled) = (self.stage, !self.stage.evicts);
+        let stage = self.stage;
+        let mut filled = self.protocol == Resp || !stage.evicts;
         stage.each_connection(|connection| {
-            let told = match filled {
+            let told = match std::mem::replace(&mut filled, true) {
                 true => self.converse(connection),
                 false => self.fill(connection),
             };
-            filled = true;
             self.output.clear();
             self.asked.clear();
             self.view.over();
@@ -86,15 +123,19 @@ impl<'a> Sharer<'a> {
 
     /// One connection.
     fn converse(&mut self, connection: &mut Client) -> Result<(), String> {
+        if self.protocol == Resp {
+            self.say("PING", Asked::Line("+PONG"));
+        }
         while !self.stage.scene.is_over() {
             if self.stage.is_to_reconnect(&mut self.random) {
                 // A store without a reply may still be on its way here; only an answer behind it
                 // says that it was done before whatever comes by the next connection.
-                self.output.extend_from_slice(b"mn\r\n");
-                self.asked.push(Asked::Line("MN"));
-                return self.exchange(connection);
+                if self.protocol == Text {
+                    self.say("mn", Asked::Line("MN"));
+                }
+                return self.exchange(connection, false);
             }
-            if random::chance(&mut self.random, CAS_PARTS) {
+            if self.protocol == Text && random::chance(&mut self.random, CAS_PARTS) {
                 self.cas_round(connection)?;
                 continue;
             }
@@ -105,7 +146,9 @@ impl<'a> Sharer<'a> {
             if large {
                 self.large_request();
             }
-            self.exchange(connection)?;
+            let may_be = self.protocol == Resp && !large;
+            let is_transaction = may_be && random::chance(&mut self.random, TRANSACTION_PARTS);
+            self.exchange(connection, is_transaction)?;
         }
         Ok(())
     }
@@ -116,106 +159,141 @@ impl<'a> Sharer<'a> {
         let space = self.stage.space;
         for key in (space.small..space.keys()).step_by(2) {
             self.set(key, mix::LARGE_BYTES_MAX, false);
-            self.exchange(connection)?;
+            self.exchange(connection, false)?;
         }
         Ok(())
     }
 
     fn small_request(&mut self) {
         let key = self.stage.small_key(&mut self.random);
-        match self.random.usize(..100) {
-            0..40 => self.get(&[key]),
-            40..50 => self.multiget(),
-            50..58 => self.meta_get(key),
-            58..86 => self.set_small(key),
-            86..90 => self.add(key),
-            90..94 => self.touch(key),
-            _ if self.stage.evicts => self.delete(key),
-            _ => self.count(),
+        let length = small_length(&mut self.random);
+        match (self.random.usize(..100), self.protocol) {
+            (0..40, _) => self.get(key),
+            (40..51, _) => self.get_many(),
+            (51..56, Text) => self.ask(key, ["mg KEY v", ""], Asked::Held(key)),
+            (51..56, Resp) => self.put(key, length, ("", ""), &[b"GET"], Asked::SetGet),
+            (56..84, _) => {
+                let quiet = self.is_quiet();
+                self.set(key, length, quiet);
+            }
+            (84..88, _) => self.put(key, length, ("add", ""), &[b"NX"], Asked::SetNew),
+            (88..92, _) => {
+                let words = ["touch KEY", "EXPIRE KEY"].map(|verb| format!("{verb} {TTL_SECONDS}"));
+                self.ask(key, [&words[0], &words[1]], Asked::Touch(key));
+            }
+            // What the durable server has stored is there: nobody deletes it.
+            _ if !self.stage.evicts => self.count(),
+            (92..96, Resp) => self.ask(key, ["", "GETDEL KEY"], Asked::GetDelete(key)),
+            _ => self.ask(key, ["delete KEY", "DEL KEY"], Asked::Delete(key)),
         }
     }
 
     fn large_request(&mut self) {
         let key = self.stage.large_key(&mut self.random);
-        match self.random.usize(..10) {
-            0..5 => self.get(&[key]),
-            5..6 => self.meta_get(key),
+        match (self.random.usize(..10), self.protocol) {
+            (0..5, _) => self.get(key),
+            (5, Text) => self.ask(key, ["mg KEY v", ""], Asked::Held(key)),
+            (5, Resp) if self.stage.evicts => {
+                self.ask(key, ["", "GETDEL KEY"], Asked::GetDelete(key));
+            }
             _ => {
-                let length = mix::large_length(&mut self.random);
-                let quiet = random::chance(&mut self.random, 1_000);
+                let (length, quiet) = (mix::large_length(&mut self.random), self.is_quiet());
                 self.set(key, length, quiet);
             }
         }
     }
 
-    fn ask(&mut self, line: String, asked: Asked) {
-        self.output.extend_from_slice(line.as_bytes());
+    fn is_quiet(&mut self) -> bool {
+        self.protocol == Text && random::chance(&mut self.random, QUIET_PARTS)
+    }
+
+    /// Writes a request of RESP.
+    fn words(&mut self, words: &[&[u8]]) {
+        self.output.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            self.output.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.output.extend_from_slice(word);
+            self.output.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Writes a request that has no value, and remembers what it asks for.
+    fn say(&mut self, line: &str, asked: Asked) {
+        match self.protocol {
+            Text => self.output.extend_from_slice(format!("{line}\r\n").as_bytes()),
+            Resp => self.words(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()),
+        }
         self.asked.push(asked);
     }
 
-    fn get(&mut self, keys: &[u32]) {
-        let mut line = String::from("get");
-        for key in keys {
+    /// A request of one key in the words of each protocol, in which `KEY` stands for its name.
+    fn ask(&mut self, key: u32, words: [&str; 2], asked: Asked) {
+        self.view.ask(key);
+        self.say(&words[self.protocol as usize].replace("KEY", &name(key)), asked);
+    }
+
+    fn get(&mut self, key: u32) {
+        let asked = match self.protocol {
+            Text => Asked::Values(vec![key]),
+            Resp => Asked::Held(key),
+        };
+        self.ask(key, ["get KEY", "GET KEY"], asked);
+    }
+
+    fn get_many(&mut self) {
+        let keys = self.stage.small_keys(&mut self.random);
+        let mut line = ["get", "MGET"][self.protocol as usize].to_owned();
+        for key in &keys {
             self.view.ask(*key);
             line.push(' ');
             line.push_str(&name(*key));
         }
-        self.ask(line + "\r\n", Asked::Values(keys.to_vec()));
-    }
-
-    fn multiget(&mut self) {
-        let keys = self.stage.small_keys(&mut self.random);
-        self.get(&keys);
-    }
-
-    fn meta_get(&mut self, key: u32) {
-        self.view.ask(key);
-        self.ask(format!("mg {} v\r\n", name(key)), Asked::Meta(key));
-    }
-
-    fn set_small(&mut self, key: u32) {
-        let length = small_length(&mut self.random);
-        let quiet = random::chance(&mut self.random, 1_000);
-        self.set(key, length, quiet);
+        self.say(&line, Asked::Values(keys));
     }
 
     fn set(&mut self, key: u32, length: usize, quiet: bool) {
-        let tail = if quiet { " noreply" } else { "" };
-        let stamp = self.store("set", key, length, tail);
-        if !quiet {
-            self.asked.push(Asked::Set(key, stamp));
-        }
+        let tail = if quiet { NO_REPLY } else { "" };
+        self.put(key, length, ("set", tail), &[], Asked::Set);
     }
 
-    fn add(&mut self, key: u32) {
-        let length = small_length(&mut self.random);
-        let stamp = self.store("add", key, length, "");
-        self.asked.push(Asked::Add(key, stamp));
-    }
-
-    /// Writes a store; what stands before the value's end of line is `tail`.
-    fn store(&mut self, verb: &str, key: u32, length: usize, tail: &str) -> Stamp {
+    /// Writes a store of a new value: in memcached's protocol by this verb, and with this tail of
+    /// its line; in RESP as SET with these options.
+    fn put(
+        &mut self,
+        key: u32,
+        length: usize,
+        (verb, tail): (&str, &str),
+        options: &[&[u8]],
+        asked: fn(u32, Stamp) -> Asked,
+    ) {
         let stamp = self.view.next(key, self.writer);
-        let line = format!("{verb} {} 0 {TTL_SECONDS} {length}{tail}\r\n", name(key));
-        self.output.extend_from_slice(line.as_bytes());
-        stamp.write(key, length, &mut self.output);
-        self.output.extend_from_slice(b"\r\n");
-        stamp
-    }
-
-    fn delete(&mut self, key: u32) {
-        self.view.ask(key);
-        self.ask(format!("delete {}\r\n", name(key)), Asked::Delete(key));
-    }
-
-    fn touch(&mut self, key: u32) {
-        self.view.ask(key);
-        self.ask(format!("touch {} {TTL_SECONDS}\r\n", name(key)), Asked::Touch(key));
+        let mut value = Vec::with_capacity(length);
+        stamp.write(key, length, &mut value);
+        let (name, seconds) = (name(key), TTL_SECONDS.to_string());
+        match self.protocol {
+            Text => {
+                let line = format!("{verb} {name} 0 {seconds} {length}{tail}\r\n");
+                self.output.extend_from_slice(line.as_bytes());
+                self.output.extend_from_slice(&value);
+                self.output.extend_from_slice(b"\r\n");
+            }
+            Resp => {
+                let words = [&b"SET"[..], name.as_bytes(), &value, b"EX", seconds.as_bytes()];
+                self.words(&[&words[..], options].concat());
+            }
+        }
+        if tail != NO_REPLY {
+            self.asked.push(asked(key, stamp));
+        }
     }
 
     fn count(&mut self) {
         let before = self.stage.begin_count();
-        self.ask(format!("incr {COUNTER} 1\r\n"), Asked::Count(before));
+        let line = match self.protocol {
+            Text => format!("incr {COUNTER} 1"),
+            Resp => format!("INCR {COUNTER}"),
+        };
+        self.say(&line, Asked::Count(before));
     }
 
     /// `gets`, and a `cas` that holds if nobody came between.
@@ -240,19 +318,29 @@ impl<'a> Sharer<'a> {
         self.view.over();
         if let Some(unique) = unique {
             let length = small_length(&mut self.random);
-            let stamp = self.store("cas", key, length, &format!(" {unique}"));
-            self.asked.push(Asked::Cas(key, stamp));
+            self.put(key, length, ("cas", &format!(" {unique}")), &[], Asked::Cas);
         }
-        self.exchange(connection)
+        self.exchange(connection, false)
     }
 
     /// Sends the batch and has every reply judged.
-    fn exchange(&mut self, connection: &mut Client) -> Result<(), String> {
+    fn exchange(&mut self, connection: &mut Client, transaction: bool) -> Result<(), String> {
+        let (stage, asked) = (self.stage, std::mem::take(&mut self.asked));
+        if transaction {
+            connection.send(b"*1\r\n$5\r\nMULTI\r\n")?;
+        }
         connection.send(&self.output)?;
         self.output.clear();
-        for asked in std::mem::take(&mut self.asked) {
+        if transaction {
+            connection.send(b"*1\r\n$4\r\nEXEC\r\n")?;
+            connection.expect("+OK")?;
+            asked.iter().try_for_each(|_| connection.expect("+QUEUED"))?;
+            connection.expect(&format!("*{}", asked.len()))?;
+        }
+        let replies = [&stage.seen.tcp, &stage.seen.resp][self.protocol as usize];
+        for asked in asked {
             let bytes = self.reply(connection, asked)?;
-            self.stage.verified(&self.stage.seen.tcp, bytes);
+            stage.verified(replies, bytes);
         }
         self.view.over();
         Ok(())
@@ -260,50 +348,70 @@ impl<'a> Sharer<'a> {
 
     /// Reads and judges one reply; how many bytes of values it had.
     fn reply(&mut self, connection: &mut Client, asked: Asked) -> Result<usize, String> {
-        if let Asked::Values(keys) = asked {
-            return self.values(connection, &keys);
+        if let (Asked::Values(keys), Text) = (&asked, self.protocol) {
+            return self.values(connection, keys);
         }
         let line = connection.line()?;
         if self.is_refusal(&line) {
             return Ok(0);
         }
-        let bad = |of: String| Err(format!("{of} is answered by `{line}`"));
+        let [done, undone, missing] = asked.answers(self.protocol);
         match asked {
-            Asked::Values(_) => {} // they were read above
-            Asked::Line(expected) if line == expected => {}
-            Asked::Line(expected) => return bad(format!("what asks for `{expected}`")),
-            Asked::Meta(key) if line == "EN" => self.view.missing(key)?,
-            Asked::Meta(key) => {
-                let length = line.strip_prefix("VA ").and_then(|length| length.parse().ok());
-                let Some(length) = length else { return bad(format!("mg {key}")) };
-                take(&mut self.view, connection, key, length)?;
-                return Ok(length);
+            Asked::Held(key) => return self.held(connection, key, &line),
+            Asked::Values(keys) if line == format!("*{}", keys.len()) => {
+                let mut bytes = 0;
+                for key in keys {
+                    let line = connection.line()?;
+                    let is_refusal = self.is_refusal(&line);
+                    bytes += if is_refusal { 0 } else { self.held(connection, key, &line)? };
+                }
+                return Ok(bytes);
+            }
+            Asked::SetGet(key, stamp) => {
+                let bytes = self.held(connection, key, &line)?;
+                self.view.found(key, stamp)?;
+                return Ok(bytes);
+            }
+            Asked::GetDelete(key) => {
+                let bytes = self.held(connection, key, &line)?;
+                self.view.missing(key)?;
+                return Ok(bytes);
             }
             Asked::Count(before) => {
-                let Ok(count) = line.parse::<u64>() else { return bad("incr".into()) };
+                let begins = ["", ":"][self.protocol as usize];
+                let count = line.strip_prefix(begins).and_then(|count| count.parse().ok());
+                let count = count.ok_or_else(|| format!("a count is answered by `{line}`"))?;
                 self.stage.counted(before, count)?;
             }
-            Asked::Set(key, stamp) | Asked::Cas(key, stamp) if line == "STORED" => {
+            Asked::Line(_) | Asked::Touch(_) if line == done => {}
+            Asked::Set(key, stamp) | Asked::Cas(key, stamp) if line == done => {
                 self.view.found(key, stamp)?;
             }
-            Asked::Add(key, stamp) if line == "STORED" => {
+            Asked::SetNew(key, stamp) if line == done => {
                 self.view.missing(key)?;
                 self.view.found(key, stamp)?;
             }
-            Asked::Add(..) if line == "NOT_STORED" => {}
-            Asked::Cas(..) if line == "EXISTS" => {}
-            Asked::Touch(_) if line == "TOUCHED" => {}
-            Asked::Delete(key) if line == "DELETED" => self.view.missing(key)?,
-            Asked::Cas(key, _) | Asked::Touch(key) | Asked::Delete(key) if line == "NOT_FOUND" => {
+            Asked::SetNew(..) | Asked::Cas(..) if line == undone => {}
+            Asked::Delete(key) if line == done => self.view.missing(key)?,
+            Asked::Cas(key, _) | Asked::Touch(key) | Asked::Delete(key) if line == missing => {
                 self.view.missing(key)?;
             }
-            Asked::Set(key, _) => return bad(format!("set {key}")),
-            Asked::Add(key, _) => return bad(format!("add {key}")),
-            Asked::Cas(key, _) => return bad(format!("cas {key}")),
-            Asked::Delete(key) => return bad(format!("delete {key}")),
-            Asked::Touch(key) => return bad(format!("touch {key}")),
+            asked => return Err(format!("{asked:?} is answered by `{line}`")),
         }
         Ok(0)
+    }
+
+    /// What the key held, by the first line of its value.
+    fn held(&mut self, connection: &mut Client, key: u32, line: &str) -> Result<usize, String> {
+        let [nothing, begins] = [["EN", "VA "], ["$-1", "$"]][self.protocol as usize];
+        if line == nothing {
+            self.view.missing(key)?;
+            return Ok(0);
+        }
+        let length = line.strip_prefix(begins).and_then(|length| length.parse().ok());
+        let length = length.ok_or_else(|| format!("key {key} is answered by `{line}`"))?;
+        take(&mut self.view, connection, key, length)?;
+        Ok(length)
     }
 
     /// Values of some of `keys`, in order, and the end.
@@ -337,7 +445,9 @@ impl<'a> Sharer<'a> {
 
     /// A full memory may refuse where it evicts: clients that do not read hold some of it.
     fn is_refusal(&self, line: &str) -> bool {
-        let refused = self.stage.evicts && line.starts_with(REFUSAL);
+        let words = line.trim_start_matches('-');
+        let is_one = line.starts_with(OUT_OF_MEMORY) || words.starts_with(REFUSAL);
+        let refused = self.stage.evicts && is_one;
         self.stage.seen.refused.fetch_add(u64::from(refused), Relaxed);
         refused
     }
@@ -356,7 +466,7 @@ fn value_line(line: &str) -> Result<(&str, usize, Option<&str>), String> {
 }
 
 /// Takes the bytes of a value of `key` off the connection, and has them judged.
-pub fn take(
+fn take(
     view: &mut View<'_>,
     connection: &mut Client,
     key: u32,

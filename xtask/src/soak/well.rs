@@ -91,8 +91,7 @@ impl Behaving<'_> {
             if self.stage.is_to_reconnect(&mut self.random) {
                 // A store without a reply may still be on its way here; only an answer behind it
                 // says that it was done before whatever comes by the next connection.
-                self.output.extend_from_slice(b"mn\r\n");
-                self.expected.push(Expected::Line("MN".into()));
+                self.say("mn", Expected::Line("MN".into()));
                 return self.exchange(connection);
             }
             if random::chance(&mut self.random, CAS_PARTS) {
@@ -137,7 +136,7 @@ impl Behaving<'_> {
     fn small_request(&mut self) {
         let key = self.random.usize(..SMALL_KEYS);
         match self.random.usize(..100) {
-            0..45 => self.get(key),
+            0..45 => self.get(&[key]),
             45..55 => self.multiget(),
             55..65 => self.meta_get(key),
             65..83 => {
@@ -155,7 +154,7 @@ impl Behaving<'_> {
     fn large_request(&mut self) {
         let key = SMALL_KEYS + self.random.usize(..LARGE_KEYS);
         match self.random.usize(..10) {
-            0..6 => self.get(key),
+            0..6 => self.get(&[key]),
             6..7 => self.meta_get(key),
             _ => {
                 let length = mix::large_length(&mut self.random);
@@ -165,37 +164,43 @@ impl Behaving<'_> {
         }
     }
 
-    fn get(&mut self, key: usize) {
-        let name = self.name(key);
-        self.output.extend_from_slice(format!("get {name}\r\n").as_bytes());
-        let values = self.held.get(&key).map(|value| (name, *value)).into_iter().collect();
-        self.expected.push(Expected::Values(values));
+    /// Writes a request that has no value, and what must come.
+    fn say(&mut self, line: &str, expected: Expected) {
+        self.output.extend_from_slice(line.as_bytes());
+        self.output.extend_from_slice(b"\r\n");
+        self.expected.push(expected);
+    }
+
+    /// Writes a store of this value, with this tail of its line.
+    fn put(&mut self, verb: &str, key: usize, value: Value, tail: &str) {
+        let (name, length) = (self.name(key), value.length);
+        let line = format!("{verb} {name} 0 {TTL_SECONDS} {length}{tail}\r\n");
+        self.output.extend_from_slice(line.as_bytes());
+        value.write(&mut self.output);
+        self.output.extend_from_slice(b"\r\n");
+    }
+
+    fn get(&mut self, keys: &[usize]) {
+        let names: Vec<String> = keys.iter().map(|key| self.name(*key)).collect();
+        let held = |(key, name): (&usize, &String)| Some((name.clone(), *self.held.get(key)?));
+        let values = keys.iter().zip(&names).filter_map(held).collect();
+        self.say(&format!("get {}", names.join(" ")), Expected::Values(values));
     }
 
     fn multiget(&mut self) {
-        let mut line = String::from("get");
-        let mut values = Vec::new();
-        for _ in 0..self.random.usize(2..9) {
-            let key = self.random.usize(..SMALL_KEYS);
-            let name = self.name(key);
-            line.push_str(&format!(" {name}"));
-            values.extend(self.held.get(&key).map(|value| (name, *value)));
-        }
-        self.output.extend_from_slice(format!("{line}\r\n").as_bytes());
-        self.expected.push(Expected::Values(values));
+        let count = self.random.usize(2..9);
+        let keys: Vec<usize> = (0..count).map(|_| self.random.usize(..SMALL_KEYS)).collect();
+        self.get(&keys);
     }
 
     fn meta_get(&mut self, key: usize) {
-        self.output.extend_from_slice(format!("mg {} v\r\n", self.name(key)).as_bytes());
-        self.expected.push(Expected::Meta(self.held.get(&key).copied()));
+        let line = format!("mg {} v", self.name(key));
+        self.say(&line, Expected::Meta(self.held.get(&key).copied()));
     }
 
     fn set(&mut self, key: usize, length: usize, quiet: bool) {
         let value = self.fresh(key, length);
-        let tail = if quiet { " noreply" } else { "" };
-        let line = format!("set {} 0 {TTL_SECONDS} {length}{tail}\r\n", self.name(key));
-        self.output.extend_from_slice(line.as_bytes());
-        self.write_value(value);
+        self.put("set", key, value, if quiet { " noreply" } else { "" });
         self.change(key, Some(value));
         match quiet {
             true => drop(self.quiet.insert(key)),
@@ -213,17 +218,10 @@ impl Behaving<'_> {
         }
     }
 
-    fn write_value(&mut self, value: Value) {
-        value.write(&mut self.output);
-        self.output.extend_from_slice(b"\r\n");
-    }
-
     fn add(&mut self, key: usize) {
         let length = mix::small_length(&mut self.random);
         let value = self.fresh(key, length);
-        let line = format!("add {} 0 {TTL_SECONDS} {length}\r\n", self.name(key));
-        self.output.extend_from_slice(line.as_bytes());
-        self.write_value(value);
+        self.put("add", key, value, "");
         let reply = match self.held.contains_key(&key) {
             true => "NOT_STORED",
             false => {
@@ -235,16 +233,15 @@ impl Behaving<'_> {
     }
 
     fn delete(&mut self, key: usize) {
-        self.output.extend_from_slice(format!("delete {}\r\n", self.name(key)).as_bytes());
+        let line = format!("delete {}", self.name(key));
         let reply = if self.change(key, None) { "DELETED" } else { "NOT_FOUND" };
-        self.expected.push(Expected::Line(reply.into()));
+        self.say(&line, Expected::Line(reply.into()));
     }
 
     fn touch(&mut self, key: usize) {
-        let line = format!("touch {} {TTL_SECONDS}\r\n", self.name(key));
-        self.output.extend_from_slice(line.as_bytes());
+        let line = format!("touch {} {TTL_SECONDS}", self.name(key));
         let reply = if self.held.contains_key(&key) { "TOUCHED" } else { "NOT_FOUND" };
-        self.expected.push(Expected::Line(reply.into()));
+        self.say(&line, Expected::Line(reply.into()));
     }
 
     fn count(&mut self) {
@@ -253,15 +250,14 @@ impl Behaving<'_> {
             Some(count) => {
                 let step = self.random.usize(1..100) as u64;
                 self.counter = Some(count + step);
-                (format!("incr {name} {step}\r\n"), (count + step).to_string())
+                (format!("incr {name} {step}"), (count + step).to_string())
             }
             None => {
                 self.counter = Some(0);
-                (format!("set {name} 0 {TTL_SECONDS} 1\r\n0\r\n"), "STORED".to_string())
+                (format!("set {name} 0 {TTL_SECONDS} 1\r\n0"), "STORED".to_string())
             }
         };
-        self.output.extend_from_slice(line.as_bytes());
-        self.expected.push(Expected::Line(reply));
+        self.say(&line, Expected::Line(reply));
     }
 
     /// `gets`, a `cas` that must succeed, and the same again, which must not.
@@ -282,9 +278,7 @@ impl Behaving<'_> {
         let length = mix::small_length(&mut self.random);
         let value = self.fresh(key, length);
         for reply in ["STORED", "EXISTS"] {
-            let line = format!("cas {name} 0 {TTL_SECONDS} {length} {unique}\r\n");
-            self.output.extend_from_slice(line.as_bytes());
-            self.write_value(value);
+            self.put("cas", key, value, &format!(" {unique}"));
             self.expected.push(Expected::Line(reply.into()));
         }
         self.change(key, Some(value));
@@ -302,9 +296,8 @@ impl Behaving<'_> {
                     let bytes = values.iter().map(|(_, value)| value.length).sum();
                     for (name, value) in values {
                         connection.expect(&format!("VALUE {name} 0 {}", value.length))?;
-                        connection
-                            .body(value.length, |bytes| value.is(bytes))
-                            .map_err(|why| format!("get {name}: {why}"))?;
+                        let told = connection.body(value.length, |bytes| value.is(bytes));
+                        told.map_err(|why| format!("get {name}: {why}"))?;
                     }
                     self.verified(connection.expect("END"), bytes)?;
                 }

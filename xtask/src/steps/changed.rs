@@ -101,10 +101,10 @@ impl Change {
             is_needed.then(|| step.line.replace("--workspace", &flags.join(" ")))
         };
         match step.scope {
-            Scope::Always => Some(step.line.to_owned()),
+            Scope::Always => Some(super::of_whole(step)),
             Scope::Packages => of_packages(&self.packages),
             Scope::Libraries => of_packages(&self.libraries),
-            Scope::Paths(groups) => self.needs(step, groups).then(|| step.line.to_owned()),
+            Scope::Paths(groups) => self.needs(step, groups).then(|| super::of_whole(step)),
         }
     }
 

@@ -152,6 +152,10 @@ const LANE: &[&str] = &[
     "crates/laneway/",
     "crates/laneway/tests/kernel",
 ];
+/// The tests of crates/kernel, and that of the server over it.
+pub const KERNEL_TESTS: &str = "test --workspace --no-fail-fast --test af_xdp --test fuzz \
+    --test lane --test network --test several --test steer --test torn --test kernel \
+    -- --nocapture";
 const CEILINGS: &[&str] = &["bench/instructions.toml"];
 const SUITES: &[&str] = &["tests-external/"];
 
@@ -215,8 +219,8 @@ pub const STEPS: &[Step] = &[
         .on(&[LOAD, &["bench/definitions/"]])
         .after(FUZZ),
     step("fuzz traces", "xtask fuzz traces --seconds 5", 7).on(&[LOAD]).after(FUZZ),
-    // After the build of tests, of which it takes the crates below the lane.
-    step("kernel lane", "xtask kernel", 23).on(&[LANE]).after(&["build of tests"]).holds(DEBUG),
+    // After the build of tests, whose features it has; without capture, for what is skipped.
+    step("kernel lane", KERNEL_TESTS, 23).on(&[LANE]).after(&["build of tests"]).holds(DEBUG),
     step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", 22).on(&[TIER]).after(FUZZ),
     step("fuzz dumps", "xtask fuzz dump --seconds 10", 12).on(&[TIER]).after(FUZZ),
     step("tier bench", "xtask tier-bench", 49).on(&[&[
@@ -232,7 +236,7 @@ pub const STEPS: &[Step] = &[
     step("release build", "build --quiet --release -p laneway", 146)
         .on(&[SIMULATED, PROGRAM, SUITES]),
     step("features", "xtask features", 1).on(&[SIMULATED, PROGRAM]).after(RELEASE).holds(PORTS),
-    step("histories", "xtask histories --dev --operations 200000", 8)
+    step("histories", "test --quiet --workspace --test hot -- histor owner_that_does_not_look", 8)
         .on(&[&[
             "crates/policy/",
             "crates/sync/",
@@ -241,6 +245,7 @@ pub const STEPS: &[Step] = &[
             "crates/server/tests/hot/",
             "crates/rig/",
         ]])
+        .with(&[("LANEWAY_HISTORY_OPERATIONS", "200000")])
         .after(&["build of tests"]),
     step("observe cost", "xtask observe-cost --check", 160)
         .on(&[SIMULATED, RIG, &["bench/observe-cost.toml"]])

@@ -20,10 +20,7 @@ pub fn verdict(rows: &[Row]) -> String {
     let of = |result| rows.iter().filter(move |row| row.result == result);
     let names: Vec<&str> = of("skipped").map(|row| row.name).collect();
     let inside: usize = rows.iter().map(|row| row.skips.len()).sum();
-    let skipped = match names.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", names.join(", ")),
-    };
+    let skipped = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     let tests = match inside {
         0 => String::new(),
         _ => format!(", {inside} tests skipped within steps"),

@@ -12,16 +12,6 @@ pub struct Code {
     test_lines: Vec<bool>,
 }
 
-/// A function with a body.
-#[derive(Debug, PartialEq)]
-pub struct Function {
-    pub name: String,
-    /// From 1.
-    pub line: usize,
-    /// From `fn` to the closing brace.
-    pub lines: usize,
-}
-
 impl Code {
     pub fn of(path: &str, source: &str) -> Code {
         let text = blank(source);
@@ -49,23 +39,6 @@ impl Code {
     pub fn without_tests(&self) -> String {
         let kept = |(line, text)| if self.is_test(line) { "" } else { text };
         self.lines().map(kept).collect::<Vec<_>>().join("\n")
-    }
-
-    /// Every function that has a body.
-    pub fn functions(&self) -> Vec<Function> {
-        let mut found = Vec::new();
-        for at in word_positions(&self.text, "fn") {
-            let rest = self.text[at + 2..].trim_start();
-            let name: String = rest.chars().take_while(|c| is_word(*c)).collect();
-            let Some(open) = body_start(&self.text, at) else { continue };
-            if name.is_empty() {
-                continue;
-            }
-            let close = matching_brace(&self.text, open);
-            let line = line_of(&self.text, at);
-            found.push(Function { name, line, lines: line_of(&self.text, close) - line + 1 });
-        }
-        found
     }
 }
 

@@ -31,14 +31,14 @@ Check the invariants of ARCHITECTURE.md in the text of every file.
 usage: cargo xtask tidy
        cargo xtask tidy --count [COMMIT]    only count the lines by what they are for
 
-Where `unsafe`, threads and sleeps may appear; who may know whom; no use cycles between the files of
-a crate; no public item of the product that only tests use; functions to 70 lines, files to 600
-(tests apart), 100 columns; no path of one machine; the tables of figures in README and
-docs/figures.md as bench/record has them, no number in them stale; the drawings of docs/drawings as
-their texts make them; links, headings and tasks that pages name, the list of pages in
-docs/SUMMARY.md, and the program's words in docs/troubleshooting.md; licence and source of every
-package that is built in; sentences of at most 22 words on the average, each with a verb and a
-subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).";
+Where threads and sleeps may appear; who may know whom, and the workspace's lints in each crate; no
+use cycles between the files of a crate; no public item of the product that only tests use;
+files to 600 lines (tests apart), 100 columns; no path of one machine; the tables
+of figures in README and docs/figures.md as bench/record has them, no number in them stale; the
+drawings of docs/drawings as their texts make them; links, headings and tasks that pages name, the
+list of pages in docs/SUMMARY.md, and the program's words in docs/troubleshooting.md; licence and
+source of every package that is built in; sentences of at most 22 words on the average, each with a
+verb and a subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -50,10 +50,7 @@ struct Source {
 impl Source {
     fn new(path: impl Into<String>, text: impl Into<String>) -> Source {
         let (path, text) = (path.into(), text.into());
-        let code = match path.ends_with(".rs") {
-            true => Code::of(&path, &text),
-            false => Code::default(),
-        };
+        let code = if path.ends_with(".rs") { Code::of(&path, &text) } else { Code::default() };
         Source { path, text, code }
     }
 
@@ -109,10 +106,13 @@ impl Finding {
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    match parser.next()? {
-        None => {}
-        Some(lexopt::Arg::Long("count")) => return count(parser),
-        Some(argument) => return Err(Failure::Usage(argument.unexpected().to_string())),
+    let (mut counts, mut commit) = (false, None);
+    flags!(parser, {
+        Long("count") => counts = true,
+        Value(name) if counts && commit.is_none() => commit = Some(name.string()?),
+    });
+    if counts {
+        return count(commit.as_deref());
     }
     let tree = read_tree()?;
     let mut all = findings(&tree);
@@ -125,20 +125,8 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
 }
 
 /// Prints how many lines there are of which kind, in the working tree or in a commit.
-fn count(mut parser: lexopt::Parser) -> Outcome {
-    use lexopt::ValueExt as _;
-    let commit = match parser.next()? {
-        None => None,
-        Some(lexopt::Arg::Value(commit)) => Some(commit.string()?),
-        Some(argument) => return Err(Failure::Usage(argument.unexpected().to_string())),
-    };
-    if let Some(argument) = parser.next()? {
-        return Err(Failure::Usage(argument.unexpected().to_string()));
-    }
-    let tree = match &commit {
-        None => read_tree()?,
-        Some(commit) => read_commit(commit)?,
-    };
+fn count(commit: Option<&str>) -> Outcome {
+    let tree = commit.map_or_else(read_tree, read_commit)?;
     print!("{}", count::table(&tree));
     passed(format!("{} files are counted", tree.files.len()))
 }

@@ -1,10 +1,8 @@
-//! Functions, files and lines stay small; tests may be long.
+//! Files and lines stay small; tests may be long. Long functions are clippy's (`too_many_lines`).
 
-use super::code::Function;
 use super::words::push;
 use super::{Finding, Source, Tree};
 
-const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 const LINE_COLUMNS_MAX: usize = 100;
 /// What is written by hand in lines; tables of Markdown are not.
@@ -12,22 +10,11 @@ const COLUMN_SUFFIXES: &[&str] = &[".rs", ".sh", ".c", ".h", ".py"];
 
 pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
     for file in tree.rust() {
-        functions(file, found);
         file_lines(file, found);
     }
     for file in &tree.files {
         if COLUMN_SUFFIXES.iter().any(|suffix| file.path.ends_with(suffix)) {
             columns(file, found);
-        }
-    }
-}
-
-fn functions(file: &Source, found: &mut Vec<Finding>) {
-    for function in file.code.functions() {
-        let Function { name, line, lines } = function;
-        if FUNCTION_LINES_MAX < lines && !file.code.is_test(line) {
-            let text = format!("{name} has {lines} lines, at most {FUNCTION_LINES_MAX}");
-            push(found, "function-lines", file, line, text);
         }
     }
 }

@@ -36,26 +36,14 @@ fn a_drawing_is_what_its_text_makes() {
 }
 
 #[test]
-fn unsafe_stays_in_its_rooms() {
-    check("crates/server/src/a.rs", "fn f() { unsafe { g() } }", &["unsafe"]);
-    check("xtask/src/a.rs", "unsafe fn f() {}", &["unsafe"]);
-    check("crates/store/src/a.rs", "fn f() { unsafe { g() } }", &[]);
-    check("crates/server/src/a.rs", "// unsafe\nconst A: &str = \"unsafe\";", &[]);
-    check("crates/server/src/a.rs", "const A: &str = r#\"a \" unsafe\"#;", &[]);
-    check("crates/wire/src/lib.rs", "pub mod a;", &["forbid-unsafe"]);
-    check("crates/wire/src/lib.rs", "#![forbid(unsafe_code)]\npub mod a;", &[]);
-    check("crates/wire/src/lib.rs", "// #![forbid(unsafe_code)]\npub mod a;", &["forbid-unsafe"]);
-    check("crates/store/src/lib.rs", "pub mod a;", &[]);
-    check("bench/tier/src/engine/rocksdb/a.rs", "fn f() { unsafe { g() } }", &[]);
-    check("bench/tier/src/engine/a.rs", "fn f() { unsafe { g() } }", &["unsafe"]);
-}
-
-#[test]
-fn a_character_or_lifetime_does_not_open_a_string() {
-    check("crates/server/src/a.rs", "const A: char = '\"'; fn f() { unsafe {} }", &["unsafe"]);
-    check("crates/server/src/a.rs", "const A: char = '\\''; fn f() { unsafe {} }", &["unsafe"]);
-    check("crates/server/src/a.rs", "fn f<'a>(x: &'a str) { unsafe {} }", &["unsafe"]);
-    check("crates/server/src/a.rs", "/* a /* b */ unsafe */ fn f() {}", &[]);
+fn what_stands_in_comments_and_literals_is_no_code() {
+    let check = |text: &str, expected: &[&str]| check("crates/server/src/a.rs", text, expected);
+    check("// thread::spawn\nconst A: &str = \"thread::spawn\";", &[]);
+    check("const A: &str = r#\"a \" thread::spawn\"#;", &[]);
+    check("/* a /* b */ thread::spawn */ fn f() {}", &[]);
+    check("const A: char = '\"'; fn f() { thread::spawn(g) }", &["thread"]);
+    check("const A: char = '\\''; fn f() { thread::spawn(g) }", &["thread"]);
+    check("fn f<'a>(x: &'a str) { thread::spawn(g) }", &["thread"]);
 }
 
 #[test]
@@ -197,16 +185,7 @@ fn what_is_quoted_is_said() {
 }
 
 #[test]
-fn functions_and_files_and_lines_stay_small() {
-    let body = "    g();\n".repeat(68);
-    check("crates/server/src/a.rs", &format!("fn f() {{\n{body}}}\n"), &[]);
-    check(
-        "crates/server/src/a.rs",
-        &format!("fn f() {{\n{body}    g();\n}}\n"),
-        &["function-lines"],
-    );
-    let test = format!("#[test]\nfn f() {{\n{body}    g();\n}}\n");
-    check("crates/server/src/a.rs", &test, &[]);
+fn files_and_lines_stay_small() {
     let lines = "const A: u8 = 1;\n".repeat(600);
     check("crates/server/src/a.rs", &lines, &[]);
     check("crates/server/src/a.rs", &format!("{lines}const B: u8 = 1;\n"), &["file-lines"]);
@@ -218,17 +197,10 @@ fn functions_and_files_and_lines_stay_small() {
 }
 
 #[test]
-fn a_function_is_measured_from_its_name_to_its_own_brace() {
-    let code = "fn f(a: [u8; 3]) -> impl Fn() where A: B {\n    fn g();\n    let s = \"{\";\n}\n";
-    let functions = Source::new("a.rs", code).code.functions();
-    assert_eq!(functions.len(), 1, "{functions:?}");
-    assert_eq!((functions[0].name.as_str(), functions[0].lines), ("f", 4));
-}
-
-#[test]
 fn who_may_know_whom_is_kept() {
     let check = |name: &str, text: &str, expected: &[&str]| {
-        check(&format!("crates/{name}/Cargo.toml"), text, expected);
+        let text = format!("{text}\n[lints]\nworkspace = true\n");
+        check(&format!("crates/{name}/Cargo.toml"), &text, expected);
     };
     check("server", "[dependencies]\nlaneway-policy.workspace = true", &[]);
     check("server", "[dependencies]\nlaneway-load.workspace = true", &["who-knows"]);
@@ -241,6 +213,10 @@ fn who_may_know_whom_is_kept() {
     check("policy", "[dev-dependencies]\nproptest = \"1\"", &[]);
     check("sync", "[target.'cfg(loom)'.dependencies]\nloom = \"0.7\"", &[]);
     check("sync", "[dependencies]\nloom = \"0.7\"", &["alone"]);
+    assert_eq!(
+        rules(&[("crates/sync/Cargo.toml", "[package]\nname = \"laneway-sync\"")]),
+        ["lints"]
+    );
 }
 
 #[test]
@@ -263,7 +239,7 @@ fn files_that_use_each_other_are_a_cycle() {
 
 #[test]
 fn a_call_of_a_method_that_another_file_gives_is_a_use() {
-    let library = ("crates/server/src/lib.rs", "#![forbid(unsafe_code)]\nmod a;\nmod b;");
+    let library = ("crates/server/src/lib.rs", "mod a;\nmod b;");
     let a = "pub struct A;\nimpl A {\n    fn f(&self) {\n        self.g();\n    }\n}\n";
     let check = |block: &str, expected: &[&str]| {
         let b = format!("use crate::a::A;\n{block}");

@@ -1,13 +1,7 @@
-//! Words that may stand in some rooms only: `unsafe`, threads, sleeps. Where clocks may be read,
-//! and what is unfinished, clippy finds (clippy.toml, and the lints of the workspace).
+//! Words that may stand in some rooms only: threads, sleeps. Where clocks may be read, what is
+//! unsafe and what is unfinished, rustc and clippy find (clippy.toml, the lints of the workspace).
 
-use super::code::word_positions;
 use super::{Finding, Source, Tree};
-
-/// The rooms that may say `unsafe`; every other crate forbids it.
-const UNSAFE_ROOMS: &[&str] = &["sync", "store", "rdma", "xdp", "transport", "tier", "kernel"];
-/// Beyond those, outside the product: calls of a rival's library, and of io_uring to measure it.
-const UNSAFE_PLACES: &[&str] = &["bench/tier/src/engine/rocksdb/", "bench/io-probe/"];
 
 /// Where threads may be started.
 const THREAD_PLACES: &[&str] = &[
@@ -39,7 +33,6 @@ const MACHINE_PATHS: &[(&str, &str)] =
 
 pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
     for file in tree.rust() {
-        unsafe_code(file, found);
         threads(file, found);
         ignored(file, found);
     }
@@ -58,23 +51,6 @@ pub fn push(
 ) {
     let subject = file.path.clone();
     found.push(Finding { rule, subject, line, text: text.into() });
-}
-
-fn unsafe_code(file: &Source, found: &mut Vec<Finding>) {
-    if UNSAFE_ROOMS.contains(&file.room()) || is_in(file, UNSAFE_PLACES) {
-        return;
-    }
-    for (line, text) in file.code.lines() {
-        if !word_positions(text, "unsafe").is_empty() {
-            push(found, "unsafe", file, line, format!("unsafe outside {UNSAFE_ROOMS:?}"));
-        }
-    }
-    let tail = file.path.strip_prefix("crates/").unwrap_or(&file.path);
-    let below = tail.split_once('/').map_or("", |(_, below)| below);
-    let root = matches!(below, "src/lib.rs" | "src/main.rs") || below.starts_with("src/bin/");
-    if root && file.room() != "fuzz" && !file.code.text.contains("#![forbid(unsafe_code)]") {
-        push(found, "forbid-unsafe", file, 0, "must say #![forbid(unsafe_code)]");
-    }
 }
 
 fn is_in(file: &Source, places: &[&str]) -> bool {

@@ -3,9 +3,11 @@
 //! they depend on.
 
 use super::packages::Debian;
+use crate::package::deb;
 use crate::process::{self, read_bytes as read};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,75 +17,12 @@ const LIBRARY_FOLDERS: &[&str] =
 /// How the file of a module ends that is packed: all are, with newer kernels.
 const COMPRESSED: &str = ".xz";
 const LOADER: &str = "ld-linux-x86-64.so.2";
-const PROGRAM_MODE: u32 = 0o100_755;
-const FOLDER_MODE: u32 = 0o040_755;
-const LINK_MODE: u32 = 0o120_777;
-const DEVICE_MODE: u32 = 0o020_600;
+/// Packs the files of the folder `$0` by the busybox `$1`. The kernel brings a console of its own.
+const PACK: &str = "cd \"$0\" && find . | \"$1\" cpio -o -H newc";
 
-/// An archive under way.
-#[derive(Default)]
-struct Archive {
-    bytes: Vec<u8>,
-    inode: u32,
-    folders: BTreeSet<String>,
-}
-
-impl Archive {
-    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
-        self.inode += 1;
-        let fields = [
-            self.inode,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            content.len() as u32,
-            0,
-            0,
-            device.0,
-            device.1,
-            name.len() as u32 + 1,
-            0,
-        ];
-        self.bytes.extend_from_slice(b"070701");
-        for field in fields {
-            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
-        }
-        self.bytes.extend_from_slice(name.as_bytes());
-        self.bytes.push(0);
-        self.align();
-        self.bytes.extend_from_slice(content);
-        self.align();
-    }
-
-    fn align(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
-    }
-
-    /// The folders above `name`, each once.
-    fn folders_of(&mut self, name: &str) {
-        for (at, _) in name.match_indices('/') {
-            if self.folders.insert(name[..at].to_owned()) {
-                self.entry(&name[..at], FOLDER_MODE, (0, 0), b"");
-            }
-        }
-    }
-
-    fn file(&mut self, name: &str, content: &[u8]) {
-        self.folders_of(name);
-        self.entry(name, PROGRAM_MODE, (0, 0), content);
-    }
-
-    fn link(&mut self, name: &str, to: &str) {
-        self.folders_of(name);
-        self.entry(name, LINK_MODE, (0, 0), to.as_bytes());
-    }
-
-    fn end(mut self) -> Vec<u8> {
-        self.entry("TRAILER!!!", 0, (0, 0), b"");
-        self.bytes
-    }
+/// A file of the guest's, which can be run.
+fn put(tree: &Path, name: &str, content: &[u8]) -> Result<(), String> {
+    deb::put(tree, name, content, 0o755).map(drop)
 }
 
 /// What a guest is made of.
@@ -108,19 +47,17 @@ pub struct Contents<'a> {
 
 /// Writes it; where it is.
 pub fn write(folder: &Path, contents: &Contents<'_>) -> Result<PathBuf, String> {
-    let debian = contents.debian;
-    let mut archive = Archive::default();
-    // Before anything is mounted the kernel gives the script this to speak by.
-    archive.folders_of("dev/console");
-    archive.entry("dev/console", DEVICE_MODE, (5, 1), b"");
-    for empty in ["proc/x", "sys/x", "tmp/x"] {
-        archive.folders_of(empty);
+    let (debian, tree) = (contents.debian, folder.join("initramfs"));
+    let _ = fs::remove_dir_all(&tree); // of an earlier run
+    for empty in ["dev", "proc", "sys", "tmp"] {
+        process::make_dir(tree.join(empty))?;
     }
-    archive.file("init", contents.script.as_bytes());
+    put(&tree, "init", contents.script.as_bytes())?;
     let busybox = under(&debian.root, &["bin", "usr/bin"], "busybox")?;
-    archive.file("bin/busybox", &read(&busybox)?);
+    put(&tree, "bin/busybox", &read(&busybox)?)?;
     for applet in contents.applets {
-        archive.link(&format!("bin/{applet}"), "busybox");
+        let linked = symlink("busybox", tree.join("bin").join(applet));
+        linked.map_err(|e| format!("cannot link {applet}: {e}"))?;
     }
     let mut dynamic: Vec<PathBuf> = contents.ours.iter().map(|path| path.to_path_buf()).collect();
     for name in contents.programs {
@@ -128,45 +65,40 @@ pub fn write(folder: &Path, contents: &Contents<'_>) -> Result<PathBuf, String> 
     }
     for program in &dynamic {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        archive.file(&format!("bin/{name}"), &read(program)?);
+        put(&tree, &format!("bin/{name}"), &read(program)?)?;
     }
     if let Some(device) = contents.provider {
-        provider(&mut archive, debian, device, &mut dynamic)?;
+        dynamic.push(provider(&tree, debian, device)?);
     }
     for name in contents.loaded {
         let path = library(&debian.root, name)?;
-        archive.file(&format!("lib/{name}"), &read(&path)?);
+        put(&tree, &format!("lib/{name}"), &read(&path)?)?;
         dynamic.push(path);
     }
-    let named = libraries(&debian.root, dynamic)?;
-    for (name, path) in named.iter().filter(|one| !contents.loaded.contains(&one.0.as_str())) {
-        archive.file(&format!("lib/{name}"), &read(path)?);
+    for (name, path) in libraries(&debian.root, dynamic)? {
+        put(&tree, &format!("lib/{name}"), &read(path)?)?;
     }
-    archive.file(&format!("lib64/{LOADER}"), &read(&library(&debian.root, LOADER)?)?);
-    modules(&mut archive, debian, contents.modules)?;
+    put(&tree, &format!("lib64/{LOADER}"), &read(library(&debian.root, LOADER)?)?)?;
+    modules(&tree, debian, contents.modules)?;
     let path = folder.join("initramfs.cpio");
-    process::write(&path, archive.end())?;
+    let mut pack = Command::new("sh");
+    let packed = process::printed_bytes(pack.args(["-c", PACK]).arg(&tree).arg(&busybox))?;
+    process::write(&path, packed)?;
     Ok(path)
 }
 
 /// The provider of libibverbs for a kind of device, and the file that names it.
-fn provider(
-    archive: &mut Archive,
-    debian: &Debian,
-    device: &str,
-    dynamic: &mut Vec<PathBuf>,
-) -> Result<(), String> {
+fn provider(tree: &Path, debian: &Debian, device: &str) -> Result<PathBuf, String> {
     let file = format!("etc/libibverbs.d/{device}.driver");
-    archive.file(&file, &read(debian.root.join(&file))?);
+    put(tree, &file, &read(debian.root.join(&file))?)?;
     let place = "usr/lib/x86_64-linux-gnu/libibverbs";
     let found = fs::read_dir(debian.root.join(place)).map_err(|e| format!("{place}: {e}"))?;
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut found = found.flatten().map(|entry| entry.path());
     let provider = found.find(|path| name(path).starts_with(&format!("lib{device}-")));
     let provider = provider.ok_or_else(|| format!("{place}: no provider for {device}"))?;
-    archive.file(&format!("{place}/{}", name(&provider)), &read(&provider)?);
-    dynamic.push(provider);
-    Ok(())
+    put(tree, &format!("{place}/{}", name(&provider)), &read(&provider)?)?;
+    Ok(provider)
 }
 
 /// The libraries that files name, and those that these name.
@@ -174,10 +106,7 @@ fn libraries(root: &Path, files: Vec<PathBuf>) -> Result<BTreeMap<String, PathBu
     let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut left = VecDeque::from(files);
     while let Some(file) = left.pop_front() {
-        let (status, told) = process::capture(Command::new("objdump").arg("-p").arg(&file))?;
-        if !status.success() {
-            return Err(format!("objdump -p {}: {}", file.display(), told.trim()));
-        }
+        let told = process::said(Command::new("objdump").arg("-p").arg(&file))?;
         let names = told.lines().filter_map(|line| line.trim().strip_prefix("NEEDED"));
         for name in names.map(str::trim).filter(|name| *name != LOADER) {
             if !found.contains_key(name) {
@@ -202,7 +131,7 @@ fn under(root: &Path, folders: &[&str], name: &str) -> Result<PathBuf, String> {
 }
 
 /// Modules, and the order in which they can be loaded.
-fn modules(archive: &mut Archive, debian: &Debian, wanted: &[&str]) -> Result<(), String> {
+fn modules(tree: &Path, debian: &Debian, wanted: &[&str]) -> Result<(), String> {
     let top = ["lib/modules", "usr/lib/modules"].map(|dir| debian.root.join(dir));
     let top = top.into_iter().map(|dir| dir.join(&debian.release)).find(|dir| dir.is_dir());
     let top = top.ok_or_else(|| format!("no modules of kernel {}", debian.release))?;
@@ -213,11 +142,10 @@ fn modules(archive: &mut Archive, debian: &Debian, wanted: &[&str]) -> Result<()
         place(module, &all, &mut order)?;
     }
     for name in &order {
-        archive.file(&format!("modules/{name}.ko"), &module(&all[name])?);
+        put(tree, &format!("modules/{name}.ko"), &module(&all[name])?)?;
     }
     let lines: Vec<String> = order.iter().map(|name| format!("{name}.ko")).collect();
-    archive.file("modules/order", lines.join("\n").as_bytes());
-    Ok(())
+    put(tree, "modules/order", lines.join("\n").as_bytes())
 }
 
 /// Every module of a folder, by name.
@@ -239,14 +167,9 @@ fn collect(folder: &Path, all: &mut BTreeMap<String, PathBuf>) -> Result<(), Str
 
 /// A module's bytes, as the guest takes them.
 fn module(path: &Path) -> Result<Vec<u8>, String> {
-    if !path.to_string_lossy().ends_with(COMPRESSED) {
-        return read(path);
-    }
-    let output = Command::new("xz").arg("-dc").arg(path).output();
-    let output = output.map_err(|e| format!("cannot start xz: {e}"))?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(format!("xz -dc {}: {}", path.display(), process::told(output.status))),
+    match path.to_string_lossy().ends_with(COMPRESSED) {
+        true => process::printed_bytes(Command::new("xz").arg("-dc").arg(path)),
+        false => read(path),
     }
 }
 
@@ -283,18 +206,6 @@ fn depends(module: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_archive_has_every_folder_once_and_is_aligned() {
-        let mut archive = Archive::default();
-        archive.file("a/b/c", b"12345");
-        archive.file("a/b/d", b"");
-        archive.link("a/e", "b/c");
-        let bytes = archive.end();
-        let text = String::from_utf8_lossy(&bytes);
-        assert_eq!(text.matches("070701").count(), 6, "a, a/b, three files, the end");
-        assert!(bytes.len().is_multiple_of(4) && text.contains("TRAILER!!!"));
-    }
 
     #[test]
     fn a_module_says_what_it_depends_on() {

@@ -103,9 +103,7 @@ pub fn said(console: &Path) -> Result<String, String> {
 
 /// Shows the end of what a guest has said.
 pub fn show_end(said: &str) {
-    let lines: Vec<&str> = said.lines().collect();
-    let from = lines.len().saturating_sub(LINES_SHOWN_MAX);
-    lines[from..].iter().for_each(|line| println!("    {line}"));
+    process::tail(said, LINES_SHOWN_MAX).iter().for_each(|line| println!("    {line}"));
 }
 
 #[cfg(test)]

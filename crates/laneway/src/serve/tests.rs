@@ -132,6 +132,7 @@ fn nobody_is_served_before_the_server_is_opened() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn what_cannot_be_says_flag_and_way_out() {
     for (line, words) in [
         ("-c 0", "-c 0"),

@@ -46,6 +46,7 @@ fn a_scrape_tells_how_much_of_its_thread_the_ones_before_have_taken() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn metrics_and_stats_agree_under_load_and_with_what_clients_did() {
     const CLIENTS: u64 = 4;
     const ROUNDS: u64 = 200;

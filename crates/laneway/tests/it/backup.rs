@@ -232,6 +232,7 @@ fn copies_go_to_no_data_folder() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn what_a_backup_refuses_it_says_and_nothing_is_made() {
     let place = Place::new("refused");
     let server = place.serve("data", &["--backup-rate", "1k"]);

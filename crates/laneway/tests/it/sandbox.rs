@@ -57,6 +57,7 @@ fn by_udp(place: &str, key: &str) -> Vec<u8> {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn every_protocol_is_served_files_are_read_again_and_the_folder_is_written() {
     let (folder, authority) = (Folder::new(), Authority::new("laneway's tests"));
     let files = |name: &str| text_in(&folder, name);

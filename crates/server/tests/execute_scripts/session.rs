@@ -101,6 +101,7 @@ impl Session {
     }
 
     /// The request at the front of `input`; the bytes consumed.
+    #[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
     fn request(&mut self, input: &[u8]) -> usize {
         let touched = Cell::new(0);
         let context = Context {

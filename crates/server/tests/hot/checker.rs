@@ -130,6 +130,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
     fn what_one_item_could_have_answered_is_accepted_and_nothing_else() {
         let rows: [(&str, bool, Vec<Operation>); 9] = [
             ("nothing", true, vec![]),

@@ -2,8 +2,7 @@
 //! linearizable, by seed over the memory transport and with a thread for each worker; and when an
 //! owner does not look whether an item is still what it read, the checker must find it.
 //!
-//! `LANEWAY_HISTORY_OPERATIONS` and `LANEWAY_HISTORY_SEED` make it longer and other:
-//! `cargo xtask histories`.
+//! `LANEWAY_HISTORY_OPERATIONS` and `LANEWAY_HISTORY_SEED` make it longer and other.
 
 use crate::checker::{Asked, Operation, Told, check};
 use crate::crowd::{number, plan, stats};
@@ -236,7 +235,8 @@ fn histories_under_moves_are_linearizable_by_seed() {
         if let Err(operation) = verdict(&histories) {
             panic!(
                 "{access}, {workers} workers: {operation:?} cannot be; again with: \
-                 cargo xtask histories --seed {} --operations {}",
+                 LANEWAY_HISTORY_SEED={} LANEWAY_HISTORY_OPERATIONS={} cargo test -p \
+                 laneway-server --test hot histories",
                 first_seed(),
                 operations()
             );

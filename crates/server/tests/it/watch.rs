@@ -54,6 +54,7 @@ fn told(rig: &mut Rig, watcher: &Client, lines: usize) -> Vec<String> {
 /// A request and its reply's end, and the events of it.
 type Row = (Vec<u8>, &'static [u8], &'static [&'static str]);
 
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn rows() -> Vec<Row> {
     let long = [format!("set long 0 60 {LONG}\r\n").as_bytes(), &value(LONG, 1), b"\r\n"].concat();
     let text = |request: &str| request.as_bytes().to_vec();

@@ -58,6 +58,7 @@ fn faults_of(rig: &Rig) -> u64 {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn every_kind_of_change_survives_a_restart() {
     const CHANGES: &[(&str, &str)] = &[
         ("SET plain hello", "+OK|"),

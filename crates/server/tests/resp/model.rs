@@ -56,6 +56,7 @@ impl Oracle {
     }
 
     /// A command and its reply.
+    #[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
     fn draw(&mut self, draws: &mut Draws, is_three: bool) -> (Vec<u8>, Vec<u8>) {
         let key = draws.key();
         match draws.below(17) {

@@ -338,6 +338,7 @@ fn items_live_as_long_as_they_were_told() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn clients_may_say_hello() {
     check(&[
         ("PING", "+PONG|"),

@@ -35,6 +35,7 @@ fn a_file_gives_what_no_flag_has_given() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn what_cannot_be_run_is_refused_before_anything_starts() {
     for (name, value, words) in [
         ("load", "1.2", "--load 1.2: must be a number from"),

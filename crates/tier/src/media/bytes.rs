@@ -108,6 +108,7 @@ impl Blocks {
     }
 
     /// The bytes, to be written.
+    #[allow(clippy::should_implement_trait, reason = "as a slice has it, of one type alone")]
     pub fn as_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.begin..self.begin + self.bytes]
     }

@@ -272,6 +272,7 @@ fn long(bytes: usize, salt: u8) -> Vec<u8> {
 /// extents, one of several pieces, some with an expiry, replaced, deleted and flushed, before and
 /// behind a checkpoint; and the power fails in the midst of a group. What was acknowledged, what
 /// has gone, and the image, in which some of the group is there and some is not.
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 pub fn make_cut(index: IndexKind) -> (Image, String) {
     let power = Power::new(u64::MAX);
     let tree = if index == IndexKind::Fair { 256 << 10 } else { 0 };

@@ -1,4 +1,5 @@
 //! RocksDB, the system's, by its C interface.
+#![allow(unsafe_code, reason = "calls of C")]
 
 mod handle;
 pub mod library;

@@ -20,6 +20,7 @@ fn request(words: &[&str]) -> String {
 
 /// Somebody changes an item after each of the first tries.
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn what_was_tried_in_vain_is_not_counted() {
     let store: Arc<Store> = Store::new(Config::default()).expect("memory");
     set(&store, b"k", b"12345");
