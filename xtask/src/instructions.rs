@@ -7,10 +7,10 @@
 //!
 //! Each path is carried out twice with different numbers of requests; the difference, divided by
 //! the difference of the numbers, leaves out what it costs to begin. callgrind counts instructions
-//! and locked ones, memcheck allocations, and a trace system calls. Instructions are not time: what
-//! waits for memory or for the kernel costs none here. They find the needless copy or lookup that a
-//! change brings along; their ceilings leave a few per cent, so that not every change has to argue.
-//! The others leave a tenth.
+//! and locked ones, and traces system calls; memcheck counts allocations. Instructions are not time:
+//! what waits for memory or for the kernel costs none here. They find the needless copy or lookup
+//! that a change brings along; their ceilings leave a few per cent, so that not every change has to
+//! argue. The others leave a tenth.
 
 use crate::beside;
 use crate::outcome::{Outcome, failed, passed, skipped};
@@ -195,14 +195,20 @@ fn paths(program: &Path) -> Result<Vec<String>, String> {
 
 /// What one request takes; `words` are the path's name and what else the program is told.
 fn count(program: &Path, words: &[&str]) -> Result<Cost, String> {
-    let callgrind = ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-bus=yes"];
+    let callgrind = [
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        "--collect-bus=yes",
+        "--trace-syscalls=yes",
+    ];
     let memcheck = ["--tool=memcheck", "--undef-value-errors=no"];
-    let traced = ["--tool=none", "--trace-syscalls=yes"];
-    let collected = |told: &str| numbers_after(told, "Collected : ");
-    let [instructions, locked] = per_request(&callgrind, program, words, collected)?;
+    let collected = |told: &str| {
+        let [instructions, locked] = numbers_after(told, "Collected : ")?;
+        Some([instructions, locked, system_calls(told)?])
+    };
+    let [instructions, locked, calls] = per_request(&callgrind, program, words, collected)?;
     let used = |told: &str| numbers_after(told, "total heap usage: ");
     let [allocations] = per_request(&memcheck, program, words, used)?;
-    let [calls] = per_request(&traced, program, words, system_calls)?;
     Ok(Cost { instructions, locked, allocations, calls })
 }
 
@@ -250,9 +256,9 @@ fn numbers_after<const N: usize>(told: &str, label: &str) -> Option<[u64; N]> {
 
 /// `SYSCALL[12,1]( 45) sys_recvfrom ...`, one for each, and another line where one that may block
 /// ends; a program without any does not exist.
-fn system_calls(told: &str) -> Option<[u64; 1]> {
+fn system_calls(told: &str) -> Option<u64> {
     let calls = told.matches(") sys_").count() as u64;
-    (calls > 0).then_some([calls])
+    (calls > 0).then_some(calls)
 }
 
 #[cfg(test)]
@@ -263,7 +269,7 @@ mod tests {
     fn what_valgrind_says_is_read() {
         let told = "SYSCALL[7,1]( 44) sys_sendto ( 3, 0x1 ) --> [async] ...\n\
                     SYSCALL[7,1]( 44) ... [async] --> Success(0x54)\nSYSCALL[7,1](3) sys_close";
-        assert_eq!((system_calls(told), system_calls("==7==")), (Some([2]), None));
+        assert_eq!((system_calls(told), system_calls("==7==")), (Some(2), None));
         let told = "==12== Events    : Ir Ge\n==12== Collected : 9876543 12\n==12==\n";
         assert_eq!(numbers_after(told, "Collected : "), Some([9_876_543, 12]));
         assert_eq!(numbers_after::<3>(told, "Collected : "), None);

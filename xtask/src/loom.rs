@@ -1,11 +1,12 @@
 //! Every loom model, and the canaries that show that the models can fail.
 //!
-//! Models are the test files `loom_*.rs` of any crate; a canary is a feature `canary-MODEL-...`
-//! that takes away one fence, order or check, after which the model of that name must fail.
-//! A canary that does not compile counts as broken, not as failing as it should.
+//! Models are the test files `loom_*.rs` of any crate. A canary (`laneway_sync::canary`) takes away
+//! one fence, order or check, after which the model that its name begins with must fail. It sings in
+//! the model's one program, which is built for all of them.
 
 use crate::outcome::{Outcome, failed, passed};
 use crate::process;
+use laneway_sync::canary::{Canary, VARIABLE};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -14,7 +15,7 @@ Model-check the lock-free primitives with loom, or show that the models can fail
 
 usage: cargo xtask loom [--canary] [NAME]
 
-  --canary   build each model with each of its canary features; every one must FAIL
+  --canary   run each model with each of its canaries; every one must FAIL
   NAME       only the models or canaries whose name contains NAME
 
 The build lies in its own folder, target/loom, because `--cfg loom` changes every crate.";
@@ -26,6 +27,15 @@ struct Model {
     test: String,
 }
 
+impl Model {
+    /// Whether a canary is its own: `seqlock-fence-reader` is that of `loom_seqlock`.
+    fn has(&self, canary: &str) -> bool {
+        let name = self.test.trim_start_matches("loom_").replace('_', "-");
+        let rest = canary.strip_prefix(&name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+}
+
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let mut canary = false;
     let mut only = String::new();
@@ -33,63 +43,81 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         Long("canary") => canary = true,
         Value(name) => only = name.to_string_lossy().into_owned(),
     });
-    let crates = crates()?;
+    let models = models()?;
     match canary {
-        false => models(&crates, &only),
-        true => canaries(&crates, &only),
+        false => explore(&models, &only),
+        true => canaries(&models, &only),
     }
 }
 
-fn models(crates: &[Crate], only: &str) -> Outcome {
-    let models: Vec<Model> = crates.iter().flat_map(Crate::models).collect();
+fn explore(models: &[Model], only: &str) -> Outcome {
     let chosen: Vec<&Model> = models.iter().filter(|m| m.test.contains(only)).collect();
     if chosen.is_empty() {
         return failed(format!("no loom model matches `{only}`"));
     }
     for model in &chosen {
         println!("loom: {}", model.test);
-        process::run(cargo_test(model, &[]).arg("--").arg("--nocapture"))?;
+        process::run(cargo_test(model).args(["--", "--nocapture"]))?;
     }
     passed(format!("{} models explored", chosen.len()))
 }
 
-fn canaries(crates: &[Crate], only: &str) -> Outcome {
-    let mut sung = 0;
-    let mut silent = Vec::new();
-    for (model, feature) in crates.iter().flat_map(Crate::canaries) {
-        if !feature.contains(only) {
+fn canaries(models: &[Model], only: &str) -> Outcome {
+    let names: Vec<&str> = Canary::ALL.iter().map(|(_, name)| *name).collect();
+    if let Some(name) = names.iter().find(|name| !models.iter().any(|model| model.has(name))) {
+        return failed(format!("`{name}` names no model: no tests/loom_*.rs of that name"));
+    }
+    let (mut sung, mut silent) = (0, Vec::new());
+    for model in models {
+        let own = names.iter().filter(|name| model.has(name) && name.contains(only));
+        let own: Vec<&str> = own.copied().collect();
+        if own.is_empty() {
             continue;
         }
-        let Some(model) = model else {
-            return failed(format!("`{feature}` names no model: no tests/loom_*.rs of that name"));
-        };
-        let mut build = cargo_test(&model, &["--no-run", "--quiet", "--features", &feature]);
-        process::run(&mut build)?;
-        let (status, text) = process::capture(&mut cargo_test(&model, &["--features", &feature]))?;
-        let found = !status.success();
-        println!("canary: {feature}: {}", if found { "fails, as it must" } else { "PASSES" });
-        match found {
-            true => sung += 1,
-            false => {
-                println!("{text}");
-                silent.push(feature);
+        let program = build(model)?;
+        for canary in own {
+            let (status, text) = process::capture(Command::new(&program).env(VARIABLE, canary))?;
+            let found = !status.success();
+            println!("canary: {canary}: {}", if found { "fails, as it must" } else { "PASSES" });
+            match found {
+                true => sung += 1,
+                false => {
+                    println!("{text}");
+                    silent.push(canary);
+                }
             }
         }
     }
     match (silent.is_empty(), sung) {
-        (true, 0) => failed(format!("no canary feature matches `{only}`")),
+        (true, 0) => failed(format!("no canary matches `{only}`")),
         (true, _) => passed(format!("{sung} canaries make their model fail")),
         (false, _) => failed(format!("a model passes without what it checks: {silent:?}")),
     }
 }
 
-fn cargo_test(model: &Model, flags: &[&str]) -> Command {
+/// Builds a model; where its program is.
+fn build(model: &Model) -> Result<PathBuf, String> {
+    let mut build = cargo_test(model);
+    build.args(["--no-run", "--message-format", "json-render-diagnostics"]);
+    let told = process::printed(&mut build)?;
+    let program = told.lines().find_map(|line| program(line, &model.test));
+    program.ok_or_else(|| format!("cargo does not tell where the program of {} is", model.test))
+}
+
+/// The program of a test, if that is what a line of cargo's tells of.
+fn program(line: &str, test: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    let is_it = message["target"]["name"] == test;
+    Some(message["executable"].as_str().filter(|_| is_it)?.into())
+}
+
+fn cargo_test(model: &Model) -> Command {
     let mut command = process::cargo();
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", loom_dir());
     // Optimised, or the models take minutes; without what only the linker would spend time on.
     command.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_DEBUG", "0")]);
     command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-    command.args(["test", "--release", "-p", &model.package, "--test", &model.test]).args(flags);
+    command.args(["test", "--release", "-p", &model.package, "--test", &model.test]);
     command
 }
 
@@ -97,50 +125,21 @@ fn loom_dir() -> PathBuf {
     process::target_dir().join("loom")
 }
 
-/// What a crate says about loom: its test files and its features.
-struct Crate {
-    package: String,
-    tests: Vec<String>,
-    features: Vec<String>,
-}
-
-impl Crate {
-    fn models(&self) -> Vec<Model> {
-        let model = |test: &String| Model { package: self.package.clone(), test: test.clone() };
-        self.tests.iter().map(model).collect()
-    }
-
-    /// `canary-seqlock-fence-reader` belongs to the model `loom_seqlock`.
-    fn canaries(&self) -> Vec<(Option<Model>, String)> {
-        let canaries = self.features.iter().filter_map(|feature| {
-            let rest = feature.strip_prefix("canary-")?;
-            let belongs = |m: &Model| {
-                let name = m.test.trim_start_matches("loom_").replace('_', "-");
-                rest == name || rest.starts_with(&format!("{name}-"))
-            };
-            Some((self.models().into_iter().find(belongs), feature.clone()))
-        });
-        canaries.collect()
-    }
-}
-
-fn crates() -> Result<Vec<Crate>, String> {
+fn models() -> Result<Vec<Model>, String> {
     let folder = process::root().join("crates");
-    let mut crates = Vec::new();
+    let mut models = Vec::new();
     for name in process::named(&folder, "")? {
         let path = folder.join(name);
         let Ok(text) = std::fs::read_to_string(path.join("Cargo.toml")) else { continue };
         let manifest: toml::Table =
             text.parse().map_err(|e| format!("{}/Cargo.toml: {e}", path.display()))?;
-        let features = manifest.get("features").and_then(|f| f.as_table());
-        let features = features.into_iter().flat_map(|f| f.keys().cloned()).collect();
+        let package = manifest.get("package").and_then(|p| p.get("name")).and_then(|n| n.as_str());
+        let Some(package) = package else { continue };
         let mut tests = process::named(&path.join("tests"), ".rs").unwrap_or_default();
         tests.retain(|name| name.starts_with("loom_"));
-        let package = manifest.get("package").and_then(|p| p.get("name")).and_then(|n| n.as_str());
-        let Some(package) = package.map(String::from) else { continue };
-        crates.push(Crate { package, tests, features });
+        models.extend(tests.into_iter().map(|test| Model { package: package.to_owned(), test }));
     }
-    Ok(crates)
+    Ok(models)
 }
 
 #[cfg(test)]
@@ -148,19 +147,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_canary_belongs_to_the_model_of_its_second_word() {
-        let room = Crate {
-            package: "laneway-sync".into(),
-            tests: vec!["loom_ring".into(), "loom_seqlock".into()],
-            features: vec![
-                "canary-seqlock-fence-reader".into(),
-                "canary-lost-order".into(),
-                "plain".into(),
-            ],
+    fn each_canary_belongs_to_the_one_model_that_its_name_begins_with() {
+        let models = models().expect("the crates are there");
+        for (_, canary) in Canary::ALL {
+            let own = models.iter().filter(|model| model.has(canary)).count();
+            assert_eq!(own, 1, "{canary}");
+        }
+        let model = |test: &str| Model { package: "laneway-sync".into(), test: test.into() };
+        assert!(model("loom_seqlock").has("seqlock-fence-reader"));
+        assert!(!model("loom_ring").has("rings-order") && !model("loom_ring").has("lost-order"));
+    }
+
+    #[test]
+    fn what_cargo_built_is_found_by_its_name() {
+        let line = |name: &str, executable: &str| {
+            format!(r#"{{"target":{{"name":"{name}"}},"executable":{executable}}}"#)
         };
-        let canaries = room.canaries();
-        assert_eq!(canaries.len(), 2);
-        assert_eq!(canaries[0].0.as_ref().map(|m| m.test.as_str()), Some("loom_seqlock"));
-        assert_eq!(canaries[1].0, None);
+        let found = |line: &str| program(line, "loom_ring");
+        assert_eq!(found(&line("loom_ring", "\"/t/loom_ring-1\"")), Some("/t/loom_ring-1".into()));
+        assert_eq!(found(&line("laneway-sync", "null")), None);
+        assert_eq!(found(&line("loom_slot", "\"/t/loom_slot-1\"")), None);
+        assert_eq!(found("Finished"), None);
     }
 }

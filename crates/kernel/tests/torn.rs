@@ -12,6 +12,7 @@ use laneway_kernel::layout::{Interface, Settings};
 use laneway_kernel::{Lane, Outcome, Program, Room};
 use laneway_store::layout::Hasher;
 use laneway_store::{Config, Moment, Store};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const NOW: Moment = Moment::from_seconds(1);
@@ -131,7 +132,8 @@ fn read(
 fn possible() -> bool {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
     if cpus < 2 {
-        println!("SKIPPED: one CPU: a program is never interrupted by its writer");
+        let why = "SKIPPED: one CPU: a program is never interrupted by its writer";
+        let _ = writeln!(std::io::stderr(), "{why}");
     }
     cpus >= 2 && common::available()
 }

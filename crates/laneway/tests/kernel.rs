@@ -22,6 +22,10 @@ mod steer;
 #[cfg(not(feature = "kernel"))]
 #[test]
 fn a_build_without_the_programs_refuses_their_flags_and_tells_the_way_out() {
+    use std::io::Write;
+    let why =
+        "SKIPPED: the lane in the kernel: built without the feature `kernel`, which needs clang";
+    let _ = writeln!(std::io::stderr(), "{why}");
     for flags in [&["--kernel-lane", "lo"][..], &["--steer"]] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_laneway"))
             .args(["serve", "-p", "-1", "-l", "127.0.0.1", "-U", "-1"])

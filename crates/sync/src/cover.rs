@@ -6,6 +6,7 @@
 //! it was lowered: by then the change is there to stay, or was taken back. What is changed, and the
 //! lock, are the callers'.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -37,14 +38,14 @@ impl Cover {
     /// One is there to stay, or was taken back.
     #[inline]
     pub fn lower_owner(&self) {
-        let order = if cfg!(feature = "canary-cover-lower") { Relaxed } else { Release };
+        let order = if sings(Canary::CoverLower) { Relaxed } else { Release };
         self.0.store(self.0.load(Relaxed) - 1, order); // (K) pairs with (L)
     }
 
     /// Whether any is under way. Seen late, it costs a detour.
     #[inline]
     pub fn hides(&self) -> bool {
-        let order = if cfg!(feature = "canary-cover-look") { Relaxed } else { Acquire };
+        let order = if sings(Canary::CoverLook) { Relaxed } else { Acquire };
         self.0.load(order) != 0 // (L) pairs with (K), (W) with (V)
     }
 }

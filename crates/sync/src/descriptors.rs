@@ -11,14 +11,17 @@
 //! touched, and no more descriptors are seen than there are places. It knows nothing of what a
 //! descriptor says. Unit: descriptors of `WORDS` words.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{self, Acquire, Relaxed, Release},
 };
 
 /// The order of (A), which a canary takes away.
-const PUBLISH: crate::prim::Ordering =
-    if cfg!(feature = "canary-descriptors-publish") { Relaxed } else { Release };
+#[inline(always)]
+fn publish_order() -> Ordering {
+    if sings(Canary::DescriptorsPublish) { Relaxed } else { Release }
+}
 
 /// The memory of a ring, as both sides see it.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +70,7 @@ impl<const WORDS: usize> Producer<WORDS> {
     }
 
     fn known_room(&self) -> u32 {
-        if cfg!(feature = "canary-descriptors-room") {
+        if sings(Canary::DescriptorsRoom) {
             return self.places;
         }
         // An index ahead of what was put in is nonsense: then there is no room.
@@ -95,7 +98,7 @@ impl<const WORDS: usize> Producer<WORDS> {
         if self.published != self.next {
             // (A) pairs with (B): who sees the index sees the descriptors, and the frames that they
             // name.
-            ring.producer.store(self.next, PUBLISH);
+            ring.producer.store(self.next, publish_order());
             self.published = self.next;
         }
     }

@@ -8,6 +8,7 @@
 //! there is a new edition, and wakes all. What is published, the queues, and what wakes a follower
 //! are the callers'.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -38,7 +39,7 @@ impl Edition {
 
     /// A new one was published.
     pub fn publish(&self) {
-        let order = if cfg!(feature = "canary-edition-publish") { Relaxed } else { Release };
+        let order = if sings(Canary::EditionPublish) { Relaxed } else { Release };
         self.0.fetch_add(1, order); // (Q) pairs with (P): what is published came first
     }
 
@@ -49,7 +50,7 @@ impl Edition {
         if number == seen {
             return None;
         }
-        if !cfg!(feature = "canary-edition-follower") {
+        if !sings(Canary::EditionFollower) {
             fence(SeqCst); // (U) pairs with (V): what was put down for `seen` before (V) is found
         }
         Some(number)
@@ -59,7 +60,7 @@ impl Edition {
     /// who have looked already.
     #[inline]
     pub fn is_over(&self, seen: u64) -> bool {
-        if !cfg!(feature = "canary-edition-poster") {
+        if !sings(Canary::EditionPoster) {
             fence(SeqCst); // (V) pairs with (U)
         }
         self.0.load(Relaxed) != seen

@@ -5,6 +5,7 @@
 //! all idle, then all queues empty, then all idle still: a queue that was emptied in between has a
 //! taker who had said so.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -31,7 +32,7 @@ impl Idle {
     #[inline]
     pub fn take_on(&self) {
         self.0.store(0, Relaxed);
-        if !cfg!(feature = "canary-idle-taker") {
+        if !sings(Canary::IdleTaker) {
             fence(SeqCst); // (F) pairs with (E): said before anything is taken from now on
         }
     }
@@ -39,7 +40,7 @@ impl Idle {
     /// Whether something is in hand. What was given away lies in its queue.
     #[inline]
     pub fn tell(&self, idle: bool) {
-        let order = if cfg!(feature = "canary-idle-tell") { Relaxed } else { Release };
+        let order = if sings(Canary::IdleTell) { Relaxed } else { Release };
         self.0.store(u32::from(idle), order); // (D) pairs with (A)
     }
 
@@ -58,7 +59,7 @@ pub fn is_nothing_left(idle: impl Fn() -> bool, is_nothing_between: impl Fn() ->
     if !idle() || !is_nothing_between() {
         return false;
     }
-    if !cfg!(feature = "canary-idle-asker") {
+    if !sings(Canary::IdleAsker) {
         fence(SeqCst); // (E) pairs with (F): a queue that was emptied has a taker who said so
     }
     idle()

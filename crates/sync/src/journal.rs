@@ -9,6 +9,7 @@
 //!
 //! It knows nothing of what the entries say.
 
+use crate::canary::{Canary, sings};
 use crate::notice::Notice;
 use crate::prim::{AtomicU64, Ordering::Relaxed};
 
@@ -66,9 +67,7 @@ impl Journal {
         let is_overdue = self.end() > number + self.places();
         let version = self.place(number).read(0, copy);
         match version.and_then(|_| copy.first()) {
-            Some(&found) if found == number || cfg!(feature = "canary-journal-number") => {
-                Found::Entry
-            }
+            Some(&found) if found == number || sings(Canary::JournalNumber) => Found::Entry,
             Some(&found) if found > number => Found::Lost,
             _ if is_overdue => Found::Lost,
             _ => Found::Nothing,

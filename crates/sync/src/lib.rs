@@ -20,10 +20,11 @@
 //! - [`words`]: copying bytes into and out of words that other threads may be writing.
 //!
 //! It knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each
-//! primitive, and one canary feature per ordering shows that the models would notice its absence.
+//! primitive, and one [`canary`] per ordering shows that the models would notice its absence.
 #![allow(unsafe_code, reason = "ARCHITECTURE.md says where")]
 
 pub mod append;
+pub mod canary;
 pub mod cover;
 pub mod descriptors;
 pub mod edition;

@@ -7,6 +7,7 @@
 //!
 //! It knows nothing of what the words say.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{AtomicU64, Ordering::Relaxed};
 use crate::version::Version;
 
@@ -88,7 +89,7 @@ impl Notice {
         let len = (self.len.load(Relaxed) as usize).min(self.words.len());
         copy.clear();
         copy.extend(self.words[..len].iter().map(|word| word.load(Relaxed)));
-        let is_whole = self.version.validate(version) || cfg!(feature = "canary-notice-check");
+        let is_whole = self.version.validate(version) || sings(Canary::NoticeCheck);
         is_whole.then_some(version)
     }
 }

@@ -5,6 +5,7 @@
 //! the generation tells it that the memory belongs to somebody else by now. A writer never waits:
 //! it kills, and whoever lets go last frees.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -80,7 +81,7 @@ impl Pin {
         let mut word = self.0.load(Relaxed);
         // Lock-free: each failed exchange means that somebody else's succeeded.
         loop {
-            let check = !cfg!(feature = "canary-pin-check");
+            let check = !sings(Canary::PinCheck);
             let stale = (word >> GENERATION_SHIFT) as u32 != generation || word & DEAD != 0;
             if (check && stale) || word & COUNT_MASK == COUNT_MASK {
                 return false;

@@ -9,21 +9,24 @@
 //! it. Bytes are copied by [`crate::words`]. The writer only stores into words, so that whatever a
 //! peer writes there makes no difference to it.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{self, Acquire, Relaxed, Release},
     fence,
 };
 
 /// The order of (A), which a canary takes away.
-const TELL: crate::prim::Ordering =
-    if cfg!(feature = "canary-place-tell") { Relaxed } else { Release };
+#[inline(always)]
+fn tell_order() -> Ordering {
+    if sings(Canary::PlaceTell) { Relaxed } else { Release }
+}
 
 /// The writer's side: message `number` is written, and may be read.
 #[inline]
 pub fn tell(word: &AtomicU64, number: u64) {
     // (A) pairs with (D): who sees the number sees the message.
-    word.store(number, TELL);
+    word.store(number, tell_order());
 }
 
 /// The message is over. Before its memory is written again call [`ended`].
@@ -36,7 +39,7 @@ pub fn end(word: &AtomicU64) {
 /// there: where that is another thread, it has seen the end by means of its own.
 #[inline]
 pub fn ended() {
-    if !cfg!(feature = "canary-place-ended") {
+    if !sings(Canary::PlaceEnded) {
         fence(Release); // (B) pairs with (C): who reads a newer byte sees that the word has ended
     }
 }
@@ -50,7 +53,7 @@ pub fn is_told(word: &AtomicU64, number: u64) -> bool {
 /// Behind the last byte: whether all that was read since [`is_told`] is of that message.
 #[inline]
 pub fn is_told_still(word: &AtomicU64, number: u64) -> bool {
-    if !cfg!(feature = "canary-place-reader") {
+    if !sings(Canary::PlaceReader) {
         fence(Acquire); // (C) pairs with (B)
     }
     word.load(Relaxed) == number

@@ -2,6 +2,7 @@
 //! tells whose turn it is (Vyukov's bounded MPMC queue). Values move; a full ring gives the value
 //! back.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -96,7 +97,7 @@ impl<T> Ring<T> {
                     // value of the lap before was moved out, so nobody else touches the cell until
                     // we store the turn.
                     cell.value.with_mut(|place| unsafe { (*place).write(value) });
-                    let order = if cfg!(feature = "canary-ring-order") { Relaxed } else { Release };
+                    let order = if sings(Canary::RingOrder) { Relaxed } else { Release };
                     cell.turn.store(next, order); // (I) pairs with the consumer's acquire
                     return Ok(());
                 }

@@ -5,6 +5,7 @@
 //! (as in Dekker's algorithm): with it one of them sees the other. How something is put down, what
 //! is looked at once more, and what wakes a sleeper are the callers'.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU32,
     Ordering::{Relaxed, SeqCst},
@@ -32,7 +33,7 @@ impl Sleeper {
     #[inline]
     pub fn fall_asleep(&self) {
         self.0.store(1, Relaxed);
-        if !cfg!(feature = "canary-sleep-sleeper") {
+        if !sings(Canary::SleepSleeper) {
             fence(SeqCst); // (T) pairs with (S): what was put down before (S) is seen, or we are
         }
     }
@@ -52,7 +53,7 @@ impl Posted {
     /// Called behind the push, or whatever made it visible.
     #[inline]
     pub fn now() -> Posted {
-        if !cfg!(feature = "canary-sleep-poster") {
+        if !sings(Canary::SleepPoster) {
             fence(SeqCst); // (S) pairs with (T)
         }
         Posted(())

@@ -13,16 +13,19 @@
 //! slice, and a control word is read once. It knows nothing of what a message says. Lengths are
 //! bytes.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 use crate::words;
 
 /// The order of (A), which a canary takes away.
-const PUBLISH: crate::prim::Ordering =
-    if cfg!(feature = "canary-slot-publish") { Relaxed } else { Release };
+#[inline(always)]
+fn publish_order() -> Ordering {
+    if sings(Canary::SlotPublish) { Relaxed } else { Release }
+}
 
 /// What a control word says. Its sequence number is never 0, so that no message is a free slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +82,7 @@ const fn begin(room: usize, bytes: usize) -> usize {
 #[inline]
 pub fn is_free(slot: &[AtomicU64]) -> bool {
     // (B) pairs with (D): the reader has copied what stood here before.
-    parts(slot).0.load(Acquire) == 0 || cfg!(feature = "canary-slot-free")
+    parts(slot).0.load(Acquire) == 0 || sings(Canary::SlotFree)
 }
 
 /// Write a message of `pieces` into a free slot. Their lengths must add up to `control.bytes` and
@@ -99,7 +102,7 @@ pub fn write(slot: &[AtomicU64], control: Control, pieces: &[&[u8]]) {
     }
     assert!(at == end && control.sequence != 0, "a message of another length than it says");
     // (A) pairs with (C): who sees the control word sees the message.
-    word.store(control.pack().to_le(), PUBLISH);
+    word.store(control.pack().to_le(), publish_order());
 }
 
 /// What a reader finds.
@@ -181,7 +184,7 @@ pub fn raise_all(bell: &AtomicU64) {
 #[inline]
 pub fn raised() {
     // (E) pairs with (F): either this side sees what was written, or the other sees the bell.
-    if !cfg!(feature = "canary-slot-raised") {
+    if !sings(Canary::SlotRaised) {
         doorbell_fence();
     }
 }
@@ -190,7 +193,7 @@ pub fn raised() {
 /// stand: they may sleep.
 #[inline]
 pub fn lower(bell: &AtomicU64, mark: u64) {
-    let mark = if cfg!(feature = "canary-slot-mark") { u64::MAX } else { mark };
+    let mark = if sings(Canary::SlotMark) { u64::MAX } else { mark };
     // Relaxed: whoever sees it late rings for nothing.
     if bell.load(Relaxed) & mark != 0 {
         bell.fetch_and(!mark, Relaxed);
@@ -228,7 +231,7 @@ pub fn must_wake(word: &AtomicU32) -> bool {
 
 #[inline]
 fn doorbell_fence() {
-    if !cfg!(feature = "canary-slot-doorbell") {
+    if !sings(Canary::SlotDoorbell) {
         fence(SeqCst);
     }
 }
@@ -260,7 +263,7 @@ pub fn offer(grant: &AtomicU64, number: u64) {
 #[inline]
 pub fn claim(grant: &AtomicU64, number: u64) -> bool {
     let Some(base) = number.checked_mul(STATES) else { return false };
-    if cfg!(feature = "canary-slot-claim") {
+    if sings(Canary::SlotClaim) {
         let offered = grant.load(Acquire) == base | OFFERED;
         if offered {
             grant.store(base | CLAIMED, Relaxed);

@@ -5,6 +5,7 @@
 //! compare-and-swap, where Minos takes a spinlock beside the version. The data guarded must be
 //! atomic words, read and written relaxed; the fences here order them. 64 bits do not wrap.
 
+use crate::canary::{Canary, sings};
 use crate::prim::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -16,7 +17,7 @@ use crate::prim::{
 /// words must then see that version changed, too.
 #[inline]
 pub fn before_reuse() {
-    if !cfg!(feature = "canary-seqlock-fence-reuse") {
+    if !sings(Canary::SeqlockFenceReuse) {
         fence(Release); // (M) pairs with (B) of readers of what was there
     }
 }
@@ -57,7 +58,7 @@ impl Version {
     /// trustworthy only then.
     #[inline]
     pub fn validate(&self, before: u64) -> bool {
-        if !cfg!(feature = "canary-seqlock-fence-reader") {
+        if !sings(Canary::SeqlockFenceReader) {
             fence(Acquire); // (B) pairs with (C): who read a newer word reads a newer version
         }
         self.0.load(Relaxed) == before
@@ -72,7 +73,7 @@ impl Version {
         }
         // Acquire (A) pairs with (D): the last writer's words are ours to read.
         self.0.compare_exchange(before, before + 1, Acquire, Relaxed).ok()?;
-        if !cfg!(feature = "canary-seqlock-fence-writer") {
+        if !sings(Canary::SeqlockFenceWriter) {
             fence(Release); // (C) pairs with (B): no word of ours is seen before the odd version
         }
         Some(before)

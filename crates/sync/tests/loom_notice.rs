@@ -4,6 +4,7 @@
 #![cfg(loom)]
 
 use laneway_sync::{
+    canary::{Canary, sings},
     notice::Notice,
     prim::{AtomicU64, Ordering::Relaxed},
     version::Version,
@@ -75,7 +76,7 @@ fn a_key_that_moves_while_it_is_written_loses_no_write() {
                 }
                 let entered = self.version.enter();
                 let is_unchanged =
-                    self.value.load(Relaxed) == read || cfg!(feature = "canary-notice-unchanged");
+                    self.value.load(Relaxed) == read || sings(Canary::NoticeUnchanged);
                 if is_unchanged {
                     self.value.store(read + 1, Relaxed);
                 }

@@ -229,7 +229,7 @@ mod tests {
         let redis = ["redis-py", "Redis' clients"];
         assert_eq!(steps(&["xtask/src/redis/suite.rs"]), redis);
         let wire = steps(&["crates/wire/src/frame.rs"]);
-        for name in ["tests", "doc tests", "fuzz", "fuzz binary", "vopr", "replay", "kernel lane"] {
+        for name in ["tests", "doc tests", "fuzz", "fuzz binary", "vopr", "replay"] {
             assert!(wire.contains(&name), "{name} of {wire:?}");
         }
         for name in ["loom", "fuzz tier", "tier bench", "package"] {

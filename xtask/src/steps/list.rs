@@ -141,21 +141,6 @@ const TIER: &[&str] = &["crates/tier/", "crates/sync/", "fuzz/"];
 const RDMA: &[&str] = &["crates/rdma/", "crates/sync/", "fuzz/"];
 const XDP: &[&str] = &["crates/xdp/", "crates/sync/", "fuzz/"];
 const LOAD: &[&str] = &["crates/load/", "fuzz/"];
-/// The lane, the server over it, and what its programs must agree with.
-const LANE: &[&str] = &[
-    "crates/kernel/",
-    "crates/kernel/tests/",
-    "crates/xdp/",
-    "crates/wire/",
-    "crates/store/",
-    "crates/server/",
-    "crates/laneway/",
-    "crates/laneway/tests/kernel",
-];
-/// The tests of crates/kernel, and that of the server over it.
-pub const KERNEL_TESTS: &str = "test --workspace --no-fail-fast --test af_xdp --test fuzz \
-    --test lane --test network --test several --test steer --test torn --test kernel \
-    -- --nocapture";
 const CEILINGS: &[&str] = &["bench/instructions.toml"];
 const SUITES: &[&str] = &["tests-external/"];
 
@@ -168,20 +153,20 @@ const COUNTED_AND_PORTS: &[Hold] = &[Hold::CountedProgram, Hold::Ports];
 pub const STEPS: &[Step] = &[
     step(SETUP, "xtask setup", 1),
     step("format", "fmt --all --check", 2).quick(),
-    step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings", 72).quick(),
+    step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings", 69).quick(),
     // Without features other modules stand in for what is not built.
-    step("plain clippy", "clippy --quiet -p laneway -- -D warnings", 7).on(&[SIMULATED, PROGRAM]),
+    step("plain clippy", "clippy --quiet -p laneway -- -D warnings", 9).on(&[SIMULATED, PROGRAM]),
     step("tidy", "xtask tidy", 4).quick(),
     // Apart from the tests, for while these run others may build in the same folder. It follows
     // what finds a mistake in seconds. Examples have no tests: clippy checks them all, and what
     // runs one builds it.
-    step("build of tests", "test --quiet --workspace --tests --no-run", 280)
+    step("build of tests", "test --quiet --workspace --tests --no-run", 274)
         .scope(Scope::Packages)
         .quick()
         .after(&["format", "clippy", "tidy"])
         .holds(DEBUG),
     // The dev profile: assertions and overflow checks are on.
-    step("tests", "test --workspace --tests --no-fail-fast", 367)
+    step("tests", "test --workspace --tests --no-fail-fast", 415)
         .scope(Scope::Packages)
         .quick()
         .after(&["build of tests"])
@@ -190,53 +175,51 @@ pub const STEPS: &[Step] = &[
         .scope(Scope::Libraries)
         .quick()
         .after(&["build of tests"]),
-    step("documentation", "doc --quiet --workspace --no-deps --document-private-items", 34)
+    step("documentation", "doc --quiet --workspace --no-deps --document-private-items", 77)
         .scope(Scope::Packages)
         .quick()
         .with(&[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")]),
-    step("shared lines", "test -p laneway-store --features lines --test lines", 3)
+    step("shared lines", "test -p laneway-store --features lines --test lines", 7)
         .on(&[&["crates/store/", "crates/sync/", "crates/store/tests/lines.rs"]])
         .quick(),
     // After the build of tests, of which it takes the program.
-    step("vopr", "xtask vopr --ci", 200)
+    step("vopr", "xtask vopr --ci", 139)
         .on(&[SIMULATED, RIG, &["crates/vopr/", "crates/client/", "crates/certs/"]])
         .after(&["build of tests"]),
-    step("loom", "xtask loom", 23).on(&[&["crates/sync/", "crates/sync/tests/"]]),
-    step("loom canaries", "xtask loom --canary", 44)
+    step("loom", "xtask loom", 17).on(&[&["crates/sync/", "crates/sync/tests/"]]),
+    step("loom canaries", "xtask loom --canary", 20)
         .on(&[&["crates/sync/", "crates/sync/tests/"]])
         .after(&["loom"]),
     // Two minutes in all; a night is `cargo xtask fuzz --hours 8`.
-    step("fuzz", "xtask fuzz text --seconds 20", 87).on(&[WIRE]),
-    step("fuzz login", "xtask fuzz login --seconds 5", 7).on(&[WIRE]).after(FUZZ),
+    step("fuzz", "xtask fuzz text --seconds 20", 60).on(&[WIRE]),
+    step("fuzz login", "xtask fuzz login --seconds 5", 6).on(&[WIRE]).after(FUZZ),
     step("fuzz meta commands", "xtask fuzz meta --seconds 10", 12).on(&[WIRE]).after(FUZZ),
     step("fuzz RESP", "xtask fuzz resp --seconds 10", 12).on(&[WIRE]).after(FUZZ),
     step("fuzz binary", "xtask fuzz binary --seconds 10", 12).on(&[WIRE]).after(FUZZ),
     step("fuzz frames", "xtask fuzz udp_reassembly --seconds 15", 18).on(&[WIRE]).after(FUZZ),
     step("fuzz shared memory", "xtask fuzz shm_region --seconds 15", 17).on(&[RDMA]).after(FUZZ),
     step("fuzz RDMA's door", "xtask fuzz rdma_greeting --seconds 5", 7).on(&[RDMA]).after(FUZZ),
-    step("fuzz packets", "xtask fuzz xdp_packets --seconds 10", 12).on(&[XDP]).after(FUZZ),
+    step("fuzz packets", "xtask fuzz xdp_packets --seconds 10", 11).on(&[XDP]).after(FUZZ),
     step("fuzz definitions", "xtask fuzz definitions --seconds 10", 12)
         .on(&[LOAD, &["bench/definitions/"]])
         .after(FUZZ),
-    step("fuzz traces", "xtask fuzz traces --seconds 5", 7).on(&[LOAD]).after(FUZZ),
-    // After the build of tests, whose features it has; without capture, for what is skipped.
-    step("kernel lane", KERNEL_TESTS, 23).on(&[LANE]).after(&["build of tests"]).holds(DEBUG),
+    step("fuzz traces", "xtask fuzz traces --seconds 5", 6).on(&[LOAD]).after(FUZZ),
     step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", 22).on(&[TIER]).after(FUZZ),
     step("fuzz dumps", "xtask fuzz dump --seconds 10", 12).on(&[TIER]).after(FUZZ),
-    step("tier bench", "xtask tier-bench", 49).on(&[&[
+    step("tier bench", "xtask tier-bench", 45).on(&[&[
         "bench/tier/",
         "bench/io-probe/",
         "crates/tier/",
         "crates/store/",
         "crates/load/",
     ]]),
-    step("instructions", "xtask instructions", 100).on(&[SIMULATED, RIG, CEILINGS]).holds(COUNTED),
+    step("instructions", "xtask instructions", 20).on(&[SIMULATED, RIG, CEILINGS]).holds(COUNTED),
     // Of `laneway` alone, as all that follow build it: with the whole workspace its dependencies
     // have other features, and it would be built twice.
-    step("release build", "build --quiet --release -p laneway", 146)
+    step("release build", "build --quiet --release -p laneway", 151)
         .on(&[SIMULATED, PROGRAM, SUITES]),
     step("features", "xtask features", 1).on(&[SIMULATED, PROGRAM]).after(RELEASE).holds(PORTS),
-    step("histories", "test --quiet --workspace --test hot -- histor owner_that_does_not_look", 8)
+    step("histories", "test --quiet --workspace --test hot -- histor owner_that_does_not_look", 19)
         .on(&[&[
             "crates/policy/",
             "crates/sync/",
@@ -247,33 +230,33 @@ pub const STEPS: &[Step] = &[
         ]])
         .with(&[("LANEWAY_HISTORY_OPERATIONS", "200000")])
         .after(&["build of tests"]),
-    step("observe cost", "xtask observe-cost --check", 160)
+    step("observe cost", "xtask observe-cost --check", 129)
         .on(&[SIMULATED, RIG, &["bench/observe-cost.toml"]])
         .after(RELEASE)
         .holds(COUNTED_AND_PORTS),
     // It puts servers where the others that hold ports start them.
     step("peers", "xtask peers", 1).on(&[SIMULATED, PROGRAM, SUITES]).holds(PORTS),
-    of_suite("replay", "xtask replay", 3).after(REPLAY),
-    of_suite("replay binary", "xtask replay --binary", 3).after(REPLAY),
+    of_suite("replay", "xtask replay", 2).after(REPLAY),
+    of_suite("replay binary", "xtask replay --binary", 2).after(REPLAY),
     of_suite("replay RESP", "xtask replay --resp", 25).after(REPLAY),
     of_suite("memccapable", "xtask memccapable", 11).after(REPLAY),
-    of_suite("pymemcache", "xtask pymemcache", 4),
-    of_suite("clients", "xtask clients", 20),
-    step("Python client", "xtask wheel", 41)
+    of_suite("pymemcache", "xtask pymemcache", 5),
+    of_suite("clients", "xtask clients", 23),
+    step("Python client", "xtask wheel", 47)
         .on(&[SIMULATED, PROGRAM, &["crates/client/", "clients/python/"]])
         .after(RELEASE)
         .holds(PORTS),
-    of_suite("redis-py", "xtask redis", 24).after(REPLAY),
-    of_suite("Redis' clients", "xtask redis --clients", 21).after(REPLAY),
+    of_suite("redis-py", "xtask redis", 48).after(REPLAY),
+    of_suite("Redis' clients", "xtask redis --clients", 15).after(REPLAY),
     step("package", "xtask package", 3)
         .on(&[&["packaging/", "crates/laneway/", "docs/install.md"]])
         .after(RELEASE)
         .holds(PORTS),
-    of_suite("cluster", "xtask cluster", 13),
+    of_suite("cluster", "xtask cluster", 17),
     // The first runs under SCHED_FIFO, the second reads CPU time, the third loads all CPUs.
     alone("sched-fifo", "xtask sched-fifo", 1),
     alone("faults", "xtask faults --quick", 13),
-    alone("soak", "xtask soak --seconds 20 --workers 4", 24),
+    alone("soak", "xtask soak --seconds 20 --workers 4", 23),
 ];
 
 /// The steps that compare the release build with the peers.
@@ -324,7 +307,7 @@ mod tests {
     fn what_share_something_are_not_beside_each_other_and_who_wants_the_machine_is_alone() {
         let of = |name: &str| STEPS.iter().find(|step| step.name == name).expect("a step");
         for (one, other, apart) in [
-            ("tests", "kernel lane", true),
+            ("tests", "build of tests", true),
             ("tests", "vopr", false),
             ("observe cost", "replay", true),
             ("observe cost", "instructions", true),

@@ -8,6 +8,8 @@ pub mod requests;
 pub mod trial;
 pub mod writer;
 
+use std::io::Write;
+
 /// The layer that only the way past the stack needs.
 const BYPASS: &str = "AF_XDP";
 
@@ -30,7 +32,7 @@ fn has(needed: impl Fn(&str) -> bool) -> bool {
         let told = layer.to_string();
         // A program that the verifier walked through and refused is our mistake, no lack.
         assert!(!told.contains("processed "), "{told}");
-        println!("SKIPPED: {told}");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {told}");
     }
     missing.is_empty()
 }

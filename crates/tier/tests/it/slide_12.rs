@@ -49,7 +49,7 @@ impl PaperIndex {
 /// What an item takes by way of the tier, in µs, when so many were put before.
 fn through_tier(access_bytes: usize, items: u64, settings: Settings) -> f64 {
     let sizes = (LOG_BYTES, SSD_BYTES);
-    let Timed { time, tier } = &Timed::open(Log::Memory, OPTANE_SSD, sizes, settings);
+    let Timed { time, tier, .. } = &Timed::open(Log::Memory, OPTANE_SSD, sizes, settings);
     let index = PaperIndex::new(time);
     let value = vec![7; access_bytes - AROUND_VALUE_BYTES];
     let put = |nth: u64| {

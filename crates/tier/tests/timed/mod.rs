@@ -76,7 +76,10 @@ pub enum Log {
 
 /// A store on timed media, and their time.
 pub struct Timed {
+    /// What the store is lent as its clock: the first of `times`.
     pub time: Arc<Time>,
+    /// One for each disk that the media are timed as.
+    pub times: Vec<Arc<Time>>,
     pub tier: Tier,
 }
 
@@ -98,18 +101,31 @@ pub fn disk(bytes: usize, times: DiskTimes, time: &Arc<Time>) -> TimedDisk {
 
 impl Timed {
     /// A new store.
-    pub fn open(
+    pub fn open(log: Log, times: DiskTimes, bytes: (usize, usize), settings: Settings) -> Timed {
+        Timed::open_as_each(log, &[times], bytes, settings)
+    }
+
+    /// A new store whose media are timed as each of these disks, every one by a time of its own.
+    pub fn open_as_each(
         log: Log,
-        times: DiskTimes,
+        disks: &[DiskTimes],
         (log_bytes, ssd_bytes): (usize, usize),
         settings: Settings,
     ) -> Timed {
-        let time = Time::counted();
-        let timed = |inner: Arc<dyn Disk>| Arc::new(TimedDisk::new(inner, times, time.clone()));
+        let times: Vec<Arc<Time>> = disks.iter().map(|_| Time::counted()).collect();
+        let timed = |inner: Arc<dyn Disk>| {
+            disks.iter().zip(&times).fold(inner, |inner, (disk, time)| -> Arc<dyn Disk> {
+                Arc::new(TimedDisk::new(inner, *disk, time.clone()))
+            })
+        };
         let (region, ssd): (Arc<dyn Region>, Arc<dyn Disk>) = match log {
             Log::Memory => {
                 let ssd = Arc::new(sim_disk(ssd_bytes, &Power::new(u64::MAX)));
-                (Arc::new(memory(log_bytes, &time)), timed(ssd))
+                let first: Arc<dyn Region> = Arc::new(memory(log_bytes, &times[0]));
+                let region = times[1..].iter().fold(first, |inner, time| -> Arc<dyn Region> {
+                    Arc::new(TimedRegion::new(inner, OPTANE_MEMORY, time.clone()))
+                });
+                (region, timed(ssd))
             }
             Log::Beside => {
                 let power = Power::new(u64::MAX);
@@ -120,9 +136,10 @@ impl Timed {
         };
         let media = Media { region, ssd };
         let tier = Tier::open(media, settings, 0x7133, &mut |_, _| {}).unwrap().0;
+        let time = times[0].clone();
         let clock = time.clone();
         tier.lend_clock(Box::new(move || clock.now()));
-        Timed { time, tier }
+        Timed { time, times, tier }
     }
 
     /// Does what is due; on a machine a thread does it meanwhile.
