@@ -31,6 +31,7 @@ use laneway_transport::Transport;
 use laneway_wire::Limits;
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The longest line of a multiget; it is held in memory until its newline has come.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -192,11 +193,24 @@ impl<T: Transport> Core<T> {
     #[cold]
     fn begin_milli(&mut self, nanos: u64) {
         self.now = self.clock.moment(nanos);
+        // Before anything is executed in that second, also behind a sleep.
+        self.flush_if_due();
         if self.events.is_watched() {
             self.events.tell_time(self.now);
         }
         let passed = self.clock.unix_nanos(nanos) % NANOS_PER_MILLI;
         self.now_since_nanos = nanos.wrapping_sub(passed);
+    }
+
+    /// Flushes everything if that was to come and its second has, in every domain: requests that
+    /// are executed here may be about each. Where items are kept durably, their executor does.
+    pub(crate) fn flush_if_due(&self) {
+        let shared = &self.shared;
+        let at = shared.flush_at.load(Relaxed);
+        if at != 0 && at <= self.now.seconds() && shared.durable.get().is_none() {
+            let mut goes_on = true; // one domain a call where a sweep comes first
+            shared.each_domain(|shared| goes_on = goes_on && flush_planned(shared, at));
+        }
     }
 
     /// Whether a connection goes to another worker once nothing of it is under way: its visit is
@@ -560,4 +574,18 @@ impl<T: Transport> Core<T> {
     pub(crate) fn lanes(&self) -> &LaneCounts {
         &self.shared.workers[self.id.index()].lanes
     }
+}
+
+/// Whether the flush of a domain that was to come in this second is done; whoever is first does it.
+fn flush_planned<S>(shared: &Shared<S>, at: u32) -> bool {
+    const FLUSHING: u32 = u32::MAX; // a second that never comes, while somebody is at it
+    let turn = |from, to| shared.flush_at.compare_exchange(from, to, Relaxed, Relaxed);
+    if turn(at, FLUSHING).is_err() {
+        return true;
+    }
+    // Where it is not done yet, the next call goes on. A flush that has come meanwhile, at once (0)
+    // or later, has taken its place.
+    let is_done = shared.store.flush_all();
+    let _ = turn(FLUSHING, if is_done { 0 } else { at });
+    is_done
 }

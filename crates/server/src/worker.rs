@@ -28,7 +28,6 @@ use laneway_transport::datagram::Datagrams;
 use laneway_transport::{FOREVER, Ready, Token, Transport, Wait};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The longest an idle worker sleeps.
@@ -39,9 +38,6 @@ const ALARM_MIN: Duration = Duration::from_millis(20);
 
 /// How often a stopping worker looks whether it may leave.
 const DRAIN_SLEEP: Duration = Duration::from_millis(10);
-
-/// In the place of a delayed flush that a worker carries out: a second that never comes.
-const FLUSHING: u32 = u32::MAX;
 
 /// Whether a step found something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -397,19 +393,7 @@ impl<T: Transport> Worker<T> {
     /// sweep.
     fn housekeep(&mut self, now: u64) -> io::Result<()> {
         let Parts { core, streams, udp } = &mut self.parts;
-        let shared = &core.shared;
-        let flush_at = shared.flush_at.load(Relaxed);
-        let is_due = flush_at != 0 && core.now.seconds() >= flush_at;
-        if is_due && shared.durable.get().is_none() {
-            // Whoever takes it flushes; where items are kept durably, their executor does.
-            let turn = |from, to| shared.flush_at.compare_exchange(from, to, Relaxed, Relaxed);
-            if turn(flush_at, FLUSHING).is_ok() {
-                // Where it was not done yet, again next turn. A flush that has come meanwhile, at
-                // once (0) or later, has taken its place.
-                let next = if shared.store.flush_all() { 0 } else { flush_at };
-                let _ = turn(FLUSHING, next);
-            }
-        }
+        core.flush_if_due(); // one that takes several calls goes on
         let is_running = core.shared.phase() == Phase::Running;
         if is_running {
             streams.kick_idle(core);

@@ -250,6 +250,11 @@ impl Store {
         self.memory.limit_bytes()
     }
 
+    /// The largest item that is taken.
+    pub fn item_bytes_max(&self) -> u64 {
+        self.item_bytes_max
+    }
+
     /// What drafts of large values may hold before they are published: the same share of the memory
     /// as at the start, whatever its limit has become, and one item of the largest size always.
     pub(crate) fn unpublished_bytes_max(&self) -> u64 {

@@ -73,6 +73,7 @@ impl<S> DurableExecutor<S> {
         self.done = done;
         busy |= self.fill();
         (0..self.lines.len()).for_each(|of| self.begin_next(of));
+        self.flush_if_due(); // before anything begins in that second
         busy |= self.pass_barrier();
         let mut taken = 0;
         self.moved = 0;
@@ -96,7 +97,6 @@ impl<S> DurableExecutor<S> {
         if !self.yielded.is_empty() && self.goes_on() {
             self.durable.ring(); // a worker may have made this step, and another is needed
         }
-        self.flush_if_due();
         self.drop_expired();
         let has_more = self.has_more() || !self.durable.jobs.is_empty();
         self.commit_if_needed(has_more && self.takes_more());

@@ -18,7 +18,7 @@ use crate::latency::{self, Operation};
 use crate::request::requests::{operation, writes};
 use crate::request::sought::Simple;
 use laneway_policy::pace::Way;
-use laneway_policy::{ItemBytes, Route, WorkerTarget, route};
+use laneway_policy::{Design, ItemBytes, Route, WorkerTarget, route};
 use laneway_store::{GROUP, Sought, meter};
 use laneway_transport::Transport;
 use laneway_wire::reply::{BAD_DATA_CHUNK, END};
@@ -221,7 +221,10 @@ impl UdpWorker {
         if let Some(to) = to {
             return Some(self.give(core, at, from, bytes, size, to));
         }
-        let is_elsewhere = size >= core.plan.threshold;
+        // A job is one step, and looks in the memory of its own domain. What is joined to an item,
+        // which may be large or another domain's, is done here, slice by slice.
+        let slices = core.plan.design == Design::Lanes || core.has_domains();
+        let is_elsewhere = size >= core.plan.threshold && !(slices && execute::joins(request));
         is_elsewhere.then(|| self.not_here(core, at, from, bytes, size))
     }
 

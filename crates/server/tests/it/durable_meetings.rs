@@ -235,6 +235,25 @@ fn a_flush_takes_the_place_of_an_older_one_that_comes_due_while_it_waits() {
 }
 
 #[test]
+fn what_is_stored_in_the_second_of_a_flush_to_come_is_stored_behind_it() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let client = rig.net.connect();
+    rig.set(&client, "old", b"o");
+    ask(&mut rig, &client, "flush_all 10\r\n", "OK\r\n");
+    client.send(b"set new 0 0 1\r\nn\r\n");
+    rig.clock.advance(10 * SECOND);
+    told(&mut rig, &client, "STORED\r\n");
+    rig.turns(20);
+    let value = "VALUE new 0 1\r\nn\r\nEND\r\n";
+    ask(&mut rig, &client, "get old new\r\n", value);
+    drop((rig, kept));
+    let (mut rig, _kept) = started(&machine);
+    let client = rig.net.connect();
+    ask(&mut rig, &client, "get old new\r\n", value);
+}
+
+#[test]
 fn a_flush_does_not_wait_for_whoever_counts() {
     let (mut rig, kept) = started(&machine());
     let (counter, client) = (rig.net.connect(), rig.net.connect());

@@ -108,7 +108,63 @@ fn over_datagrams_too_and_each_turn_copies_one_slice() {
     }
 }
 
+/// A datagram holds more than the smallest of what is large.
+#[test]
+fn a_large_append_in_one_datagram_is_joined_slice_by_slice_too() {
+    for (workers, form) in FORMS {
+        let plan = Plan { threshold_bytes: 256, ..Plan::of(workers, form) }.with_datagrams();
+        let (old, new) = (value(LARGE, 1), value(1_000, 9));
+        let mut rig = Rig::new(&plan);
+        let mut peer = Peer::new(&rig);
+        let client = rig.net.connect();
+        rig.set(&client, "k", &old);
+        peer.send(0, 1, &request("append", &new));
+        rig.turns(SLICES / 2);
+        peer.receive();
+        assert_eq!(peer.got, [], "{workers} workers, {form}: it was quick");
+        assert_eq!(peer.until(&mut rig, 1), b"STORED\r\n", "{workers} workers, {form}");
+        let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
+        assert!(got == reply("k", &[&old[..], &new].concat()), "{workers} workers, {form}");
+    }
+}
+
+#[test]
+fn a_large_append_in_one_datagram_finds_the_item_of_another_domain() {
+    let plan = Plan { domains: 2, threshold_bytes: 256, ..Plan::of(4, Form::TimeShare) };
+    let mut rig = Rig::new(&plan.with_datagrams());
+    let mut peer = Peer::new(&rig);
+    let client = rig.net.connect();
+    let new = value(1_000, 9);
+    rig.set(&client, "k", b"old");
+    // One of these queues is of the domain that has the key, and the other is not.
+    for (queue, id) in [(0, 1), (2, 2)] {
+        let told = peer.ask(&mut rig, queue, id, &request("append", &new));
+        assert_eq!(String::from_utf8_lossy(&told), "STORED\r\n", "queue {queue}");
+    }
+    let got = rig.ask(&client, b"get k\r\n", b"END\r\n");
+    assert!(got == reply("k", &[&b"old"[..], &new, &new].concat()));
+}
+
 /// However long that takes.
+/// Nobody makes an item longer piece by piece than at once.
+#[test]
+fn a_joined_value_is_as_long_as_one_that_is_set_at_most() {
+    const FITS: usize = (64 << 10) - 60; // with 59 bytes and the key
+    let mut rig = Rig::new(&Plan { item_bytes_max: 64 << 10, ..Plan::of(2, Form::TimeShare) });
+    let (client, redis) = (rig.net.connect(), rig.net.connect());
+    let refused = b"SERVER_ERROR object too large for cache\r\n";
+    assert_eq!(rig.ask(&client, &set("k", &value(FITS + 1, 1)), b"\r\n"), refused);
+    rig.set(&client, "k", &value(FITS - 1, 1));
+    for told in ["STORED\r\n", "NOT_STORED\r\n"] {
+        let got = rig.ask(&client, &request("append", b"x"), b"STORED\r\n");
+        assert_eq!(String::from_utf8_lossy(&got), told);
+    }
+    let error = rig.say_resp(&redis, "APPEND k x");
+    assert!(error.starts_with('-'), "{error}");
+    let longest = [&value(FITS - 1, 1)[..], b"x"].concat();
+    assert!(rig.ask(&client, b"get k\r\n", b"END\r\n") == reply("k", &longest));
+}
+
 #[test]
 fn who_waits_for_a_join_is_not_idle() {
     let idle_timeout = Duration::from_secs(5);

@@ -1,8 +1,11 @@
 //! Maintenance goes in bounded steps, one in a turn of a worker: no small request waits for a
-//! sweep, or for memory that somebody else's value needs.
+//! sweep, or for memory that somebody else's value needs. What is due comes before what is asked
+//! behind it.
 
 use laneway_policy::{Design, Form};
+use laneway_rig::resp::{are_replies, words};
 use laneway_rig::{Plan, Rig, value};
+use laneway_server::clock::Clock;
 use laneway_store::Moment;
 
 /// Items that one turn may take out of the store: of a sweep, and of a draft.
@@ -84,4 +87,47 @@ fn an_append_to_a_large_value_at_once_finds_memory_among_small_items() {
             assert!([&b"STORED\r\n"[..], b"NOT_STORED\r\n"].contains(&&told[..]));
         }
     }
+}
+
+/// A turn that begins 300 ms before this second since the rig's clock began; whoever has come is
+/// read behind it. A worker that sleeps has such turns.
+fn turn_over(rig: &mut Rig, second: u64) {
+    const MS: u64 = 1_000_000;
+    rig.clock.advance((second * 1000 - 900) * MS - rig.clock.nanos());
+    rig.clock.run(600 * MS); // it is asked as the turn begins, and again for who has come
+    rig.turn();
+    rig.clock.run(0);
+}
+
+#[test]
+fn what_comes_behind_the_second_of_a_flush_to_come_is_not_flushed_and_sees_nothing_older() {
+    let mut rig = Rig::new(&Plan::of(1, Form::TimeShare));
+    let client = rig.net.connect();
+    rig.set(&client, "old", b"o");
+    assert_eq!(rig.ask(&client, b"flush_all 10\r\n", b"\r\n"), b"OK\r\n");
+    client.send(b"set new 0 0 1\r\nn\r\nget old new\r\n");
+    turn_over(&mut rig, 10);
+    let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"END\r\n"));
+    let value = "VALUE new 0 1\r\nn\r\nEND\r\n";
+    assert_eq!(String::from_utf8_lossy(&got), format!("STORED\r\n{value}"));
+    rig.turns(10);
+    assert_eq!(rig.ask(&client, b"get new\r\n", b"END\r\n"), value.as_bytes());
+}
+
+/// By RESP the worker that has received a request executes it, whatever domain its keys are of.
+#[test]
+fn a_flush_to_come_comes_before_what_is_asked_of_another_domains_items_too() {
+    let mut rig = Rig::new(&Plan { domains: 2, ..Plan::of(2, Form::TimeShare) });
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    assert_eq!(rig.say_resp(&client, "MSET a 1 b 1 c 1 d 1 e 1 f 1"), "+OK\r\n");
+    assert_eq!(rig.ask(&other, b"flush_all 10\r\n", b"\r\n"), b"OK\r\n");
+    let asked = [words("MGET a b c d e f"), words("MSET a 2 b 2 c 2 d 2 e 2 f 2")].concat();
+    client.send(&asked);
+    turn_over(&mut rig, 10);
+    let got = rig.until(&client, Vec::new(), |got| are_replies(got, 2));
+    let told = format!("*6\r\n{}+OK\r\n", "$-1\r\n".repeat(6));
+    assert_eq!(String::from_utf8_lossy(&got), told);
+    rig.turns(10);
+    let told = format!("*6\r\n{}", "$1\r\n2\r\n".repeat(6));
+    assert_eq!(rig.say_resp(&client, "MGET a b c d e f"), told);
 }

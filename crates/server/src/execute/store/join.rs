@@ -10,6 +10,7 @@ use super::complete::Fate;
 use super::{How, Place, answer_fate};
 use laneway_store::{Draft, Gathered, Got, ItemMeta, KeyHash, Moment, Pinned, Refused};
 use laneway_sync::planted::{Bug, is_planted};
+use laneway_wire::Limits;
 use std::ops::Deref;
 
 /// Where bytes go in the value that there is.
@@ -225,6 +226,11 @@ impl<'a> Join<'a> {
             Some(item) => (item.flags, item.expires),
             None => (how.flags, self.vivify.unwrap_or(Moment::NEVER)),
         };
+        // A joined value is as long as one that is set: the store's own bytes of an item are fewer.
+        let item_bytes_max = context.store.item_bytes_max() as usize;
+        if !(Limits { item_bytes_max, ..Limits::default() }).item_fits(key.len(), flags, length) {
+            return Begun::Over(Fate::Unmet);
+        }
         match context.store.draft(key, flags, expires, length) {
             Ok(draft) => Begun::Copying(Box::new(Copying { item, old, draft, at: 0 })),
             Err(_) => Begun::Over(Fate::Unmet),
