@@ -67,7 +67,7 @@ FILE.part until it is whole and durable; a FILE that is there stays until then.
 const LOAD: &str = "\
 laneway load: put the items of a backup, or of laneway dump, into a folder
 
-Usage: laneway load DIR [--input FILE]
+Usage: laneway load DIR [--input FILE] [--without-flush]
 
 From standard input, or FILE, which is read twice: nothing is loaded of one that
 is damaged. DIR is made if it is missing; items that it has already are replaced.
@@ -78,6 +78,9 @@ larger --pm-size or --ssd-size first, but for a log with --pm-index fair; what i
 makes of both is told on stderr.
 A store that is made here takes --pm-index, too, and values are stored as
 --compress, --split-bytes and --pad-groups have it.
+A flush_all that was still to come is told of: a server that opens DIR deletes
+everything at its time, or as it starts if that is over. With --without-flush
+none is to come any more, and the items stay.
 ";
 
 const HELP_OF_ALL: &str = "
@@ -109,6 +112,7 @@ struct Asked {
     folder: Option<OsString>,
     media: Flags,
     repair: bool,
+    without_flush: bool,
     values: bool,
     from: Vec<u8>,
     to: Option<Vec<u8>>,
@@ -167,6 +171,7 @@ fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
             (_, Arg::Long("help") | Arg::Short('h')) => asked.help = true,
             (_, Arg::Value(folder)) if asked.folder.is_none() => asked.folder = Some(folder),
             ("fsck", Arg::Long("repair")) => asked.repair = true,
+            ("load", Arg::Long("without-flush")) => asked.without_flush = true,
             ("scan", Arg::Long("values")) => asked.values = true,
             ("scan", Arg::Long("from")) => asked.from = key(&mut parser)?,
             ("scan", Arg::Long("to")) => asked.to = Some(key(&mut parser)?),
@@ -455,9 +460,26 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     // First, where it is known: whatever interrupts this, no CAS id comes again.
     directory.pass_over(given_out).map_err(no_room)?;
     let items = stream.load(&directory).map_err(no_room)?;
+    if asked.without_flush {
+        directory.delete(&SCHEDULE_KEY).map_err(no_room)?;
+    }
+    let flush = flush_to_come(&directory);
     directory.close_loaded().map_err(told)?;
     eprintln!("laneway load: {items} items");
+    if let Some(at) = flush {
+        eprintln!(
+            "laneway load: a flush_all is still to come: a server deletes all of them at unix time \
+             {at}, or as it starts if that is over; load with --without-flush to keep them"
+        );
+    }
     Ok(ExitCode::from(if damaged { STATUS_DAMAGED } else { 0 }))
+}
+
+/// When everything is to be flushed, if that was asked for. Of one that cannot be read a start of
+/// the server tells.
+fn flush_to_come(directory: &Directory) -> Option<u32> {
+    let item = directory.get(&SCHEDULE_KEY).ok().flatten()?;
+    Some(u32::from_le_bytes(item.value.as_slice().try_into().ok()?))
 }
 
 /// What helps where a load finds no room in a store with such an index.

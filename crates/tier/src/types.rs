@@ -25,6 +25,11 @@ pub const KEY_BYTES_MAX: usize = 1024;
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 /// The highest sequence that may be passed over: what is written afterwards has one behind it.
 pub const SEQUENCE_MAX: u64 = 1 << 63;
+/// Sequences that are passed over behind the last that is known, where a lost log, or a store that
+/// was copied, has given out others since: how many nobody knows. An owner that begins each time
+/// some way above all that it finds, for what an interval has lost, may have begun a thousand times
+/// meanwhile. No CAS id may come again.
+pub const SEQUENCES_LOST_MAX: u64 = 1 << 40;
 
 /// What is kept with a value and handed back as it was.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

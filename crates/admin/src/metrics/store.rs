@@ -84,7 +84,8 @@ fn write_tier(tier: &TierWatch, page: &mut Page<'_>) -> fmt::Result {
             by("failed", tier.refused.failed),
         ],
     )?;
-    page.counter("tier_damaged_reads", "Reads of items that are damaged", tier.lost)?;
+    let help = "Reads of items that are damaged, or that a device refused to give";
+    page.counter("tier_damaged_reads", help, tier.lost)?;
     let classes = [("small", tier.evicted.small), ("large", tier.evicted.large)];
     let by_class = |value: fn(&Dropped) -> u64| {
         classes.map(|(class, dropped)| (vec![("class", class)], value(&dropped) as f64))

@@ -317,8 +317,8 @@ pub fn sizes_kept(directory: &DirectorySettings, report: &Report) -> Vec<String>
             format!(
                 "{flag}: the store keeps its {has_mib} MiB, and does not grow to {bytes_mib} MiB: \
                  what lies on a device is no larger than that, a log has as many segments as its \
-                 headers have room to list, and with --pm-index fair it does not grow. To make it \
-                 larger: laneway dump, a new folder, laneway load"
+                 headers have room to list, an SSD has 16 TiB at most, and with --pm-index fair a \
+                 log does not grow. To make it larger: laneway dump, a new folder, laneway load"
             )
         })
     });

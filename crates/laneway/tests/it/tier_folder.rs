@@ -125,6 +125,30 @@ fn the_list_of_items_has_no_flush_to_come() {
 }
 
 #[test]
+fn a_flush_that_was_to_come_is_told_of_by_a_load_and_can_be_left_out() {
+    let (folder, other) = (Folder::new("load-flush"), Folder::new("load-flush-other"));
+    let server = Server::start(&folder, &[]);
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, &set("a", &value(7, 100)), b"\r\n"), b"STORED\r\n");
+    assert_eq!(ask(&mut client, b"flush_all 100000\r\n", b"\r\n"), b"OK\r\n");
+    server.stop();
+    let copy = folder.0.join("copy");
+    let copy = copy.to_str().expect("a temporary folder has a plain name");
+    assert!(tool(&folder, "dump", &["--output", copy]).status.success());
+    // As every load without the flag; the last one drops what those before have brought.
+    for (flags, is_to_come) in [(&[][..], true), (&["--without-flush"], false)] {
+        let loaded = tool(&other, "load", &[&["--input", copy], flags, &SIZES[..]].concat());
+        let told = text(&loaded.stderr);
+        assert!(loaded.status.success(), "{told}");
+        assert_eq!(told.contains("a flush_all is still to come"), is_to_come, "{told}");
+        let server = Server::start(&other, &[]);
+        assert_eq!(get(&mut server.connect(), "a"), Some(value(7, 100)));
+        server.stop();
+    }
+    assert_eq!(tool(&other, "dump", &["--without-flush"]).status.code(), Some(2));
+}
+
+#[test]
 fn a_check_makes_no_file_and_asks_for_no_right_to_write() {
     let folder = Folder::new("read-only");
     let server = Server::start(&folder, &[]);
@@ -335,8 +359,8 @@ fn a_store_that_cannot_be_made_leaves_nothing_behind() {
     for (flags, told) in [
         (&["--pm-size", "16m", "--ssd-size", "64m"][..], "--pm-size"),
         (&["--pm-size", "32m", "--ssd-size", "64k"], "--ssd-size"),
-        (&["--pm-size", "32m", "--ssd-size", &huge], "--ssd-size"),
-        (&["--pm-size", &huge, "--ssd-size", "64m"], "--pm-size"),
+        (&["--pm-size", "32m", "--ssd-size", &huge], "must be at most 17592186040320"),
+        (&["--pm-size", &huge, "--ssd-size", "64m"], "bytes: a log has at most"),
     ] {
         let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
         let refused = Command::new(BINARY).args(own).args(flags).output().expect("it runs");

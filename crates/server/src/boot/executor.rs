@@ -22,6 +22,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const NANOS_PER_MS: u64 = 1_000_000;
+/// CAS ids that a start leaves out above all that it knows: 16 million writes of one partition of
+/// the index, whose ids are 64 apart.
+const CAS_IDS_LOST_MAX: u64 = 1 << 30;
 
 /// A store that was opened.
 pub struct Opened {
@@ -29,6 +32,7 @@ pub struct Opened {
     lock: FolderLock,
     settings: DurableSettings,
     recovery: Recovery,
+    seq_after: u64,
 }
 
 /// Opens the store, or makes it. `progress` hears of bytes replayed, and of how many.
@@ -40,7 +44,31 @@ pub fn open(
     let (directory, report) = Directory::open(&settings.directory, progress)?;
     let (tier, lock) = directory.into_parts();
     let recovery = Recovery { report, took_ms: clock.nanos() / NANOS_PER_MS };
-    Ok(Opened { tier: Arc::new(tier), lock, settings, recovery })
+    // What this start knows of the last one's settings is nothing, so it always leaves some out.
+    let seq_after = tier.sequence() + CAS_IDS_LOST_MAX;
+    if settings.interval.is_some() {
+        keep_seq_after(&tier, seq_after);
+    }
+    Ok(Opened { tier: Arc::new(tier), lock, settings, recovery, seq_after })
+}
+
+/// Has the store know which CAS ids this start leaves out. At an interval clients see ids before
+/// anything that has them is durable. If none ever were, the next start would find the same number
+/// as this one, and give the same ids to other values. (Where a reply waits until its change is
+/// durable, whoever sees an id can rely on its record.)
+///
+/// Where it cannot be kept, the start goes on, for who only reads: then the log is full, or fails,
+/// and so refuses what clients write as well.
+fn keep_seq_after(tier: &Tier, seq_after: u64) {
+    if tier.refuses_writes().is_some() {
+        return; // no id is given out
+    }
+    if let Err(error) = tier.pass_over(seq_after).and_then(|()| tier.commit()) {
+        log::warn!(
+            "it cannot be kept which CAS ids are left out: {error}; ids that clients see, and that \
+             a crash loses before any write is durable, may be given out again"
+        );
+    }
 }
 
 impl Opened {
@@ -54,13 +82,11 @@ impl Opened {
         Durable::new(self.tier.clone(), self.settings.interval, self.recovery.clone())
     }
 
-    /// No CAS id may come again: all were below the tier's sequence, but for those of writes that
-    /// clients saw and that were lost then, with a log or within an interval. What this start knows
-    /// of the last one's settings is nothing, so it always leaves room for them.
+    /// No CAS id may come again: all were below the tier's sequence as it was found, but for those
+    /// of writes that clients saw and that were lost then, within an interval. (Of those that were
+    /// lost with a log the tier passes over its own part.)
     pub(super) fn seq_after(&self) -> u64 {
-        // 16 million writes of one partition of the index, whose ids are 64 apart.
-        const LOST_MAX: u64 = 1 << 30;
-        self.tier.sequence() + LOST_MAX
+        self.seq_after
     }
 }
 
@@ -307,7 +333,7 @@ impl DeviceExecutor for Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use laneway_tier::DirectorySettings;
+    use laneway_tier::{DirectorySettings, Durability, ItemMeta};
 
     /// Never waited out when all is well.
     const HANG: Duration = Duration::from_secs(60);
@@ -334,6 +360,34 @@ mod tests {
         assert!(matches!(to_checkpoint.try_recv(), Ok(Order::Checkpoint { number: 1 })));
         assert!(matches!(to_count.try_recv(), Ok(Order::Count { number: 2 })));
         drop((threads, tier, lock));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn no_cas_id_comes_again_where_a_crash_has_lost_every_write_of_an_interval() {
+        let name = format!("laneway-cas-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let mut directory = DirectorySettings::new(&folder);
+        (directory.pm_bytes, directory.ssd_bytes) = (32 << 20, 64 << 20);
+        directory.settings.background = false;
+        directory.settings.durability = Durability::Interval;
+        let settings = DurableSettings {
+            directory,
+            interval: Some(Duration::from_secs(60)),
+            read_threads: 1,
+            backup: None,
+            migrate_rate: 0,
+            scrub: None,
+        };
+        // Nothing is made durable behind a start, and nothing when it is over.
+        let mut last = 0;
+        for start in 0..3 {
+            let opened = open(settings.clone(), &mut |_, _| {}).unwrap();
+            let seen = opened.seq_after() + 64;
+            opened.tier.try_put(b"key", b"value", ItemMeta::default(), seen).unwrap();
+            assert!(last < opened.seq_after(), "start {start}: a client may have seen {last}");
+            last = seen;
+        }
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -130,7 +130,7 @@ pub struct TierWatch {
     pub spills: u64,
     /// Writes refused, or taken back.
     pub refused: Refused,
-    /// Reads of items that are damaged.
+    /// Reads of items that are damaged, or that a device refused to give.
     pub lost: u64,
     /// What was dropped to make room on the SSD.
     pub evicted: Evicted,

@@ -86,7 +86,9 @@ impl<S> DurableExecutor<S> {
                 self.put(task, (&key, hash), &seen, value, Some(pinned))
             }
             (Got::Miss, Change::Published { expires, .. }) if !expires.is_over(self.now) => {
-                // Memory is so short that it was evicted at once.
+                // Memory is so short that it was evicted at once. A reader that has seen it before,
+                // and looks only now whether it may tell of it, asks here instead.
+                self.durable.pending_writes.taken_back();
                 task.fail(NO_MEMORY_STORING);
                 bump(&self.durable.counts.refused.memory);
                 return;

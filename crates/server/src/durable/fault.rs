@@ -188,9 +188,7 @@ impl<S> DurableExecutor<S> {
 
     /// Counts and logs that an item could not be read; what is said of it to who asked.
     fn unread(&mut self, error: &Error) -> String {
-        if matches!(error, Error::Lost { .. }) {
-            bump(&self.durable.counts.lost);
-        }
+        bump(&self.durable.counts.lost);
         self.trouble.unread(error, self.now_nanos);
         error.to_string()
     }

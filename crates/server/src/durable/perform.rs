@@ -243,12 +243,9 @@ impl<S> DurableExecutor<S> {
             Ok(Some(item)) => item,
             Ok(None) => return,
             Err(error) => {
+                bump(&self.durable.counts.lost);
                 let why = match error {
-                    // Its key would say nothing.
-                    Error::Lost { why, .. } => {
-                        bump(&self.durable.counts.lost);
-                        why
-                    }
+                    Error::Lost { why, .. } => why, // its key would say nothing
                     error => error.to_string(),
                 };
                 log::error!(
@@ -262,7 +259,12 @@ impl<S> DurableExecutor<S> {
             return;
         }
         if let Ok(at) = item.value.as_slice().try_into() {
-            self.shared.flush_at(u32::from_le_bytes(at));
+            let at = u32::from_le_bytes(at);
+            log::info!(
+                "a flush_all of before this start is still to come: it deletes everything at unix \
+                 time {at}, or now if that is over"
+            );
+            self.shared.flush_at(at);
         }
     }
 

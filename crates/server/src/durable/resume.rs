@@ -45,7 +45,11 @@ impl<S> DurableExecutor<S> {
             // Where writes are acknowledged before they are durable, a commit is due for it too.
             Ok(()) => self.appended |= !is_planted(Bug::FlushUncommitted),
             Err(error) => {
-                self.count_refusal(&error);
+                // One that is due is tried again and again, and nobody writes.
+                match task.origin {
+                    Some(_) => self.count_refusal(&error),
+                    None => self.trouble.flush_refused(&error, self.now_nanos),
+                }
                 task.fail(error.to_string());
             }
         }

@@ -63,7 +63,7 @@ pub struct Counts {
     pub refused: Refusals,
     /// Items dropped because they had expired.
     pub expired: AtomicU64,
-    /// Reads of items that are damaged.
+    /// Reads of items that are damaged, or that a device refused to give.
     pub lost: AtomicU64,
 }
 

@@ -16,6 +16,7 @@ pub(super) struct Trouble {
     full: Pause,
     writes: Pause,
     commits: Pause,
+    flushes: Pause,
     reads: Pause,
 }
 
@@ -42,6 +43,17 @@ impl Trouble {
             let line = format!(
                 "what was written cannot be made durable: {error}; writes are refused until \
                  restart, reads go on{left_out}"
+            );
+            (Level::Error, line)
+        }));
+    }
+
+    /// A flush whose time has come could not be carried out.
+    pub(super) fn flush_refused(&mut self, error: &Error, now_nanos: u64) {
+        tell(self.flushes.another(now_nanos).map(|left_out| {
+            let line = format!(
+                "a flush_all that is due cannot be carried out: {error}; what it is to delete \
+                 stays meanwhile, and it is tried again{left_out}"
             );
             (Level::Error, line)
         }));

@@ -8,6 +8,7 @@ use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::durable::shared::Durable;
 use laneway_server::jobs::handoff::{DatagramOrigin, Job, Origin};
 use laneway_tier::ItemMeta;
+use laneway_tier::disk::sim::Faults;
 use laneway_transport::memory::Client;
 use laneway_transport::memory_datagram::DatagramFaults;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
@@ -177,6 +178,45 @@ fn a_flush_whose_second_comes_while_its_schedule_is_written_spares_nothing_and_c
     rig.turns(20);
     let client = rig.net.connect();
     ask(&mut rig, &client, "get old new\r\n", "VALUE new 0 1\r\nn\r\nEND\r\n");
+}
+
+#[test]
+fn a_flush_that_is_due_and_cannot_be_carried_out_counts_as_no_write_that_was_refused() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let client = rig.net.connect();
+    rig.set(&client, "k", b"v");
+    ask(&mut rig, &client, "flush_all 10\r\n", "OK\r\n");
+    machine.power.restore(0); // every write fails from now on
+    for _ in 0..5 {
+        rig.clock.advance(4 * SECOND);
+        rig.turns(20);
+    }
+    assert!(kept.tier.refuses_writes().is_some(), "it was not tried");
+    assert_eq!(durable(&rig).counts.refused.told().total(), 0);
+    client.send(b"flush_all\r\n");
+    let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
+    assert!(told.starts_with(b"SERVER_ERROR "), "{}", String::from_utf8_lossy(&told));
+    assert_eq!(durable(&rig).counts.refused.told().failed, 1, "a client asked for that one");
+}
+
+#[test]
+fn a_read_that_a_device_refuses_counts_as_one_of_what_is_damaged_and_is_tried_another_time() {
+    let machine = machine();
+    let (mut rig, _kept) = started(&machine);
+    let client = rig.net.connect();
+    rig.set(&client, "k", &value(3000, 1)); // it is long enough for the SSD
+    assert!(rig.shared.store.flush_all(), "memory forgets it");
+    machine.ssd.set_faults(Faults { read_error_one_in: 1, ..Faults::default() });
+    client.send(b"get k\r\n");
+    let refused = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
+    let words = String::from_utf8_lossy(&refused);
+    assert!(words.starts_with("SERVER_ERROR ") && !words.contains("lost"), "{words}");
+    assert_eq!(durable(&rig).counts.lost.load(Relaxed), 1);
+    machine.ssd.set_faults(Faults::default());
+    client.send(b"get k\r\n");
+    let got = rig.until(&client, Vec::new(), |got| got.ends_with(b"END\r\n"));
+    assert_eq!(got, [&b"VALUE k 0 3000\r\n"[..], &value(3000, 1), b"\r\nEND\r\n"].concat());
 }
 
 #[test]

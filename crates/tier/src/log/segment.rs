@@ -47,7 +47,16 @@ impl Shape {
         }
         let segments = region_bytes / u64::from(segment_bytes);
         let header = header_bytes(segments);
-        if segments < u64::from(SEGMENTS_MIN) || u64::from(segment_bytes) < 2 * header {
+        let is_long = u64::from(segment_bytes) < 2 * header;
+        let most = u64::from(listed_most(segment_bytes));
+        if is_long && u64::from(SEGMENTS_MIN) <= most {
+            return Err(Error::Setting(format!(
+                "--pm-size: {region_bytes} bytes: a log has at most {}, as many segments as half \
+                 of one has room to list",
+                most * u64::from(segment_bytes)
+            )));
+        }
+        if segments < u64::from(SEGMENTS_MIN) || is_long {
             return Err(Error::Setting(format!(
                 "--pm-size: {region_bytes} bytes in segments of {segment_bytes}: at least \
                  {SEGMENTS_MIN} segments are needed, and each at least {} bytes",
@@ -74,9 +83,7 @@ impl Shape {
 
     /// How many segments the log may have: as many as half of a slot has room to list.
     pub fn segments_most(&self) -> u32 {
-        let half = self.segment_bytes / 2;
-        let list_bytes = half - half % BLOCK_BYTES as u32 - FIXED_BYTES as u32;
-        list_bytes / LISTED_BYTES as u32
+        listed_most(self.segment_bytes)
     }
 
     /// Where the records of a slot end at the latest.
@@ -100,6 +107,13 @@ impl Shape {
         // those from before must still find room.
         (self.segment_bytes - self.header_bytes) as usize / 2 - LINE_BYTES
     }
+}
+
+/// How many segments half of one has room to list.
+fn listed_most(segment_bytes: u32) -> u32 {
+    let half = segment_bytes / 2;
+    let list_bytes = half - half % BLOCK_BYTES as u32;
+    list_bytes.saturating_sub(FIXED_BYTES as u32) / LISTED_BYTES as u32
 }
 
 /// Bytes of a header in a log of so many segments.
@@ -411,5 +425,16 @@ mod tests {
             let read = Header::decode(&bytes, &shape, store_id).unwrap();
             assert!(matches!(read, Front::Own(read) if read == header), "{count}");
         }
+    }
+
+    #[test]
+    fn a_log_of_more_segments_than_a_header_lists_is_refused_with_the_most_that_there_may_be() {
+        let segment_bytes: u32 = 4 << 20;
+        let some = Shape::of(64 * u64::from(segment_bytes), segment_bytes).unwrap();
+        let bytes = u64::from(some.segments_most()) * u64::from(segment_bytes);
+        let most = Shape::of(bytes, segment_bytes).unwrap();
+        assert_eq!(most.segments, some.segments_most());
+        let told = Shape::of(1 << 40, segment_bytes).unwrap_err().to_string();
+        assert!(told.contains(&format!("at most {bytes}")), "{told}");
     }
 }

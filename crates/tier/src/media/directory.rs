@@ -13,6 +13,7 @@ use crate::recovery::lost;
 use crate::recovery::make::{must_be_blank, new_shape};
 use crate::recovery::recover::{Media, Progress};
 use crate::report::Report;
+use crate::ssd::space::BLOCKS_MAX;
 use crate::tier::Tier;
 use crate::types::{BLOCK_BYTES, Error, Result, Settings, doing};
 use crate::whole::fsck::{self, Findings};
@@ -24,6 +25,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Of a longer SSD nothing is used behind this: 16 TiB but for a block.
+const SSD_BYTES_MAX: u64 = BLOCKS_MAX * BLOCK_BYTES as u64;
 
 /// In the folder while what was copied is loaded into it.
 pub(crate) const LOADING: &str = "load-not-finished";
@@ -153,6 +157,13 @@ impl DirectorySettings {
             };
             let shape = new_shape(pm_bytes, &self.settings)?;
             Superblock::check_bytes(self.ssd_bytes)?;
+            if SSD_BYTES_MAX < self.ssd_bytes {
+                return Err(Error::Setting(format!(
+                    "--ssd-size: {} bytes: must be at most {SSD_BYTES_MAX}, for a store has no \
+                     more blocks",
+                    self.ssd_bytes
+                )));
+            }
             if is_made(&log) {
                 let region = self.region(|| FileDisk::open_read_only(&log))?;
                 must_be_blank(&*region, &shape.0, None)?;
@@ -185,7 +196,8 @@ impl DirectorySettings {
         let segment = u64::from(superblock.segment_bytes);
         let most = u64::from(segments_most(&superblock)?);
         let pm_bytes = (self.pm_bytes / segment).min(most) * segment;
-        let ssd_bytes = self.ssd_bytes - self.ssd_bytes % BLOCK_BYTES as u64;
+        let ssd_bytes = self.ssd_bytes.min(SSD_BYTES_MAX);
+        let ssd_bytes = ssd_bytes - ssd_bytes % BLOCK_BYTES as u64;
         let begin = |asked: bool, path: &Path, bytes: u64, flag: &str| match asked {
             true => Longer::begin(path, bytes, flag),
             false => Ok(None),

@@ -25,7 +25,7 @@ use crate::media::pm::Region;
 use crate::recovery::recover::{Media, Progress, Purpose, recover};
 use crate::recovery::survey::read_header;
 use crate::report::{Report, Sizes};
-use crate::ssd::space::BITS;
+use crate::ssd::space::{BITS, BLOCKS_MAX};
 use crate::store::Shared;
 use crate::types::{BLOCK_BYTES, Error, Result, Settings};
 use std::ops::Range;
@@ -92,7 +92,7 @@ fn sizes_on(region: &dyn Region, ssd: &dyn Disk, superblock: &Superblock) -> Res
     let most = segments_most(superblock)?;
     let segments = u32::try_from(there).unwrap_or(u32::MAX).min(most).max(segments);
     let blocks = match may_ssd_grow(superblock) {
-        true => blocks.max(ssd.bytes() / BLOCK_BYTES as u64),
+        true => blocks.max((ssd.bytes() / BLOCK_BYTES as u64).min(BLOCKS_MAX)),
         false => blocks,
     };
     Ok((segments, blocks))

@@ -10,7 +10,7 @@ use crate::media::disk::Barrier;
 use crate::recovery::survey::Surveyed;
 use crate::report::Report;
 use crate::store::Shared;
-use crate::types::{Error, Position, Result};
+use crate::types::{Error, Position, Result, SEQUENCE_MAX, SEQUENCES_LOST_MAX};
 use laneway_sync::planted::{Bug, is_planted};
 use std::path::Path;
 
@@ -102,6 +102,7 @@ impl Shared {
     /// without `--accept-lost-log` must go on being refused, and a log with a record of this store
     /// in it would be taken for the store's own.
     pub fn replace_lost_log(&self, report: &Report) -> Result<()> {
+        self.pass_over_lost();
         match self.checkpoint() {
             // On a full SSD the older checkpoint makes room. Both are of the lost log, and this
             // start has read the newest whole if nothing else is wrong.
@@ -118,6 +119,14 @@ impl Shared {
         }
         self.append_note(Kind::Note, &[], &[])?;
         self.commit(Barrier::Group)
+    }
+
+    /// The checkpoints to come say so: the next log may be lost, too.
+    fn pass_over_lost(&self) {
+        let mut writer = self.writer();
+        if writer.sequence <= SEQUENCE_MAX - SEQUENCES_LOST_MAX {
+            writer.sequence += SEQUENCES_LOST_MAX;
+        }
     }
 
     /// Frees the body of the older checkpoint. If the power fails before the next superblock, the

@@ -9,6 +9,7 @@ use crate::log::segment::{Front, Header, Shape};
 use crate::media::disk::{Barrier, Disk};
 use crate::media::pm::Region;
 use crate::recovery::tree::Tree;
+use crate::ssd::space::BLOCKS_MAX;
 use crate::types::{BLOCK_BYTES, Error, IndexKind, Result, Settings, doing};
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub fn make(
     (store_id, begun): (u64, Option<u64>),
 ) -> Result<Superblock> {
     must_be_blank(&**region, shape, begun)?;
-    let blocks = ssd.bytes() / BLOCK_BYTES as u64;
+    let blocks = (ssd.bytes() / BLOCK_BYTES as u64).min(BLOCKS_MAX);
     let mut superblock = Superblock {
         store_id,
         generation: 0,
@@ -115,8 +116,42 @@ pub fn must_be_blank(region: &dyn Region, shape: &Shape, begun: Option<u64>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::media::disk::sim::{Faults, Power};
+    use crate::media::disk::sim::{Faults, Power, SimDisk};
     use crate::media::pm::sim::SimRegion;
+
+    /// A disk of 64 TiB, of which there is the front.
+    struct Vast(SimDisk);
+
+    impl Disk for Vast {
+        fn bytes(&self) -> u64 {
+            64 << 40
+        }
+
+        fn read_some(&self, at: u64, into: &mut [u8]) -> std::io::Result<usize> {
+            self.0.read_some(at, into)
+        }
+
+        fn write_some(&self, at: u64, from: &[u8]) -> std::io::Result<usize> {
+            self.0.write_some(at, from)
+        }
+
+        fn sync(&self, why: Barrier) -> std::io::Result<()> {
+            self.0.sync(why)
+        }
+    }
+
+    #[test]
+    fn a_store_has_no_more_blocks_than_it_can_name() {
+        const SEGMENT_BYTES: u32 = 16 << 10;
+        let power = Power::new(u64::MAX);
+        let bytes = 8 * SEGMENT_BYTES as usize;
+        let region: Arc<dyn Region> =
+            Arc::new(SimRegion::new(bytes, power.clone(), Faults::default()));
+        let ssd = Vast(SimDisk::new(1 << 20, power, 1, Faults::default()));
+        let shape = Shape::of(region.bytes(), SEGMENT_BYTES).unwrap();
+        let made = make(&region, &ssd, &shape, 0, false, (7, None)).unwrap();
+        assert_eq!(made.blocks, u64::from(u32::MAX));
+    }
 
     #[test]
     fn of_a_log_with_long_headers_whatever_a_start_looks_at_first_has_to_be_blank() {

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// How many blocks there are at most, as they are numbered by 32 bits. What a disk has beyond them
+/// is not the store's.
+pub const BLOCKS_MAX: u64 = u32::MAX as u64;
 /// A shorter run is not worth going to.
 const RUN_MIN: u32 = 16;
 
@@ -61,7 +64,7 @@ pub struct Claims {
 impl Claims {
     /// Blocks from `first` to `blocks`, all free.
     pub fn new(first: u32, blocks: u64) -> Claims {
-        let end = blocks.min(u64::from(u32::MAX));
+        let end = blocks.min(BLOCKS_MAX); // a store from before may say more
         let mut claims = Claims { used: vec![0; end.div_ceil(BITS) as usize], blocks };
         for block in (0..u64::from(first).min(end)).chain(end..end.next_multiple_of(BITS)) {
             claims.set(block);

@@ -13,7 +13,10 @@ use crate::log::record::{self, COMMIT_BYTES, HEADER_BYTES, Kind, Record};
 use crate::media::bytes::Reader;
 use crate::ssd::pointer::PIECE_BYTES;
 use crate::tier::Tier;
-use crate::types::{Error, ItemMeta, KEY_BYTES_MAX, Result, SEQUENCE_MAX, VALUE_BYTES_MAX, doing};
+use crate::types::{
+    Error, ItemMeta, KEY_BYTES_MAX, Result, SEQUENCE_MAX, SEQUENCES_LOST_MAX, VALUE_BYTES_MAX,
+    doing,
+};
 use crate::whole::backup::{Bounds, Lost, MAGIC, Step};
 use crc32c::crc32c_append;
 use std::io::{self, Read, Write};
@@ -25,9 +28,6 @@ pub const READING: &str = "read the dump";
 const MAGIC_FRONT_BYTES: usize = 7;
 /// How many items are written in one group.
 const GROUP_ITEMS: u64 = 256;
-/// Sequences that are passed over behind those of a store that was copied: what it has given out
-/// since then is not known, and no CAS id may come again.
-const SEQUENCES_LOST_MAX: u64 = 1 << 30;
 /// A CAS id below this may be one that the store's server has given. Above it was chosen by a
 /// client, who may choose the highest number that there is: behind that one no write could be
 /// numbered.

@@ -174,6 +174,31 @@ fn a_lost_log_is_gone_on_without_and_does_not_come_back() {
     }
 }
 
+#[test]
+fn no_sequence_of_a_log_that_was_lost_comes_again_however_often_one_is_lost() {
+    for kind in KINDS {
+        let (_, mut ssd) = images(kind, 7, |tier| {
+            put(tier, 0..20);
+            tier.checkpoint().unwrap();
+        });
+        let mut given = 0;
+        for lost in 0..3 {
+            let there = machine(kind, &vec![0; PM_BYTES], &ssd);
+            let (tier, report) = there.open(accepting()).unwrap();
+            assert!(report.log_is_new, "{kind:?}, log {lost}: {report:?}");
+            assert!(given < tier.sequence(), "{kind:?}, log {lost}");
+            // As an owner does at each of its starts; no checkpoint knows of these.
+            for _ in 0..10 {
+                tier.pass_over(tier.sequence() + (1 << 30)).unwrap();
+            }
+            tier.commit().unwrap();
+            given = tier.sequence();
+            drop(tier);
+            ssd = there.images().1;
+        }
+    }
+}
+
 /// Fills the SSD to the last block, so that there is no room for a checkpoint.
 fn fill(tier: &Tier) {
     let mut number = 1000u64;

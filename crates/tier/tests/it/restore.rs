@@ -40,6 +40,23 @@ fn no_sequence_and_no_cas_id_comes_again_after_a_restore() {
 }
 
 #[test]
+fn what_a_store_has_given_out_since_it_was_copied_does_not_come_again_however_often_it_began() {
+    let source = machine();
+    let (tier, _) = source.open(settings()).unwrap();
+    tier.put(b"key", b"value", ItemMeta::default()).unwrap();
+    let stream = stream_of(&tier);
+    // As an owner does at each of its starts, for what an interval may have lost.
+    for _ in 0..10 {
+        tier.pass_over(tier.sequence() + (1 << 30)).unwrap();
+    }
+    let since = tier.put(b"key", b"newer", ItemMeta::default()).unwrap();
+    let machine = machine();
+    let (copy, _) = machine.open(settings()).unwrap();
+    load(&copy, &stream[..]).unwrap();
+    assert!(since < copy.sequence());
+}
+
+#[test]
 fn a_cas_id_that_a_client_has_chosen_leaves_numbers_for_writes() {
     for cas in [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 62) - 1] {
         let stream = stream_with(cas);

@@ -2,7 +2,8 @@
 //! together with its large values, and then syncs both disks, which is one where one cache is
 //! before both.
 //!
-//! The newest block stays in memory, so that the next group, which begins in it, reads nothing.
+//! The block that was changed last stays in memory, so that the next append, which begins in it,
+//! reads nothing: whoever appends must not wait for a disk.
 //! That block is written again with the same bytes and more behind them. A disk that tears it
 //! leaves, sector by sector, old or new bytes, and where records were acknowledged these are equal.
 
@@ -47,7 +48,8 @@ struct State {
     spare: Vec<Box<[u8]>>,
     /// Counts writes to the disk.
     writes: u64,
-    /// The last block of the last one.
+    /// The block that was changed last. Others of its group may lie behind it: a segment's header
+    /// has a part at the segment's end where the log has grown.
     newest: u64,
 }
 
@@ -174,6 +176,7 @@ impl WalRegion {
             let skip = (at % BLOCK_BYTES as u64) as usize;
             let count = from.len().min(BLOCK_BYTES - skip);
             let (now, later) = from.split_at(count);
+            state.newest = block;
             if let Some(staged) = state.blocks.get_mut(&block) {
                 staged.change(skip, now);
             } else {
@@ -202,7 +205,6 @@ impl WalRegion {
         let by = state.writes;
         for run in runs {
             self.written_bytes.fetch_add(run.bytes.as_slice().len() as u64, Relaxed);
-            state.newest = run.first + run.changes.len() as u64 - 1;
             for (block, &changes) in (run.first..).zip(&run.changes) {
                 if let Some(staged) = state.blocks.get_mut(&block) {
                     (staged.written, staged.by) = (changes, by);
@@ -354,6 +356,22 @@ mod tests {
         let mut bytes = [7; BLOCK_BYTES];
         region.read(6 * BLOCK, &mut bytes).unwrap();
         assert_eq!((bytes[0], &bytes[1..]), (1, &[0; BLOCK_BYTES - 1][..]));
+    }
+
+    #[test]
+    fn the_block_that_the_next_append_begins_in_is_kept_whatever_its_group_has_behind_it() {
+        const BLOCK: u64 = BLOCK_BYTES as u64;
+        let disk = SimDisk::new(8 * BLOCK_BYTES, Power::new(u64::MAX), 1, Faults::default());
+        let region = WalRegion::new(Arc::new(disk));
+        // A segment of a log that has grown: both parts of its header, and its first record.
+        region.append(0, &[1; BLOCK_BYTES]).unwrap();
+        region.append(7 * BLOCK, &[2; BLOCK_BYTES]).unwrap();
+        region.append(BLOCK, &[3; 100]).unwrap();
+        region.fence(Barrier::Group).unwrap();
+        assert!(region.lock().blocks.keys().eq(&[1]), "the others are on the disk");
+        region.append(BLOCK + 100, &[4; BLOCK_BYTES]).unwrap();
+        region.fence(Barrier::Group).unwrap();
+        assert!(region.lock().blocks.keys().eq(&[2]));
     }
 
     #[test]
