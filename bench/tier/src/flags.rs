@@ -15,9 +15,9 @@ YCSB on one durable store in this process; prints one line of JSON. To compare s
 
 usage: tier-ycsb --engine NAME [flags]
 
-  --engine NAME        tier, tier-age (migration by age), tier-log (all through the log), tier-ssd
-                       (all straight to the SSD), tier-auto (the boundary moves), rocksdb,
-                       rocksdb-blob, rocksdb-direct (past the page cache) or fjall
+  --engine NAME        tier, tier-hotness (what is hot stays in the log), tier-log (all through the
+                       log), tier-ssd (all straight to the SSD), tier-auto (the boundary moves),
+                       rocksdb, rocksdb-blob, rocksdb-direct (past the page cache) or fjall
   --backend wal|emu    what the log lies on: the disk, or memory that stands for persistent memory
                        (tier and rocksdb only; default wal)
   --durability synced|unsynced
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_wrong_line_names_flag_value_and_limit() {
         for (line, words) in [
-            ("", "--engine: one of tier, tier-age"),
+            ("", "--engine: one of tier, tier-hotness"),
             ("--engine leveldb", "--engine leveldb: one of tier"),
             ("--engine tier --records 7", "--records 7: must be at least 1000"),
             ("--engine tier --records many", "--records: "),

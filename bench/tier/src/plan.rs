@@ -11,8 +11,8 @@ use std::time::Duration;
 pub enum EngineKind {
     /// Laneway's tier: small values to the log, large ones to the SSD.
     Tier,
-    /// The same, and all of the oldest segment migrates instead of what is cold in the coldest.
-    TierAge,
+    /// The same, and what is cold in the coldest segment migrates instead of all of the oldest.
+    TierHotness,
     /// One path: everything through the log.
     TierLog,
     /// One path: everything straight to the SSD.
@@ -33,7 +33,7 @@ impl EngineKind {
     /// Each by its name.
     pub const ALL: [(&str, EngineKind); 9] = [
         ("tier", EngineKind::Tier),
-        ("tier-age", EngineKind::TierAge),
+        ("tier-hotness", EngineKind::TierHotness),
         ("tier-log", EngineKind::TierLog),
         ("tier-ssd", EngineKind::TierSsd),
         ("tier-auto", EngineKind::TierAuto),

@@ -4,7 +4,7 @@
 use laneway_server::durable::hands::{DeviceExecutor, Done, Inline, Order};
 use laneway_tier::disk::sim::{Faults, Power, SimDisk};
 use laneway_tier::pm::wal::WalRegion;
-use laneway_tier::{Durability, Error, Media, Request, Result, Settings, Tier};
+use laneway_tier::{Durability, Error, Media, MigrateBy, Request, Result, Settings, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -75,6 +75,8 @@ pub fn settings() -> Settings {
         migrate_percent: 60,
         checkpoint_bytes: 200 << 10,
         durability: Durability::Ack,
+        // What is appended again, too, moves about.
+        migrate_by: Some(MigrateBy::Hotness),
         index: None,
         background: false,
         ..Settings::default()

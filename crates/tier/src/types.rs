@@ -79,12 +79,12 @@ pub enum Durability {
     Interval,
 }
 
-/// Which items leave persistent memory.
+/// Which items leave the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrateBy {
     /// The coldest segment's cold items (SplitKV, hotness-aware migration).
     Hotness,
-    /// All of the oldest segment: a rival, for comparison.
+    /// All of the oldest segment.
     Age,
 }
 
@@ -138,8 +138,8 @@ pub struct Settings {
     pub table_bytes: usize,
     /// When a write is acknowledged.
     pub durability: Durability,
-    /// Which items migrate.
-    pub migrate_by: MigrateBy,
+    /// Which items migrate; `None`: those that [`Settings::migrates_by`] says.
+    pub migrate_by: Option<MigrateBy>,
     /// What happens when the SSD is full. It may change at each opening.
     pub when_full: WhenFull,
     /// Share of the segments in use, in percent, at which migration begins.
@@ -170,7 +170,7 @@ impl Default for Settings {
             compress_from: None,
             table_bytes: 1 << 20,
             durability: Durability::Ack,
-            migrate_by: MigrateBy::Hotness,
+            migrate_by: None,
             when_full: WhenFull::Refuse,
             migrate_percent: 75,
             checkpoint_bytes: 256 << 20,
@@ -179,6 +179,18 @@ impl Default for Settings {
             accept_lost_log: false,
             background: true,
         }
+    }
+}
+
+impl Settings {
+    /// Which items migrate. Where nothing was said of it, the oldest: on one disk a read of the log
+    /// takes as long as one of a sort table, so what stays there has been copied for nothing. A
+    /// store that evicts has to know which items are warm.
+    pub fn migrates_by(&self) -> MigrateBy {
+        self.migrate_by.unwrap_or(match self.when_full {
+            WhenFull::Refuse => MigrateBy::Age,
+            WhenFull::Evict => MigrateBy::Hotness,
+        })
     }
 }
 

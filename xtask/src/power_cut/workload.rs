@@ -36,7 +36,7 @@ pub fn settings(background: bool) -> Settings {
         compress_from: None,
         table_bytes: 16 << 10,
         durability: Durability::Ack,
-        migrate_by: MigrateBy::Hotness,
+        migrate_by: Some(MigrateBy::Hotness),
         when_full: WhenFull::Refuse,
         migrate_percent: 60,
         checkpoint_bytes: 96 << 10,

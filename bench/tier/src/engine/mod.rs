@@ -92,7 +92,7 @@ const MEMORY: &str = "/dev/shm";
 pub fn open(plan: &Plan, places: &Places) -> Result<Box<dyn Engine>> {
     match plan.engine {
         EngineKind::Tier
-        | EngineKind::TierAge
+        | EngineKind::TierHotness
         | EngineKind::TierLog
         | EngineKind::TierSsd
         | EngineKind::TierAuto => Ok(Box::new(tier::TierEngine::open(plan, places)?)),

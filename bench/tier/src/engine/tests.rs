@@ -112,8 +112,8 @@ fn check(engine: EngineKind, synced: bool, cache_mb: u64, steps: u32) {
 
 #[test]
 fn the_tier_does_what_a_map_does_by_each_path() {
-    use EngineKind::{Tier, TierAge, TierAuto, TierLog, TierSsd};
-    for engine in [Tier, TierAge, TierLog, TierSsd, TierAuto] {
+    use EngineKind::{Tier, TierAuto, TierHotness, TierLog, TierSsd};
+    for engine in [Tier, TierHotness, TierLog, TierSsd, TierAuto] {
         check(engine, true, 0, 400);
     }
 }

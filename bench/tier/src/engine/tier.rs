@@ -76,7 +76,7 @@ impl TierEngine {
             EngineKind::TierLog => behaviour.split_bytes = usize::MAX,
             EngineKind::TierSsd => behaviour.split_bytes = 0,
             EngineKind::TierAuto => behaviour.split_adapts = true,
-            EngineKind::TierAge => behaviour.migrate_by = MigrateBy::Age,
+            EngineKind::TierHotness => behaviour.migrate_by = Some(MigrateBy::Hotness),
             _ => {}
         }
         if !plan.synced {

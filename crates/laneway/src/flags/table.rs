@@ -197,9 +197,10 @@ flags! {
     Bytes compress_from: Option<u64> = flag("compress-from", "bytes").default("8k")
         .help("with --compress: shorter values are stored as they are, as are those of 1m and \
                more");
-    Text migrate_by: Option<String> = flag("migrate-by", "name").default("hotness")
+    Text migrate_by: Option<String> = flag("migrate-by", "name").unless("age; hotness with \
+                                                                         --when-full evict")
         .help("what leaves a full log")
-        .choices(&[("hotness", "what was not asked for"), ("age", "what is oldest")]);
+        .choices(&[("age", "what is oldest"), ("hotness", "what was not asked for")]);
     Bytes migrate_rate: Option<u64> = flag("migrate-rate", "bytes").default("0")
         .help("what leaving it may write a second; 0, or where the log is short of room: as much \
                as it can. SIGHUP changes it at once, as does the command migrate_rate");

@@ -409,9 +409,10 @@ fn beside(flag: &str) -> &'static str {
         "access" => "--design hkh",
         "slot-requests" | "slot-us" => "--design hkh --access erew --hot default",
         "handoff-workers" => "--design sho -t 4",
-        "pm-backend" | "pm-size" | "durability" | "ssd-size" | "split-bytes" | "migrate-by"
-        | "migrate-rate" | "when-full" | "read-threads" | "scrub-every" | "scrub-rate"
-        | "compress" => "--data-dir /d",
+        "pm-backend" | "pm-size" | "durability" | "ssd-size" | "split-bytes" | "migrate-rate"
+        | "when-full" | "read-threads" | "scrub-every" | "scrub-rate" | "compress" => {
+            "--data-dir /d"
+        }
         "compress-from" => "--data-dir /d --compress lz4",
         "backup-rate" => "--data-dir /d --backup-dir /",
         _ => "",

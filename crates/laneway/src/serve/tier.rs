@@ -159,10 +159,14 @@ pub fn directory(flags: &Flags) -> Result<Option<DirectorySettings>, String> {
     directory.settings.pad_groups = flags.pad_groups;
     directory.settings.accept_lost_log = flags.accept_lost_log;
     directory.settings.migrate_by = match flags.migrate_by.as_deref() {
-        None | Some("hotness") => MigrateBy::Hotness,
-        Some("age") => MigrateBy::Age,
+        None => None,
+        Some("age") => Some(MigrateBy::Age),
+        Some("hotness") => Some(MigrateBy::Hotness),
         Some(other) => {
-            return Err(format!("--migrate-by {other}: must be hotness (the default) or age"));
+            return Err(format!(
+                "--migrate-by {other}: must be age (the default) or hotness (the default with \
+                 --when-full evict)"
+            ));
         }
     };
     directory.settings.when_full = match flags.when_full.as_deref() {

@@ -180,7 +180,7 @@ mod tests {
     use crate::ssd::pointer::Extent;
     use crate::ssd::tables::{SHOWN_AT_ONCE, Table};
     use crate::tier::Tier;
-    use crate::types::{ItemMeta, MigrateBy, Settings};
+    use crate::types::{ItemMeta, Settings};
     use std::sync::Arc;
 
     const SEGMENT_BYTES: u32 = 16 << 10;
@@ -219,7 +219,6 @@ mod tests {
         let settings = Settings {
             segment_bytes: SEGMENT_BYTES,
             table_bytes: 8 << 10,
-            migrate_by: MigrateBy::Age,
             background: false,
             ..Settings::default()
         };

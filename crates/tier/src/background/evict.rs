@@ -380,7 +380,7 @@ impl Shared {
 
     /// Of the items of a sort table, those that were hit less than the mean, or never.
     fn cold_of(&self, items: Vec<Moving>) -> Vec<Moving> {
-        if self.settings.migrate_by == MigrateBy::Age || items.is_empty() {
+        if self.settings.migrates_by() == MigrateBy::Age || items.is_empty() {
             return items;
         }
         let weights: u64 = items.iter().map(|item| u64::from(item.weight())).sum();

@@ -33,7 +33,7 @@ impl Shared {
         sealed.retain(|(slot, ..)| even_damaged || !turn.quarantined.contains(slot));
         let live = self.accounts().segments.clone();
         let empty = sealed.iter().find(|(slot, ..)| live[*slot as usize] == 0);
-        if empty.is_some() || self.settings.migrate_by == MigrateBy::Age {
+        if empty.is_some() || self.settings.migrates_by() == MigrateBy::Age {
             let oldest = sealed.iter().min_by_key(|(_, generation, _)| *generation);
             return empty.or(oldest).copied();
         }

@@ -161,7 +161,7 @@ pub fn settings() -> Settings {
         compress_from: None,
         table_bytes: 8 << 10,
         durability: Durability::Ack,
-        migrate_by: MigrateBy::Hotness,
+        migrate_by: Some(MigrateBy::Hotness),
         when_full: WhenFull::Refuse,
         migrate_percent: 60,
         checkpoint_bytes: 40 << 10,

@@ -11,7 +11,7 @@
 
 use crate::timed::timed_disk::{DiskTimes, FLASH_SSD, OPTANE_SSD, VIRTUAL_DISK};
 use crate::timed::{Draws, Log, Timed, key};
-use laneway_tier::{ItemMeta, Settings};
+use laneway_tier::{ItemMeta, MigrateBy, Settings};
 
 const SEGMENTS: usize = 16;
 const SSD_BYTES: usize = 32 << 20;
@@ -155,6 +155,7 @@ fn run<const N: usize>(
         },
         split_adapts: path == Path::Adapts,
         segment_bytes: sizes.segment_bytes as u32,
+        migrate_by: Some(MigrateBy::Hotness),
         background: false,
         ..Settings::default()
     };

@@ -196,7 +196,7 @@ fn settings_of(random: &mut Random, kind: Kind) -> Settings {
         settings.durability = Durability::Interval;
     }
     if random.one_in(6) {
-        settings.migrate_by = MigrateBy::Age;
+        settings.migrate_by = Some(MigrateBy::Age);
     }
     match random.below(8) {
         0 => settings.split_bytes = 0,

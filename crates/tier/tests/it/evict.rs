@@ -82,7 +82,7 @@ fn a_working_set_of_four_times_the_ssd_is_written_for_ever() {
             for (helped, age) in [(true, false), (false, false), (true, true)] {
                 let mut random = Random::new(5);
                 let (machine, mut settings) = (machine(kind), evicting(kind));
-                settings.migrate_by = if age { MigrateBy::Age } else { MigrateBy::Hotness };
+                settings.migrate_by = age.then_some(MigrateBy::Age);
                 let (tier, _) = machine.open(settings).unwrap();
                 let mean = (sizes.start + sizes.end) / 2;
                 let keys = 4 * SSD_BYTES as u64 / mean;

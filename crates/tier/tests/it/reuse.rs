@@ -213,7 +213,7 @@ fn blocks_that_a_start_finds_unused_stay_until_a_group_is_durable() {
 #[test]
 fn a_deletion_that_was_forgotten_is_not_remembered_by_a_start_once_its_slot_is_used_again() {
     let machine = Machine::new(Kind::Pm, &Faults::default());
-    let settings = Settings { migrate_by: MigrateBy::Age, ..settings() };
+    let settings = Settings { migrate_by: Some(MigrateBy::Age), ..settings() };
     let (tier, _) = machine.open(settings).unwrap();
     let put = |tier: &Tier, numbers: Range<u64>| {
         for number in numbers {

@@ -19,7 +19,7 @@ use crate::timed::{Log, Timed, disk, memory};
 use laneway_tier::disk::Barrier;
 use laneway_tier::pm::Region;
 use laneway_tier::pm::wal::WalRegion;
-use laneway_tier::{ItemMeta, Settings};
+use laneway_tier::{ItemMeta, MigrateBy, Settings};
 use std::sync::Arc;
 
 const ACCESS_BYTES: [usize; 4] = [256, 1 << 10, 4 << 10, 16 << 10];
@@ -72,6 +72,7 @@ fn settings(split_bytes: usize, table_bytes: usize) -> Settings {
         split_bytes,
         table_bytes,
         segment_bytes: 256 << 10,
+        migrate_by: Some(MigrateBy::Hotness),
         // None is made meanwhile.
         checkpoint_bytes: 1 << 40,
         background: false,

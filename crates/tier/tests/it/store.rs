@@ -4,7 +4,7 @@ use crate::common::{Kind, Machine, PM_BYTES, SSD_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{
     Answer, Backend, Directory, DirectorySettings, Durability, Error, ItemMeta, KEY_BYTES_MAX,
-    MigrateBy, PIECE_BYTES, Request, Settings, Tier,
+    MigrateBy, PIECE_BYTES, Request, Settings, Tier, WhenFull,
 };
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -161,7 +161,12 @@ fn a_set_thirty_times_the_log_lives_on_and_amplifies_writes_little() {
 
 #[test]
 fn hot_items_stay_in_the_log_and_by_age_they_do_not() {
-    for (migrate_by, stays) in [(MigrateBy::Hotness, true), (MigrateBy::Age, false)] {
+    let unsaid = Settings { migrate_by: None, ..settings() };
+    let evicts = Settings { when_full: WhenFull::Evict, ..unsaid };
+    assert_eq!(evicts.migrates_by(), MigrateBy::Hotness, "eviction asks for hits");
+    for (migrate_by, stays) in
+        [(Some(MigrateBy::Hotness), true), (Some(MigrateBy::Age), false), (None, false)]
+    {
         let machine = machine(Kind::Pm);
         let (tier, _) = machine.open(Settings { migrate_by, ..settings() }).unwrap();
         put(&tier, 0, 0, 200);

@@ -14,7 +14,7 @@
 use crate::timed::timed_disk::OPTANE_SSD;
 use crate::timed::{Draws, Log, Timed, key, scrambled};
 use laneway_tier::disk::sim::Random;
-use laneway_tier::{BLOCK_BYTES, ItemMeta, Settings};
+use laneway_tier::{BLOCK_BYTES, ItemMeta, MigrateBy, Settings};
 
 /// Short and long ones by turns, as the paper's halves.
 const VALUE_BYTES: [usize; 2] = [256, 4096];
@@ -51,6 +51,8 @@ const PAPER_KVELL: [[f64; 6]; 2] =
 enum Way {
     /// The paper's: short values through the log, those of 4096 bytes straight to the SSD.
     Split,
+    /// The same, but that the oldest short values migrate, and not the coldest.
+    Oldest,
     /// All straight to the SSD.
     Straight,
     /// The same, with a read before each write of a short value.
@@ -74,11 +76,15 @@ impl Run {
     fn new(way: Way, is_zipf: bool) -> Run {
         let settings = Settings {
             split_bytes: match way {
-                Way::Split => BLOCK_BYTES,
+                Way::Split | Way::Oldest => BLOCK_BYTES,
                 Way::Straight | Way::ReadFirst => 0,
                 Way::Log => usize::MAX,
             },
             segment_bytes: SEGMENT_BYTES as u32,
+            migrate_by: Some(match way {
+                Way::Oldest => MigrateBy::Age,
+                _ => MigrateBy::Hotness,
+            }),
             checkpoint_bytes: CHECKPOINT_BYTES,
             background: false,
             ..Settings::default()
@@ -174,8 +180,8 @@ fn over(one: [f64; 6], other: [f64; 6]) -> [f64; 6] {
 #[test]
 fn ycsb_on_the_papers_media_beside_the_paper_and_the_paths_beside_each_other() {
     for (distribution, is_zipf) in [true, false].into_iter().enumerate() {
-        let [split, straight, read_first, log] =
-            [Way::Split, Way::Straight, Way::ReadFirst, Way::Log].map(|way| means(way, is_zipf));
+        let ways = [Way::Split, Way::Oldest, Way::Straight, Way::ReadFirst, Way::Log];
+        let [split, oldest, straight, read_first, log] = ways.map(|way| means(way, is_zipf));
         let (paper, kvell) = (PAPER_SPLIT[distribution], PAPER_KVELL[distribution]);
         let (ours, papers) = (over(split, read_first), over(paper, kvell));
         let told = [
@@ -185,6 +191,7 @@ fn ycsb_on_the_papers_media_beside_the_paper_and_the_paths_beside_each_other() {
             row("KVell, paper", kvell),
             row("straight", straight),
             row("log", log),
+            row("split, the oldest migrate", oldest),
             row("split of straight, read first", ours),
             row("SplitKV of KVell, paper", papers),
         ]
