@@ -22,6 +22,7 @@ mod groups;
 mod grow;
 mod index_memory;
 mod lost_log;
+mod no_space;
 mod overlap;
 mod pace;
 mod refusals;
