@@ -19,8 +19,10 @@ Each flag and command that needs a feature must be refused with the feature's na
 builds it, and with the status that its kind of error has.";
 
 /// Everything, for which clang is needed; and of the simulation its meter of work and its bugs, of
-/// which none is there until it is planted.
-const ALL: &str = "laneway/full,laneway-client/rdma,laneway-vopr/meter,laneway-vopr/planted";
+/// which none is there until it is planted. `full` has the kernel's programs in it; they are named
+/// for who tests that crate alone.
+const ALL: &str = "laneway/full,laneway-kernel/kernel,laneway-client/rdma,laneway-vopr/meter,\
+                   laneway-vopr/planted";
 /// All that needs no clang.
 const WITHOUT_CLANG: &str =
     "laneway/research,laneway-client/rdma,laneway-vopr/meter,laneway-vopr/planted";

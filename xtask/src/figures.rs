@@ -4,7 +4,8 @@
 //! record of each benchmark: a rule, so that nobody picks. README has twelve of them, chosen for
 //! what a user asks about ([`ROWS`]), not for how they came out. Figures are worked out from the
 //! record's raw rounds by the definition as it stands now, so that a change of what decides
-//! (whole runs instead of quiet laps) reaches old records, too. Each row tells how many commits of
+//! (whole runs instead of quiet laps) reaches old records, too. One of servers at another place is
+//! no measurement of today's definition, and counts as too old. Each row tells how many commits of
 //! the product came after what it measured. Above [`BEHIND_MAX`] its numbers are printed nowhere:
 //! figures.md lists the benchmark in a second table, README says that it was not measured anew,
 //! and `cargo xtask tidy` fails until the tables say so, or where one is not what the records say.
@@ -175,9 +176,10 @@ const NOT_YET: &str = "not measured yet";
 const OLD: &str = "
 ## Not measured anew
 
-A benchmark stands here once more than 60 commits of the product came after its newest record, and
-as long as it has none. Its old numbers are not printed, since what they tell of is no longer there;
-the records stay in [bench/record](../bench/record) for who wants them.
+A benchmark stands here once more than 60 commits of the product came after its newest record, where
+its servers now have other CPUs or another scheduler, and as long as it has none. Its old numbers
+are not printed, since what they tell of is no longer there; the records stay in
+[bench/record](../bench/record) for who wants them.
 
 | benchmark | what it compares | last measured | repeat |
 |---|---|---|---|
@@ -218,6 +220,7 @@ struct Sheet {
 struct Newest {
     record: Record,
     judged: Vec<Judged>,
+    /// How old it is; nothing where that cannot be told, and where its servers were elsewhere.
     behind: Option<u32>,
 }
 
@@ -245,7 +248,8 @@ impl Sheets {
                     let record = Record::parse(line)
                         .map_err(|error| format!("{RECORDS}{id}.jsonl: {error}"))?;
                     let judged = judge_what_is_there(&definition.figures, &record.rounds);
-                    let behind = behind(id, &record.commit);
+                    let is_same_place = record.definition.place == definition.place;
+                    let behind = behind(id, &record.commit).filter(|_| is_same_place);
                     Some(Newest { record, judged, behind })
                 }
             };
@@ -437,6 +441,20 @@ mod tests {
         let sheets = sheets.expect("a record");
         assert!(sheets.readme().contains("3 of 5 rounds only"));
         assert!(sheets.figures().contains("| 3 of 5 |"));
+    }
+
+    #[test]
+    fn a_record_of_servers_at_another_place_has_no_number() {
+        let elsewhere = format!("place = {{ ordinary = true }}\n{DEFINITION}");
+        let record = RECORD.replace('\n', " ");
+        let sheets = Sheets::new(
+            [("get-1.toml", elsewhere.as_str())].into_iter(),
+            [("get-1.jsonl", record.as_str())].into_iter(),
+            |_, _| Some(0),
+        );
+        let sheets = sheets.expect("a record");
+        assert!(sheets.figures().contains("Not measured anew"));
+        assert!(!sheets.figures().contains("0.75 [") && !sheets.readme().contains("0.75 ["));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! Each path is carried out twice with different numbers of requests; the difference, divided by
 //! the difference of the numbers, leaves out what it costs to begin. callgrind counts instructions
-//! and locked ones, and traces system calls; memcheck counts allocations. Instructions are not time:
+//! and locked ones, and traces system calls; memcheck counts allocations. Instructions are no time:
 //! what waits for memory or for the kernel costs none here. They find the needless copy or lookup
 //! that a change brings along; their ceilings leave a few per cent, so that not every change has to
 //! argue. The others leave a tenth.

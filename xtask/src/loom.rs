@@ -1,8 +1,8 @@
 //! Every loom model, and the canaries that show that the models can fail.
 //!
 //! Models are the test files `loom_*.rs` of any crate. A canary (`laneway_sync::canary`) takes away
-//! one fence, order or check, after which the model that its name begins with must fail. It sings in
-//! the model's one program, which is built for all of them.
+//! one fence, order or check, after which the model that its name begins with must fail. It sings
+//! in the model's one program, which is built for all of them.
 
 use crate::outcome::{Outcome, failed, passed};
 use crate::process;

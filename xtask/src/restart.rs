@@ -420,8 +420,8 @@ fn drop_caches() -> bool {
     rustix::process::geteuid().is_root() && fs::write(CACHE_DROPPER, PAGES_AND_INODES).is_ok()
 }
 
-/// Bytes a second of a file's first `bytes`, read as the store reads: in order, past the page cache.
-/// A running server keeps its files locked, which is no reason not to read one.
+/// Bytes a second of a file's first `bytes`, read as the store reads: in order, past the page
+/// cache. A running server keeps its files locked, which is no reason not to read one.
 fn read_rate(path: &Path, bytes: u64) -> Result<f64, String> {
     let told = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let file = open_past_the_cache(path).map_err(told)?;
@@ -459,14 +459,6 @@ mod tests {
         for wrong in ["", "g", "10gg", "1.5g", "10t", "-1", "99999999999g"] {
             assert!(matches!(bytes("--size", wrong), Err(Failure::Usage(_))), "{wrong}");
         }
-    }
-
-    #[test]
-    fn what_fits_is_what_the_disk_has_room_for() {
-        assert_eq!(fitting(20 << 30, SIZE_BYTES), SIZE_BYTES);
-        let less = fitting(8 << 30, SIZE_BYTES);
-        assert!(less < SIZE_BYTES && ssd_bytes(less) + LOG_BYTES + SPARE_BYTES <= 8 << 30);
-        assert_eq!((fitting(1 << 30, SIZE_BYTES), fitting(0, u64::MAX)), (0, 0));
     }
 
     #[test]

@@ -17,7 +17,6 @@
 //!
 //! It knows the layouts of `store`; knows no protocol beyond what `bpf/request.h` parses, and no
 //! clock: the difference between wall clock and time since boot is given.
-#![allow(unsafe_code, reason = "ARCHITECTURE.md says where")]
 
 mod capabilities;
 mod counts;

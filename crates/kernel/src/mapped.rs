@@ -3,6 +3,7 @@
 //! A mapping lives as long as its value; the kernel keeps the array alive as long as it is mapped,
 //! whoever else has gone. The programs read it at any moment, so what is reached through it is
 //! atomic words.
+#![allow(unsafe_code)]
 
 use crate::error::Error;
 use crate::layout::{Control, SteerWords};

@@ -10,7 +10,7 @@ use crate::output;
 use crate::report::json::Mode;
 use crate::report::table;
 use crate::run::{Plan, run};
-use crate::sender::open::Own;
+use crate::sender::paced::Own;
 use crate::service;
 use crate::trace::Trace;
 use crate::verdict::LATE_REFUSE;

@@ -288,9 +288,6 @@ impl Connection {
                 self.end(ended, outcome);
             }
             if used == 0 {
-                if input.len() > LINE_BYTES_MAX {
-                    return Err(nonsense(input));
-                }
                 self.line_begun.extend_from_slice(input);
                 break;
             }

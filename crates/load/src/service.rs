@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::report::json::{Mode, Report};
 use crate::report::table::median;
 use crate::run::{Plan, run};
-use crate::sender::open::Own;
+use crate::sender::paced::Own;
 use crate::workload::{Draws, LARGE_BYTES_MIN, Pattern, Sizes, Workload, WorkloadOptions};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -22,7 +22,6 @@
 //! Whatever a client writes is hostile: it is copied once and judged by the copy. Nothing here
 //! reads a clock, starts a thread or knows the protocol. `unsafe` is in [`mapped`] alone, and in
 //! four files of [`verbs`].
-#![allow(unsafe_code, reason = "ARCHITECTURE.md says where")]
 
 pub mod contract;
 pub mod door;

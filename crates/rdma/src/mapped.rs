@@ -9,6 +9,7 @@
 //!
 //! The peer may write any byte at any moment; what is reached through a mapping is atomic words.
 //! The first page is reached as 32-bit words, the others as 64-bit ones, and none as both.
+#![allow(unsafe_code)]
 
 use crate::layout::HEAD_BYTES;
 use laneway_sync::prim::AtomicU64;

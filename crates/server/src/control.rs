@@ -16,6 +16,9 @@ const TICK_NANOS: u64 = 100_000_000;
 /// Slots that the sweep looks at then: 100 k a second. It does so in bounded steps (the store says
 /// how long one is), one in a turn, so that no small request waits for more than one.
 const SWEEP_SLOTS: usize = 10_000;
+/// Where one of so many slots of a step has an item that is over, the step is not counted: many
+/// items end together, and the sweep goes on for as long as they do.
+const SWEEP_DENSE: usize = 8;
 /// A step counts as so many at least: where it goes to other maintenance, a tick has an end too.
 const SWEEP_SLOTS_LEAST: usize = 50;
 
@@ -71,7 +74,12 @@ impl Control {
                 swept = shared.store.sweep(moment, self.sweep_slots);
             }
             shared.swept.fetch_add(swept.expired as u64, Relaxed);
-            let done = if swept.is_over { SWEEP_SLOTS } else { swept.slots.max(SWEEP_SLOTS_LEAST) };
+            let is_dense = swept.expired > 0 && swept.expired * SWEEP_DENSE >= swept.slots;
+            let done = match swept.is_over {
+                true => SWEEP_SLOTS,
+                false if is_dense => 0,
+                false => swept.slots.max(SWEEP_SLOTS_LEAST),
+            };
             self.sweep_slots = self.sweep_slots.saturating_sub(done);
         }
         if now >= self.epoch_ends_nanos {

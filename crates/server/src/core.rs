@@ -17,21 +17,21 @@ use crate::hot::sample::Dice;
 use crate::latency::{self, Operation, PendingLatencies};
 use crate::resp::scratch::Scratch;
 use crate::resp::state::Dialect;
-use crate::shared::{LaneCounts, Shared};
+use crate::shared::{LaneCounts, Shared, lock};
 use crate::stats::Question;
 use crate::stream::connection::{Connection, ConnectionStats, Mode};
 use crate::stream::step::{Step, Stop};
 use laneway_policy::pace::{Pace, Way};
 use laneway_policy::route::lane;
 use laneway_policy::{CorePlan, ItemBytes, Lane, LargeLane, Role, Route, WorkerId};
-use laneway_store::{Group, Hand, Moment, meter};
+use laneway_store::{Group, Hand, Moment, Store, meter};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_sync::sleep::Posted;
 use laneway_transport::Transport;
 use laneway_wire::Limits;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The longest line of a multiget; it is held in memory until its newline has come.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -205,11 +205,28 @@ impl<T: Transport> Core<T> {
     /// Flushes everything if that was to come and its second has, in every domain: requests that
     /// are executed here may be about each. Where items are kept durably, their executor does.
     pub(crate) fn flush_if_due(&self) {
+        let at = self.shared.flush_at.load(Acquire); // (A) pairs with (B)
+        if at != 0 && at <= self.now.seconds() && self.shared.durable.get().is_none() {
+            self.flush_planned(at);
+        }
+    }
+
+    /// Whoever else sees that second waits until it is done: what it stored meanwhile would be
+    /// flushed, too. Where a sweep comes first, the next call goes on.
+    #[cold]
+    fn flush_planned(&self, at: u32) {
         let shared = &self.shared;
-        let at = shared.flush_at.load(Relaxed);
-        if at != 0 && at <= self.now.seconds() && shared.durable.get().is_none() {
-            let mut goes_on = true; // one domain a call where a sweep comes first
-            shared.each_domain(|shared| goes_on = goes_on && flush_planned(shared, at));
+        let _one_at_a_time = lock(&shared.flushing);
+        if shared.flush_at.load(Relaxed) != at {
+            return; // somebody has done it, or another has taken its place
+        }
+        let stores = std::iter::once(&shared.store).chain(shared.other_stores());
+        if Store::flush_each(stores) {
+            // (B) pairs with (A): who sees that none is to come sees memory without what is gone.
+            // One that has come meanwhile, at once (0) or later, stands.
+            shared.each_domain(|shared| {
+                let _ = shared.flush_at.compare_exchange(at, 0, Release, Relaxed);
+            });
         }
     }
 
@@ -574,18 +591,4 @@ impl<T: Transport> Core<T> {
     pub(crate) fn lanes(&self) -> &LaneCounts {
         &self.shared.workers[self.id.index()].lanes
     }
-}
-
-/// Whether the flush of a domain that was to come in this second is done; whoever is first does it.
-fn flush_planned<S>(shared: &Shared<S>, at: u32) -> bool {
-    const FLUSHING: u32 = u32::MAX; // a second that never comes, while somebody is at it
-    let turn = |from, to| shared.flush_at.compare_exchange(from, to, Relaxed, Relaxed);
-    if turn(at, FLUSHING).is_err() {
-        return true;
-    }
-    // Where it is not done yet, the next call goes on. A flush that has come meanwhile, at once (0)
-    // or later, has taken its place.
-    let is_done = shared.store.flush_all();
-    let _ = turn(FLUSHING, if is_done { 0 } else { at });
-    is_done
 }

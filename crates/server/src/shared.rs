@@ -68,7 +68,7 @@ pub struct LaneCounts {
     /// Of these, the ones that came to another than the key's owner, or to another NUMA domain.
     pub forwarded: Count,
     /// Items of another NUMA domain looked at or written here.
-    pub items_abroad: Count,
+    pub items_remote: Count,
     /// Requests executed here that another worker received.
     pub jobs_of_others: Count,
     /// Of these, the ones taken from another worker's queue unasked.
@@ -386,6 +386,8 @@ pub struct Shared<S> {
     pub listener_rules: OnceLock<Vec<ListenerRules>>,
     /// Unix time of a `flush_all` to come; 0 for none.
     pub flush_at: AtomicU32,
+    /// Held by the worker that carries it out.
+    pub(crate) flushing: Arc<Mutex<()>>,
     /// How verbose (`-v`, `verbosity`).
     pub verbosity: AtomicU32,
     /// Which requests are slow (`--slow-ms`).
@@ -408,6 +410,7 @@ pub struct Shared<S> {
 #[derive(Default, Clone)]
 pub struct ServerShared {
     connections: Arc<Connections>,
+    flushing: Arc<Mutex<()>>,
     stop_asked: Arc<(Mutex<bool>, Condvar)>,
 }
 
@@ -448,6 +451,7 @@ impl<S> Shared<S> {
             resp_from: OnceLock::new(),
             listener_rules: OnceLock::new(),
             flush_at: AtomicU32::new(0),
+            flushing: company.flushing,
             verbosity: AtomicU32::new(settings.verbosity),
             slow: Slow::new(settings.slow),
             sandbox_is_half: AtomicBool::new(false),

@@ -13,7 +13,7 @@
 //! `window`, `promote` (memory that a lane in the kernel looks at, and who lies in it); `read`,
 //! `many`, `draft`, `entry`, `entries` (how they are used); `stats`. Beside it all `heap`: the
 //! allocator's memory, which holds no item; and `meter`: how much work was done, for tests.
-#![allow(unsafe_code, reason = "ARCHITECTURE.md says where")]
+#![allow(unsafe_code, reason = "items are read where they lie, and beside who writes them")]
 
 mod bucket;
 pub mod budget;

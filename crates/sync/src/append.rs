@@ -3,6 +3,7 @@
 //!
 //! Who formats a reply around a value that may turn out torn drops it, and the vector is as it was.
 //! Sizes are bytes.
+#![allow(unsafe_code)]
 
 use crate::prim::{AtomicU64, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! Canaries: each takes away one ordering or one check, and the loom model that its name begins
-//! with must then fail. At most one of them sings in a process, the one that [`VARIABLE`] names, and
-//! only under `cfg(loom)`: without that [`sings`] is a constant `false`, and nothing of this is left
-//! in the program. So a model is built once, for all of its canaries.
+//! with must then fail. At most one of them sings in a process, the one that [`VARIABLE`] names,
+//! and only under `cfg(loom)`: without that [`sings`] is a constant `false`, and nothing of this is
+//! left in the program. So a model is built once, for all of its canaries.
 
 /// The variable of the environment that names the canary.
 pub const VARIABLE: &str = "LANEWAY_CANARY";

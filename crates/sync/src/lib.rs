@@ -21,7 +21,6 @@
 //!
 //! It knows nothing of items, keys or requests. The models in `tests/loom_*.rs` check each
 //! primitive, and one [`canary`] per ordering shows that the models would notice its absence.
-#![allow(unsafe_code, reason = "ARCHITECTURE.md says where")]
 
 pub mod append;
 pub mod canary;

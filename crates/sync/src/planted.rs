@@ -52,7 +52,7 @@ bugs! {
     ErrorThenValues => "an error in a part of a multiget is followed by values of the others",
     FlushUncommitted => "a `flush_all` by itself makes no commit due",
     DomainNotWoken => "whoever hands a request to another NUMA domain does not wake its worker",
-    JoinedAbroad => "an append to an item of another NUMA domain is carried out there, in one step",
+    JoinedRemotely => "an append to an item of another NUMA domain is joined there in one step",
     WrongLogAccepted => "a store opens with a log that is blank or another store's",
     RoomMadeInline => "the durable executor makes room in the log itself, and waits for devices",
     OlderLogAccepted => "a store opens with a log or an SSD that is older than the other",

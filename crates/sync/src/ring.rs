@@ -1,6 +1,7 @@
 //! A bounded queue for many producers and many consumers: each cell carries a sequence number that
 //! tells whose turn it is (Vyukov's bounded MPMC queue). Values move; a full ring gives the value
 //! back.
+#![allow(unsafe_code)]
 
 use crate::canary::{Canary, sings};
 use crate::prim::{

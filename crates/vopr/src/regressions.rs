@@ -147,7 +147,7 @@ pub const ALL: &[Regression] = &[
             ("hostile", 0),
             ("datagram-clients", 0),
         ],
-        bug: "JoinedAbroad",
+        bug: "JoinedRemotely",
     },
     Regression {
         name: "the token of a stale item is won in memory alone",

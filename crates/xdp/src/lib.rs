@@ -18,7 +18,6 @@
 //! The rings themselves are `laneway_sync::descriptors`. Nothing here reads a clock, waits, starts
 //! a thread or knows what a datagram says; which packets come at all is decided by a BPF program of
 //! somebody else's. Unit: bytes.
-#![allow(unsafe_code, reason = "ARCHITECTURE.md says where")]
 
 mod frames;
 pub mod mapped;

@@ -5,6 +5,7 @@
 //! its `Frame` lies in a table ([`crate::frames`]) that hands out no access, and the kernel, or the
 //! twin that stands for it, may write. So bytes of a frame that is held are plain bytes; rings are
 //! atomic words at any time.
+#![allow(unsafe_code)]
 
 use laneway_sync::descriptors;
 use laneway_sync::prim::{AtomicU32, AtomicU64};

@@ -1,6 +1,7 @@
 //! The kernel's side of a queue's rings, in software: packets come when a test delivers them, leave
 //! when it transmits them, and their frames come back when it completes them. What it cannot do is
 //! what the kernel does not do either: reach a frame that was not given to it.
+#![allow(unsafe_code)]
 
 use crate::mapped::{FRAME_BYTES, Frames, Ring, frames};
 use crate::packet::HEADROOM_BYTES;

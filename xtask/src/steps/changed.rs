@@ -6,6 +6,7 @@
 //! crate counts as its own ([`READ`]).
 
 use super::list::{Scope, Step};
+use crate::features;
 use crate::process::{self, git};
 use crate::tidy::code::is_test_path;
 use serde_json::Value;
@@ -102,10 +103,21 @@ impl Change {
         };
         match step.scope {
             Scope::Always => Some(super::of_whole(step)),
-            Scope::Packages => of_packages(&self.packages),
+            Scope::Packages => of_packages(&[&self.packages[..], &self.features()[..]].concat()),
             Scope::Libraries => of_packages(&self.libraries),
             Scope::Paths(groups) => self.needs(step, groups).then(|| super::of_whole(step)),
         }
+    }
+
+    /// Of the set that all tests are built with what the crates tested here have, with its flag:
+    /// without it the tests of the lane in the kernel would not be there.
+    fn features(&self) -> Vec<String> {
+        let is_ours = |feature: &&str| {
+            let of = feature.split('/').next();
+            self.packages.iter().any(|name| Some(name.as_str()) == of)
+        };
+        let ours: Vec<&str> = features::tested().split(',').filter(is_ours).collect();
+        if ours.is_empty() { Vec::new() } else { vec!["--features".to_owned(), ours.join(",")] }
     }
 
     fn needs(&self, step: &Step, groups: &[&[&str]]) -> bool {
@@ -250,8 +262,9 @@ mod tests {
             let step = STEPS.iter().find(|step| step.name == name).expect("a step");
             change.line(step)
         };
-        let tests = "test -p laneway --tests --no-fail-fast";
-        assert_eq!(line("tests").as_deref(), Some(tests));
+        let of_all = features::tested().split(',').next().expect("the program's own");
+        let tests = format!("test -p laneway --features {of_all} --tests --no-fail-fast");
+        assert_eq!(line("tests"), Some(tests));
         assert_eq!(line("doc tests"), None);
         for step in STEPS {
             let of_packages = matches!(step.scope, Scope::Packages | Scope::Libraries);

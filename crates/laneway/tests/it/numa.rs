@@ -105,7 +105,7 @@ fn clients_that_choose_the_queue_never_cross_domains() {
         let got = client.get(key(number)).expect("an answer").expect("it was stored");
         assert!(got.data == value(number), "{number}");
     }
-    assert_eq!((server.sum("forwarded"), server.sum("items_abroad")), (0, 0));
+    assert_eq!((server.sum("forwarded"), server.sum("items_remote")), (0, 0));
     // Every worker set holds its part.
     let small =
         |worker: u16| server.stats("lanes")[&format!("worker:{worker}:requests_small")] != "0";
@@ -196,7 +196,7 @@ fn datagrams_that_come_to_a_wrong_domain_are_answered_too() {
         assert_eq!(from.port(), port);
         assert!(room[..8] == header && room[8..bytes] == expected, "queue {number}");
     }
-    assert!(server.sum("items_abroad") > 0);
+    assert!(server.sum("items_remote") > 0);
 }
 
 fn read_some(stream: &mut TcpStream) -> Vec<u8> {

@@ -215,7 +215,7 @@ fn options(flags: &Flags) -> Result<Options, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sender::open::Own;
+    use crate::sender::paced::Own;
 
     fn parsed(line: &str) -> Result<Flags, String> {
         let words = line.split_ascii_whitespace().map(Into::into).collect();

@@ -81,7 +81,10 @@ impl Reader {
         match &mut self.reading {
             Reading::Line => {
                 let end = input.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n');
-                let Some(newline) = end else { return Ok((0, None)) };
+                let Some(newline) = end else {
+                    let is_endless = input.len() > LINE_BYTES_MAX;
+                    return if is_endless { Err(NO_REPLY) } else { Ok((0, None)) };
+                };
                 let line = &input[..=newline];
                 let ended = match request.keys > 1 {
                     true => self.take_line_of_many(context, request, line)?,

@@ -213,6 +213,8 @@ mod tests {
         assert_eq!(with(&|message| message.truncate(good.len() - 1)), corrupt(WRONG_END));
         assert_eq!(with(&|message| message.push(b'x')), corrupt(WRONG_END));
         assert_eq!(with(&|message| message[0] = b'W'), corrupt(NO_REPLY));
+        // A line without an end is not kept until the last datagram has come.
+        assert_eq!(with(&|message| message.fill(b'x')), corrupt(NO_REPLY));
     }
 
     #[test]

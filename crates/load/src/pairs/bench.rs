@@ -16,8 +16,6 @@ use std::process::Stdio;
 
 /// Exit status of a run that failed or may not be believed; its report says why.
 const EXIT_NOT_GOOD: i32 = 1;
-/// Share of the time that others may have the client's CPU in a run that counts.
-const CLIENT_WAITED_SHARE_MAX: f64 = 0.03;
 
 /// Writes every key of a run, telling how far it is, and warms the server up.
 pub fn fill(
@@ -75,7 +73,7 @@ fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> 
     // every CPU the server's own threads are among those that it waits for, which is no fault.
     let waited_share = run.client.kept_waiting_ms / 1e3 / duration_s;
     let shares = definition.place.every_cpu && matches!(run.mode, Mode::Closed { .. });
-    if waited_share > CLIENT_WAITED_SHARE_MAX && !shares {
+    if waited_share > definition.waited_share_max && !shares {
         return Some(format!(
             "others had the client's CPU for {:.1} % of the time",
             100.0 * waited_share

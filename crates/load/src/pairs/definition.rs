@@ -45,6 +45,9 @@ pub struct Definition {
     /// Largest share of late requests in a run that counts.
     #[serde(default = "default_late_share_max")]
     pub late_share_max: f64,
+    /// Largest share of the time in which others may have the client's CPU in a run that counts.
+    #[serde(default = "default_waited_share_max")]
+    pub waited_share_max: f64,
     /// Smallest share of quiet laps (see [`crate::laps`]) in a run that counts.
     #[serde(default)]
     pub quiet_laps_share_min: f64,
@@ -243,6 +246,9 @@ fn count<const N: usize>() -> usize {
 }
 fn default_late_share_max() -> f64 {
     0.005
+}
+fn default_waited_share_max() -> f64 {
+    0.03
 }
 fn two() -> f64 {
     2.0

@@ -1,5 +1,6 @@
 //! A device for RDMA, opened: which there are, one of its ports, what stands for that port as an
 //! address, and memory that the device may write and read.
+#![allow(unsafe_code)]
 
 use super::ffi::{self, Gid, Library};
 use super::inbox::{Port, is_v4};

@@ -6,6 +6,7 @@
 //! What C has as inline functions (post, poll, request notice) goes through the table of operations
 //! that stands in a context, as it does there. Written out here rather than taken from a crate of
 //! bindings: those that load at run time need cmake and libclang wherever this is built.
+#![allow(unsafe_code)]
 #![allow(dead_code, reason = "layouts are whole, whether all of one is used or not")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

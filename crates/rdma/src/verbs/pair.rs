@@ -1,5 +1,6 @@
 //! Queue pairs, and the queues that say what has completed. What goes through them is posted
 //! elsewhere ([`super::post`]).
+#![allow(unsafe_code)]
 
 use super::card::{Address, Card, Domain, Trouble, check, refused};
 use super::ffi::{self, Completion};

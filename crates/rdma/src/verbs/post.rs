@@ -3,6 +3,7 @@
 //! [`Sender`] asks for a completion of one request in [`SIGNAL_EVERY`] (HERD §3.2.2, "selective
 //! signaling"); what is short enough travels in the request itself ("inlining"). [`Receiver`] has
 //! places for datagrams and gives them back in lists.
+#![allow(unsafe_code)]
 
 use super::card::{Address, Domain, Registered, Trouble, refused};
 use super::ffi::{self, Completion};

@@ -26,7 +26,7 @@ impl<T: Transport> Core<T> {
             return Ok(());
         }
         if is_remote(to) {
-            return self.enqueue_abroad(to, job);
+            return self.enqueue_remote(to, job);
         }
         match to {
             WorkerTarget::Shared => {

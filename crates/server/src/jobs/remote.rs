@@ -65,7 +65,7 @@ impl<T: Transport> Core<T> {
         if domain == domains.own() {
             return context;
         }
-        self.lanes().items_abroad.add_owner(1);
+        self.lanes().items_remote.add_owner(1);
         Context { store: domains.store(domain), hand: None, ..context }
     }
 
@@ -87,7 +87,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Put a job into a queue of another domain: that of a worker that serves small requests there.
-    pub(crate) fn enqueue_abroad(&self, to: WorkerTarget, mut job: Job) -> Result<(), Job> {
+    pub(crate) fn enqueue_remote(&self, to: WorkerTarget, mut job: Job) -> Result<(), Job> {
         let (Some(domains), WorkerTarget::Worker(WorkerId(number))) =
             (self.shared.domains.get(), to)
         else {

@@ -50,7 +50,7 @@ impl<T: Transport> Core<T> {
         joins: impl Fn() -> bool,
         size: u64,
     ) -> Option<WorkerTarget> {
-        let is_mine = |to| is_remote(to) && joins() && !is_planted(Bug::JoinedAbroad);
+        let is_mine = |to| is_remote(to) && joins() && !is_planted(Bug::JoinedRemotely);
         self.queue_for(key, true, size).filter(|to| !is_mine(*to))
     }
 

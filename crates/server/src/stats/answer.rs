@@ -322,7 +322,7 @@ impl<S> Shared<S> {
             ("queue_jobs", worker.jobs.len() as u64),
             ("handed_over", lanes.handed_over.get()),
             ("forwarded", lanes.forwarded.get()),
-            ("items_abroad", lanes.items_abroad.get()),
+            ("items_remote", lanes.items_remote.get()),
             ("jobs_of_others", lanes.jobs_of_others.get()),
             ("stolen", lanes.stolen.get()),
             ("tx_backed_up_us", lanes.tx_backed_up_nanos.get() / 1000),

@@ -66,7 +66,7 @@ fn each_count_of_a_worker_is_told_by_its_own_name() {
         (&lanes.moved_home, "moved_home 13"),
         (&lanes.handed_over, "handed_over 14"),
         (&lanes.forwarded, "forwarded 15"),
-        (&lanes.items_abroad, "items_abroad 16"),
+        (&lanes.items_remote, "items_remote 16"),
         (&lanes.jobs_of_others, "jobs_of_others 17"),
         (&lanes.stolen, "stolen 18"),
     ];

@@ -27,8 +27,9 @@ fn fill(rig: &Rig, items: usize, value_bytes: usize, expires: Moment) {
 fn items_that_expire_together_are_swept_a_few_a_turn() {
     let mut rig = Rig::new(&Plan::of(2, Form::TimeShare));
     let soon = Moment::from_seconds(laneway_server::clock::ManualClock::UNIX_START + 10);
-    fill(&rig, 20_000, 50, soon);
+    fill(&rig, 100_000, 50, soon);
     rig.clock.advance(11_000_000_000);
+    let began = rig.clock.nanos();
     let mut turns = 0;
     while rig.shared.store.stats().items > 0 {
         let before = rig.shared.store.stats().items;
@@ -38,6 +39,8 @@ fn items_that_expire_together_are_swept_a_few_a_turn() {
         turns += 1;
         assert!(turns < 1_000_000, "they are never swept");
     }
+    let took = rig.clock.nanos() - began;
+    assert!(took < 500_000_000, "{took} ns: more than 200 k end in a second");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Migration: making room in the log by moving records to sort tables.
 //!
-//! By age ([`Settings::migrates_by`](crate::Settings::migrates_by)) the oldest segment is taken, and
-//! all that is current of it is sorted by key and written as sort tables.
+//! By age ([`Settings::migrates_by`](crate::Settings::migrates_by)) the oldest segment is taken,
+//! and all that is current of it is sorted by key and written as sort tables.
 //!
 //! By hotness (SplitKV, hotness-aware migration) it is the segment with the lowest weight. Of its
-//! current records those at or above the mean weight are appended again, up to half of the bytes, so
-//! that every turn makes room; the rest is written as sort tables. The paper compares the groups'
-//! averages too; where all weights are equal it has nothing to choose by, and we take the segment
-//! with the least to move.
+//! current records those at or above the mean weight are appended again, up to half of the bytes,
+//! so that every turn makes room; the rest is written as sort tables. The paper compares the
+//! groups' averages too; where all weights are equal it has nothing to choose by, and we take the
+//! segment with the least to move.
 //!
 //! Then the index is switched where the sequence is unchanged, and what freed the segment is made
 //! durable before it is used again.
