@@ -262,8 +262,7 @@ fn a_small_draft_does_no_more_than_a_few_steps_whatever_has_to_make_room() {
         slots: (STEP + 2 * PICK) as u64 + 4 * LAST_SLOTS,
         items: 64,
         bytes: (STEP * COPY_BYTES + 2 * BLOCK_BYTES) as u64,
-        keys: 0,
-        waits: 0,
+        ..Work::default()
     };
     for (number, bytes) in sizes.enumerate() {
         let key = format!("other{number}");

@@ -22,6 +22,8 @@ pub struct Work {
     pub keys: u64,
     /// Times that a device was waited for: reads, writes and flushes of simulated media.
     pub waits: u64,
+    /// Bytes of records copied within memory on their way into the tier's log.
+    pub logged: u64,
 }
 
 #[cfg(feature = "meter")]
@@ -31,7 +33,7 @@ mod counted {
 
     thread_local! {
         static WORK: Cell<Work> = const {
-            Cell::new(Work { bytes: 0, slots: 0, items: 0, keys: 0, waits: 0 })
+            Cell::new(Work { bytes: 0, slots: 0, items: 0, keys: 0, waits: 0, logged: 0 })
         };
         /// Of so many requests for memory one is refused, on average (0: none); state of the draws.
         static REFUSED: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
@@ -111,6 +113,12 @@ pub fn keys(count: usize) {
 #[inline(always)]
 pub fn wait() {
     counted::add(|work| work.waits += 1);
+}
+
+/// So many bytes of a record were copied on their way into the tier's log.
+#[inline(always)]
+pub fn logged(count: usize) {
+    counted::add(|work| work.logged += count as u64);
 }
 
 /// What this thread did since it was asked last; nothing without the feature `meter`.

@@ -137,7 +137,7 @@ fn main() -> ExitCode {
     let (counts, failed, seeds) = all(&options);
     let told: Vec<String> =
         counts.each().iter().map(|(name, count)| format!("{count} {name}")).collect();
-    let Work { bytes, slots, items, keys, waits: _ } = counts.work;
+    let Work { bytes, slots, items, keys, waits: _, logged: _ } = counts.work;
     println!("most of a step: {bytes} bytes, {slots} slots, {items} items, {keys} keys");
     println!("{seeds} seeds, {failed} failed: {}", told.join(", "));
     let is_lacking = lacks_judges(&options, &counts, seeds);

@@ -11,6 +11,7 @@ use laneway_tier::{
     BLOCK_BYTES, Backend, DirectorySettings, Durability, Error, IndexKind, MigrateBy, PIECE_BYTES,
     Report, WhenFull,
 };
+use nix::errno::Errno;
 use nix::unistd::{AccessFlags, eaccess};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,9 @@ const READ_THREADS_MAX: usize = 256;
 const COMPRESS_FROM_BYTES: u64 = 8 << 10;
 /// What a backup writes a second by default: little beside what an SSD can do.
 const BACKUP_BYTES_PER_SECOND: u64 = 64 << 20;
+/// What helps where a file system is mounted read-only, for all or for a unit alone.
+const MOUNT_IT: &str = "have it mounted to be written to, and name it in ReadWritePaths= of a unit \
+                        that has ProtectSystem=";
 /// How often a long start says how far it is.
 const PROGRESS_MS: u128 = 1000;
 /// Problems that a start tells one by one: an item each, there may be millions.
@@ -105,9 +109,13 @@ pub fn check_backup_folder(flags: &Flags) -> Result<(), String> {
     let Some(folder) = flags.backup_dir.as_ref().map(Path::new) else { return Ok(()) };
     eaccess(folder, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|error| {
         let folder = folder.display();
+        let way_out = match error {
+            Errno::EROFS => MOUNT_IT,
+            _ => "give the folder to that user",
+        };
         format!(
-            "--backup-dir {folder}: the server's user cannot make a file there: {error}; give the \
-             folder to that user, or name another"
+            "--backup-dir {folder}: the server's user cannot make a file there: {error}; \
+             {way_out}, or name another"
         )
     })
 }
@@ -344,10 +352,9 @@ pub fn place(directory: &DirectorySettings, error: &Error) -> String {
             "--data-dir {folder}: {error}; it, and what --pm and --ssd name, must belong to the \
              user who opens it: chown -R it, or choose another folder"
         ),
-        Error::Io { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => format!(
-            "--data-dir {folder}: {error}; have it mounted to be written to, and name it in \
-             ReadWritePaths= of a unit that has ProtectSystem=; laneway fsck checks it as it is"
-        ),
+        Error::Io { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => {
+            format!("--data-dir {folder}: {error}; {MOUNT_IT}; laneway fsck checks it as it is")
+        }
         Error::Dump(what) => what.clone(),
         error => format!("--data-dir {folder}: {error}"),
     }

@@ -21,6 +21,7 @@ mod output;
 mod packaging;
 mod process;
 mod rdma;
+mod read_only_mount;
 mod refusals;
 mod resp;
 mod sandbox;

@@ -4,6 +4,7 @@ use crate::rig::{BINARY, Process, ask};
 use crate::tier::{Folder, SIZES, Server, get, set, text, tool, value};
 use std::fs;
 use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -263,6 +264,56 @@ fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
     let repaired = tool(&folder, "fsck", &["--repair"]);
     assert_eq!(text(&repaired.stdout).lines().last(), Some("1 items can be read, 20 cannot"));
     assert!(tool(&folder, "fsck", &[]).status.success());
+}
+
+#[test]
+fn an_ssd_file_that_was_made_shorter_is_refused_and_put_back_loses_nothing() {
+    const SHORT_BYTES: u64 = 32 << 20;
+    let folder = Folder::new("shorter");
+    let server = Server::start(&folder, &[]);
+    let mut client = server.connect();
+    for (key, bytes) in [("small", 100), ("large", 500_000)] {
+        assert_eq!(ask(&mut client, &set(key, &value(7, bytes)), b"\r\n"), b"STORED\r\n");
+    }
+    server.stop();
+    let (ssd, log) = (folder.0.join("ssd"), folder.0.join("log"));
+    let (whole, log_before) = (fs::read(&ssd).expect("read"), fs::read(&log).expect("read"));
+    let file = fs::File::options().write(true).open(&ssd).expect("it can be written");
+    file.set_len(SHORT_BYTES).expect("made shorter");
+    let serve = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
+    for args in [
+        &serve[..],
+        // What makes a store larger does not take this for one that is to grow.
+        &[&serve[..], &["--pm-size", "48m", "--ssd-size", "96m"]].concat(),
+        &[&serve[..], &["--accept-lost-log"]].concat(),
+        &["fsck", folder.path()],
+        &["fsck", folder.path(), "--repair"],
+        &["compact", folder.path()],
+        &["scan", folder.path()],
+        &["dump", folder.path()],
+    ] {
+        let refused = Command::new(BINARY).args(args).output().expect("it runs");
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(74), "{args:?}: {told}");
+        for words in [
+            "the SSD has 33554432 bytes, and the store 67108864: it was made shorter",
+            "nothing was written",
+            "truncate --size 67108864",
+        ] {
+            assert!(told.contains(words), "{args:?}: {told}");
+        }
+        assert_eq!(fs::metadata(&ssd).expect("it is there").len(), SHORT_BYTES, "{args:?}");
+    }
+    assert!(fs::read(&log).expect("read") == log_before, "the log was written");
+    file.write_all_at(&whole[SHORT_BYTES as usize..], SHORT_BYTES).expect("as long as before");
+    let sound = tool(&folder, "fsck", &[]);
+    assert_eq!(text(&sound.stdout), "2 items can be read, 0 cannot\n");
+    let server = Server::start(&folder, &[]);
+    let mut client = server.connect();
+    for (key, bytes) in [("small", 100), ("large", 500_000)] {
+        assert!(get(&mut client, key) == Some(value(7, bytes)), "{key}");
+    }
+    server.stop();
 }
 
 #[test]

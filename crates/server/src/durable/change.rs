@@ -6,6 +6,7 @@ use super::ends;
 use super::hands::{Aside, Order, Spilled};
 use super::shared::bump;
 use super::state::{DurableExecutor, Pending};
+use super::sweep::LOOKS;
 use super::task::{Leaving, NO_MEMORY_STORING, Task};
 use laneway_store::{Got, ItemMeta as Seen, KeyHash, Moment, Pinned, Store};
 use laneway_sync::planted::{Bug, is_planted};
@@ -19,15 +20,6 @@ const TOKEN_SENT: u16 = 2;
 /// Large values up to this length are copied to where they wait for their group: a few
 /// microseconds, where to give them to another thread takes longer.
 const AT_ONCE_BYTES_MAX: usize = 16 << 10;
-/// Expired items are looked for this often, so many keys at a time.
-const SWEEP_NANOS: u64 = 100_000_000;
-const SWEEP_LOOKS: usize = 1024;
-/// The same where nobody has written since the last time, and nothing had expired.
-const SWEEP_NANOS_QUIET: u64 = 1_000_000_000;
-/// So often while one in so many of the keys has expired: what expires faster than it is found
-/// would fill the SSD.
-const SWEEP_NANOS_DENSE: u64 = 1_000_000;
-const SWEEP_DENSE_ONE_IN: usize = 16;
 
 /// What is kept of an item besides its value.
 fn meta_of(seen: &Seen) -> ItemMeta {
@@ -254,20 +246,15 @@ impl<S> DurableExecutor<S> {
 
     /// Drops expired items from the tier, a few at a time.
     pub(super) fn drop_expired(&mut self) {
-        if !self.sweeps() || self.now_nanos < self.sweep.1 {
+        if !self.sweeps() || self.now_nanos < self.sweep.at_nanos {
             return;
         }
         self.hand.empty(); // now and then, though there is always something to do
-        let found = self.durable.tier.expired(&self.sweep.0, SWEEP_LOOKS, self.now.seconds());
-        self.sweep.0 = found.next.unwrap_or_default();
+        let found = self.durable.tier.expired(&self.sweep.from, LOOKS, self.now.seconds());
         let was_written = std::mem::replace(&mut self.swept, self.sequence) != self.sequence;
-        let nanos = match found.keys.len() {
-            0 if !was_written => SWEEP_NANOS_QUIET,
-            over if SWEEP_LOOKS <= over * SWEEP_DENSE_ONE_IN => SWEEP_NANOS_DENSE,
-            _ => SWEEP_NANOS,
-        };
-        self.sweep.1 = self.now_nanos + nanos;
-        for key in found.keys {
+        let over = found.keys.len();
+        self.sweep.passed(over, found.next, was_written, self.now_nanos);
+        for (before, key) in found.keys.into_iter().enumerate() {
             if self.busy.contains_key(&key) || self.pending.contains_key(&key) {
                 continue;
             }
@@ -276,7 +263,8 @@ impl<S> DurableExecutor<S> {
                 Ok(Tried::Waits(sequence)) => {
                     // One at a time: the others have room behind it.
                     bump(&self.durable.counts.expired);
-                    return self.put_aside_expired(&key, sequence);
+                    self.put_aside_expired(&key, sequence);
+                    return self.sweep.stopped(key, over - before - 1);
                 }
                 Err(_) => return, // whoever writes is told
             }

@@ -113,7 +113,7 @@ impl<S> DurableExecutor<S> {
 
     fn next_nanos(&self) -> u64 {
         let most = if self.is_at_rest() { DOZE_NANOS } else { LOOK_NANOS };
-        let sweep = if self.sweeps() { self.sweep.1 } else { u64::MAX };
+        let sweep = if self.sweeps() { self.sweep.at_nanos } else { u64::MAX };
         let again = self.again_nanos().unwrap_or(u64::MAX);
         again.min(sweep).min(self.timed_commit_nanos()).min(self.now_nanos + most)
     }

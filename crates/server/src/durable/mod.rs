@@ -54,6 +54,7 @@ pub mod settle;
 pub mod shared;
 pub mod shared_executor;
 pub mod state;
+mod sweep;
 pub mod task;
 mod trouble;
 mod turns;

@@ -9,6 +9,7 @@ use super::ends::Ends;
 use super::hands::{DeviceExecutor, Done, Order};
 use super::pending_writes::DurableReader;
 use super::shared::Durable;
+use super::sweep::Sweep;
 use super::task::{Fault, Filling, Line, Task};
 use super::trouble::Trouble;
 use super::turns::Turns;
@@ -112,8 +113,8 @@ pub struct DurableExecutor<S> {
     pub(super) unreadable: Option<(Box<[u8]>, String)>,
     /// When items end whose records were read lately.
     pub(super) ends: Ends,
-    /// Where the search for expired items goes on, and when.
-    pub(super) sweep: (Vec<u8>, u64),
+    /// The search for expired items.
+    pub(super) sweep: Sweep,
     /// The last sequence when it was last looked for them.
     pub(super) swept: u64,
     /// When its own thread wakes by itself: who leaves something that is due sooner wakes it.
@@ -179,7 +180,7 @@ impl<S> DurableExecutor<S> {
             undelivered: VecDeque::new(),
             unreadable: None,
             ends: Ends::default(),
-            sweep: (Vec::new(), 0),
+            sweep: Sweep::default(),
             swept: 0,
             wakes_nanos: 0,
             flush_nanos: 0,

@@ -1,11 +1,11 @@
 //! Ends of items that are kept: what expires, what is flushed, and what that leaves on the media.
 
-use crate::durable::{FORMS, SSD_BYTES, check, machine, started};
+use crate::durable::{FORMS, SSD_BYTES, check, machine, started, started_with};
 use laneway_policy::Form;
-use laneway_rig::durable::{Machine, SEGMENT_BYTES};
-use laneway_rig::value;
+use laneway_rig::durable::{Machine, settings};
+use laneway_rig::{Plan, value};
 use laneway_server::clock::Clock;
-use laneway_tier::ItemMeta;
+use laneway_tier::{ItemMeta, Settings};
 use laneway_transport::memory::Client;
 
 #[test]
@@ -97,25 +97,46 @@ fn a_new_expiry_is_kept_also_where_a_burst_of_requests_is_shared_out() {
     }
 }
 
+/// Two hundred thousand a second, however many others there are, and wherever these lie.
 #[test]
 fn what_expires_all_at_once_is_dropped_as_fast_as_it_is_found() {
-    const ITEMS: usize = 6000;
-    let machine = Machine::new(64 * SEGMENT_BYTES as usize, SSD_BYTES);
-    let (mut rig, kept) = started(&machine, FORMS[1]);
-    let client = rig.net.connect();
-    rig.set(&client, "stays", b"x");
-    let at = rig.clock.unix_seconds(rig.clock.nanos()) + 1000;
-    for number in 0..ITEMS {
-        let meta = ItemMeta { expires_at_seconds: at, ..ItemMeta::default() };
-        kept.tier.put(format!("gone{number}").as_bytes(), b"x", meta).expect("room");
+    const NANOS_EACH: u64 = 1_000_000_000 / 200_000;
+    /// What is dropped fills few of them.
+    const LONG_SEGMENT_BYTES: u32 = 256 << 10;
+    // All of them; one of four; those before and behind many that stay.
+    let layouts: [(usize, fn(usize) -> bool); 3] = [
+        (6000, |_| true),
+        (8000, |number| number.is_multiple_of(4)),
+        (22_000, |number| !(6000..16_000).contains(&number)),
+    ];
+    for (items, is_over) in layouts {
+        let machine = Machine::new(8 << 20, SSD_BYTES);
+        let settings = Settings { segment_bytes: LONG_SEGMENT_BYTES, ..settings() };
+        let (mut rig, kept) = started_with(&machine, settings, Plan::of(2, Form::TimeShare));
+        let client = rig.net.connect();
+        rig.set(&client, "stays", b"x");
+        let at = rig.clock.unix_seconds(rig.clock.nanos()) + 1000;
+        for number in 0..items {
+            let expires_at_seconds = if is_over(number) { at } else { 0 };
+            let meta = ItemMeta { expires_at_seconds, ..ItemMeta::default() };
+            let key = format!("k{number:05}");
+            kept.tier.submit_put(key.as_bytes(), b"x", meta, None).expect("room");
+            if number.is_multiple_of(100) || number + 1 == items {
+                kept.tier.commit().expect("the media are sound");
+            }
+        }
+        let left = || kept.tier.stats().items.items();
+        let gone = (0..items).filter(|number| is_over(*number)).count() as u64;
+        let stay = items as u64 + 1 - gone;
+        assert_eq!(left(), stay + gone);
+        rig.clock.advance(1000 * 1_000_000_000);
+        let began = rig.clock.nanos();
+        while stay < left() {
+            rig.turns(10);
+            let took_nanos = rig.clock.nanos() - began;
+            let late = || format!("{} of {gone} are there after {took_nanos} ns", left() - stay);
+            assert!(took_nanos < gone * NANOS_EACH, "{}", late());
+        }
+        check(&mut rig, &client, &[("get stays k00000\r\n", "VALUE stays 0 1\r\nx\r\nEND\r\n")]);
     }
-    assert_eq!(kept.tier.stats().items.items(), ITEMS as u64 + 1);
-    rig.clock.advance(1000 * 1_000_000_000);
-    let began = rig.clock.nanos();
-    while kept.tier.stats().items.items() > 1 {
-        rig.turns(100);
-        let took_ms = (rig.clock.nanos() - began) / 1_000_000;
-        assert!(took_ms < 150, "{} items are left", kept.tier.stats().items.items());
-    }
-    check(&mut rig, &client, &[("get stays gone7\r\n", "VALUE stays 0 1\r\nx\r\nEND\r\n")]);
 }

@@ -14,6 +14,9 @@ use crc32c::crc32c;
 
 const MAGIC: u64 = 0x3152_5553_5941_4e4c; // "LNAYSUR1"
 const CRC_AT: usize = 12;
+/// What is told of an SSD that cannot be all of a store's.
+const SHORT: &str = "it was made shorter, or is not this store's; nothing was written. Give --ssd \
+                     the whole one";
 /// Bytes of one superblock.
 pub const SLOT_BYTES: usize = SUPER_BLOCKS as usize / 2 * BLOCK_BYTES;
 /// No index is that large.
@@ -206,7 +209,12 @@ impl Superblock {
 
     /// Reads the newer of the two that are whole; `problems` learns of one that is not.
     pub fn read(ssd: &dyn Disk, problems: &mut Vec<String>) -> Result<Front> {
-        Superblock::check_bytes(ssd.bytes())?;
+        let there = ssd.bytes();
+        if there < 2 * SLOT_BYTES as u64 {
+            return Err(Error::Mismatch(format!(
+                "the SSD has {there} bytes, and every store more: {SHORT}"
+            )));
+        }
         let mut blocks = Blocks::zeroed(SLOT_BYTES);
         let mut found: Vec<Superblock> = Vec::new();
         let mut damaged = Vec::new();
@@ -239,11 +247,12 @@ impl Superblock {
                     problems.push(format!("superblock {slot} is damaged; the other one is used"));
                 }
                 // Of a larger one it uses what it has until it grows (see `grow`).
-                if ssd.bytes() / (BLOCK_BYTES as u64) < newest.blocks {
+                if there / (BLOCK_BYTES as u64) < newest.blocks {
+                    let bytes = newest.blocks * BLOCK_BYTES as u64;
                     return Err(Error::Mismatch(format!(
-                        "the store was made on {} blocks, and the SSD has {}",
-                        newest.blocks,
-                        ssd.bytes() / BLOCK_BYTES as u64
+                        "the SSD has {there} bytes, and the store {bytes}: {SHORT}. Where the end \
+                         of a file is lost, truncate --size {bytes} makes it as long as it was, \
+                         and laneway fsck then tells what was there"
                     )));
                 }
                 Ok(Front::Store(newest))

@@ -9,6 +9,7 @@
 use crate::media::bytes::{Put, Reader};
 use crate::types::{ItemMeta, KEY_BYTES_MAX, LINE_BYTES};
 use crc32c::{crc32c, crc32c_append};
+use laneway_sync::meter;
 use laneway_sync::planted::{Bug, is_planted};
 
 /// Bytes before the key.
@@ -141,6 +142,7 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, stamp: Stamp) {
     let crc = crc_of(&out[start..]);
     out[start + CRC_AT..start + CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     out.put_u64(commit_word(record.sequence, crc, stamp));
+    meter::logged(out.len() - start);
 }
 
 /// The crc over all but the crc itself.

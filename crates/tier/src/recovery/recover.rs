@@ -95,7 +95,8 @@ pub fn recover(
     let shape = Shape::of(there.min(superblock.log_bytes()), settings.segment_bytes)?;
     if (superblock.segment_bytes, superblock.segments) != (shape.segment_bytes, shape.segments) {
         return Err(Error::Mismatch(format!(
-            "the store was made with a log of {} segments of {} bytes, and {} of {} were found",
+            "the store was made with a log of {} segments of {} bytes, and {} of {} were found; \
+             nothing was written. Give --pm the store's own log, whole",
             superblock.segments, superblock.segment_bytes, shape.segments, shape.segment_bytes
         )));
     }

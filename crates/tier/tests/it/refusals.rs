@@ -59,6 +59,48 @@ fn a_store_whose_superblocks_are_both_damaged_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
+fn an_ssd_that_was_made_shorter_is_refused_and_has_lost_nothing_once_it_is_whole_again() {
+    const ITEMS: u64 = 40;
+    let bytes = |number: u64| if number.is_multiple_of(2) { 300 } else { 40_000 };
+    for kind in [Kind::Pm, Kind::PmFair, Kind::Wal] {
+        let machine = Machine::new(kind, &Faults::default());
+        let of = |log, ssd| Machine::of(kind, &Faults::default(), u64::MAX, log, ssd);
+        let index = kind.is_fair().then_some(IndexKind::Fair);
+        let settings = Settings { index, ..settings() };
+        let (tier, _) = machine.open(settings).unwrap();
+        for number in 0..ITEMS {
+            let value = value(number, bytes(number));
+            tier.put(&number.to_be_bytes(), &value, ItemMeta::default()).unwrap();
+        }
+        drop(tier);
+        let (log, whole) = machine.images();
+        let both = 2 * SUPERBLOCKS[1];
+        for length in [4096, both - 4096, both, whole.len() / 2, whole.len() - 4096] {
+            let shorter = of(log.clone(), whole[..length].to_vec());
+            let error = shorter.open(settings).err().expect("a part of it is not there");
+            assert!(matches!(error, Error::Mismatch(_)), "{error:?}");
+            let told = error.to_string();
+            assert!(told.contains(&format!("the SSD has {length} bytes, and ")), "{told}");
+            assert!(told.contains("it was made shorter, or is not this store's"), "{told}");
+            // Only what is read tells how long it was.
+            let way_out = format!("truncate --size {}", whole.len());
+            assert_eq!(told.contains(&way_out), both <= length, "{told}");
+            let checked = fsck::check(shorter.media(), settings).expect_err("as a check says");
+            assert_eq!(checked.to_string(), told);
+            let (log_left, mut ssd) = shorter.images();
+            assert!(log_left == log && ssd == whole[..length], "something was written");
+            ssd.extend_from_slice(&whole[length..]);
+            let (tier, report) = of(log_left, ssd).open(settings).unwrap();
+            assert_eq!(report.problems, [""; 0], "{kind:?}");
+            for number in 0..ITEMS {
+                let item = tier.get(&number.to_be_bytes()).unwrap().expect("it was stored");
+                assert!(item.value == value(number, bytes(number)), "{kind:?}: item {number}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_key_that_is_empty_or_too_long_is_refused_with_the_limit() {
     let machine = Machine::new(Kind::Pm, &Faults::default());
     let (tier, _) = machine.open(settings()).unwrap();

@@ -133,6 +133,12 @@ pub fn make_folder(folder: &Path) -> Result<()> {
     folder.parent().map_or(Ok(()), make_folder)?;
     match fs::create_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        // Nobody else can make it either; what helps is that of every file there.
+        Err(source) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            let told = format!("{}: {source}", folder.display());
+            let source = io::Error::new(source.kind(), told);
+            return Err(Error::Io { what: "make the store's folder", source });
+        }
         Err(source) => {
             return Err(Error::Setting(format!(
                 "{}: this folder cannot be made: {source}; make it first (mkdir -p) for the user \

@@ -11,6 +11,7 @@ use super::{Region, Written};
 use crate::media::bytes::{Blocks, Spare};
 use crate::media::disk::{Barrier, Disk, Write, write_together};
 use crate::types::BLOCK_BYTES;
+use laneway_sync::meter;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,6 +33,7 @@ impl Staged {
     }
 
     fn change(&mut self, skip: usize, now: &[u8]) {
+        meter::logged(now.len());
         self.bytes[skip..skip + now.len()].copy_from_slice(now);
         self.changes += 1;
     }

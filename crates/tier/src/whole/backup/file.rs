@@ -60,7 +60,7 @@ impl TargetFile {
         remove_left(&part)?;
         // Of its own making: whose one that is there already is, who may read it, and by which
         // other names, nobody knows here.
-        let file = open(&part, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        let file = open(&part, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(told)?;
         own(&file, &part)?;
         Ok(TargetFile { path, part, file: file.into(), bytes: 0, synced_bytes: 0 })
     }
@@ -120,6 +120,16 @@ impl Drop for TargetFile {
     fn drop(&mut self) {
         // Gone by this name where it was finished.
         let _ = fs::remove_file(&self.part);
+    }
+}
+
+/// An error of a file that cannot be made, with what helps where the folder became read-only.
+fn told(error: Error) -> Error {
+    match error {
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            Error::Backup(format!("{source}; have the folder of backups mounted to be written to"))
+        }
+        error => error,
     }
 }
 
