@@ -32,8 +32,9 @@ usage: cargo xtask instructions [--update] [NAME]
 Last, one path is counted again with a needless allocation for each request, which the ceilings
 must notice.
 
-The ceilings stand in bench/instructions.toml. Builds examples/instructions.rs of crates/rig in a
-folder of its own, target/instructions, with the flags that the ceilings were made with.";
+The ceilings stand in bench/instructions.toml; of locked instructions none may leave a GET more
+than 1, or a SET more than 4, whatever was counted. Builds examples/instructions.rs of crates/rig
+in a folder of its own, target/instructions, with the flags that the ceilings were made with.";
 
 const CEILINGS: &str = "bench/instructions.toml";
 /// Requests of the two runs of a path: multiples of a burst and of a multiget's keys.
@@ -47,6 +48,20 @@ const MARGIN: f64 = 1.05;
 /// Allocations and locked instructions are whole; a tenth is what a map that grows now and then may
 /// add to each request.
 const MARGIN_WHOLE: f64 = 0.1;
+/// Locked instructions of which no ceiling may leave a request more: workers on many CPUs wait for
+/// each other's. (`get` is not among them: alone it has those of the memory transport, of its
+/// client and of the turn, which the requests of a burst share.)
+const LOCKED_MOST: &[(&str, f64)] = &[
+    ("get-burst", 1.0),
+    ("meta-get-burst", 1.0),
+    ("miss-burst", 1.0),
+    ("multiget", 1.0),
+    ("resp-get-burst", 1.0),
+    ("set-burst", 4.0),
+    ("udp-get", 1.0),
+    ("udp-get-burst", 1.0),
+    ("udp-meta-get-burst", 1.0),
+];
 /// The path that is counted again with a needless allocation, and the program's word for that.
 const CANARY: [&str; 2] = ["get", "needless"];
 
@@ -95,7 +110,9 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     let needless = count(&program, &CANARY)?;
     let noticed = over(&ceilings, &[(CANARY[0].to_owned(), needless)].into())?;
-    verdict(&over(&ceilings, &counted)?, &noticed, counted.len())
+    let mut above = over(&ceilings, &counted)?;
+    above.extend(too_high(&ceilings));
+    verdict(&above, &noticed, counted.len())
 }
 
 fn verdict(over: &[String], noticed: &[String], paths: usize) -> Outcome {
@@ -132,6 +149,18 @@ fn over(ceilings: &Costs, counted: &Costs) -> Result<Vec<String>, String> {
     Ok(over)
 }
 
+/// Ceilings that leave more locked instructions than a request may have: twice the margin, for
+/// what was counted may have it as well.
+fn too_high(ceilings: &Costs) -> Vec<String> {
+    let beyond = |(name, most): &(&str, f64)| {
+        let locked = ceilings.get(*name)?.locked;
+        let is_beyond = locked > most + 2.0 * MARGIN_WHOLE;
+        is_beyond
+            .then(|| format!("{name}: a ceiling of {locked:.2} locked instructions, not {most}"))
+    };
+    LOCKED_MOST.iter().filter_map(beyond).collect()
+}
+
 fn read(text: &str) -> Result<Costs, String> {
     let ceilings: Costs = toml::from_str(text).map_err(|error| format!("{CEILINGS}: {error}"))?;
     let is_below_nothing = |cost: &&Cost| {
@@ -144,13 +173,23 @@ fn read(text: &str) -> Result<Costs, String> {
     }
 }
 
-fn write(mut ceilings: Costs, counted: &Costs) -> Outcome {
+/// The ceilings with new ones for what was counted.
+fn renewed(mut ceilings: Costs, counted: &Costs) -> Costs {
     for (name, found) in counted {
         let instructions = (found.instructions * MARGIN).ceil();
         let whole = |counted: f64| ((counted + MARGIN_WHOLE) * 100.0).round() / 100.0;
         let (locked, allocations) = (whole(found.locked), whole(found.allocations));
         let calls = whole(found.calls);
         ceilings.insert(name.clone(), Cost { instructions, locked, allocations, calls });
+    }
+    ceilings
+}
+
+fn write(ceilings: Costs, counted: &Costs) -> Outcome {
+    let ceilings = renewed(ceilings, counted);
+    let too_high = too_high(&ceilings);
+    if !too_high.is_empty() {
+        return failed(format!("{}: no ceiling may be so high", too_high.join("; ")));
     }
     let mut text = String::from(
         "# Per request at most (per key for multiget and lookups), as `cargo xtask instructions`\n\
@@ -300,6 +339,21 @@ mod tests {
         );
         for wrong in ["get = 5", "[get]\ninstructions = 5", "[get]\ninstructions = -1"] {
             assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_ceilings_leave_a_get_one_locked_instruction_and_a_set_four() {
+        let committed = std::fs::read_to_string(process::root().join(CEILINGS));
+        let ceilings = read(&committed.expect("the ceilings are committed")).expect("good");
+        assert_eq!(too_high(&ceilings), [""; 0]);
+        for (name, most) in LOCKED_MOST {
+            let path = ceilings.get(*name).expect("a path that is counted");
+            for (locked, is_too_high) in [(*most, false), (most + 1.0, true)] {
+                let counted: Costs = [((*name).to_owned(), Cost { locked, ..*path })].into();
+                let renewed = renewed(ceilings.clone(), &counted);
+                assert_eq!(too_high(&renewed).len(), usize::from(is_too_high), "{name}: {locked}");
+            }
         }
     }
 

@@ -386,6 +386,13 @@ impl Rig {
         panic!("there is no such worker")
     }
 
+    /// Memory outside of the store that input and replies take, of the connection with the most and
+    /// of all.
+    pub fn connection_bytes(&self) -> (usize, usize) {
+        let each = self.workers.iter().map(Worker::connection_bytes);
+        each.fold((0, 0), |(most, all), (one, its)| (one.max(most), all + its))
+    }
+
     /// Items that the tier evicted.
     pub fn tier_evictions(&self) -> u64 {
         let evicted = self.shared.durable.get().map(|durable| durable.tier.evicted());

@@ -149,6 +149,14 @@ impl<T: Transport> Worker<T> {
         self.parts.udp.as_ref().map_or((0, 0), |udp| udp.desk.unfinished_messages())
     }
 
+    /// Memory outside of the store that input and replies take, of the connection with the most and
+    /// of all; for tests.
+    pub fn connection_bytes(&self) -> (usize, usize) {
+        let connections = self.parts.streams.table.connections();
+        let each = connections.map(|one| one.input.memory_bytes() + one.output.memory_bytes());
+        each.fold((0, 0), |(most, all), bytes| (bytes.max(most), all + bytes))
+    }
+
     /// The CPUs of its NUMA domain, if it is to stay on them.
     pub fn cpus(&self) -> &[usize] {
         self.parts.core.shared.settings.domains.first().map_or(&[], |domain| &domain.cpus)

@@ -16,6 +16,7 @@ mod sizes;
 mod tests;
 mod unused;
 mod verbs;
+mod walks;
 mod words;
 
 use crate::drawings;
@@ -36,9 +37,10 @@ use cycles between the files of a crate; no public item of the product that only
 files to 600 lines (tests apart), 100 columns; no path of one machine; the tables
 of figures in README and docs/figures.md as bench/record has them, no number in them stale; the
 drawings of docs/drawings as their texts make them; links, headings and tasks that pages name, the
-list of pages in docs/SUMMARY.md, and the program's words in docs/troubleshooting.md; licence and
-source of every package that is built in; sentences of at most 22 words on the average, each with a
-verb and a subject, in pages and module docs (exceptions: xtask/prose-exceptions.txt).";
+files and functions of the walks in ARCHITECTURE.md, the list of pages in docs/SUMMARY.md, and the
+program's words in docs/troubleshooting.md; licence and source of every package that is built in,
+by deny.toml; sentences of at most 22 words on the average, each with a verb and a subject, in pages
+and module docs (exceptions: xtask/prose-exceptions.txt).";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -139,6 +141,7 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     cycles::check(tree, &mut found);
     unused::check(tree, &mut found);
     pages::check(tree, &mut found);
+    walks::check(tree, &mut found);
     prose::check(tree, &mut found);
     tables(tree, &mut found);
     pictures(tree, &mut found);
@@ -183,12 +186,12 @@ fn tables(tree: &Tree, found: &mut Vec<Finding>) {
     }
 }
 
-/// What cargo would build on this machine, as its JSON tells it.
+/// What cargo would build on this machine, with every feature, as its JSON tells it.
 fn packages() -> Result<String, String> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut cargo = process::cargo();
-    cargo.args(["metadata", "--quiet", "--format-version", "1", "--locked", "--filter-platform"]);
-    process::printed(cargo.arg(platform))
+    cargo.args(["metadata", "--quiet", "--format-version", "1", "--locked", "--all-features"]);
+    process::printed(cargo.args(["--filter-platform", &platform]))
 }
 
 /// Everything that git tracks or would track: a new file is checked before it is committed.

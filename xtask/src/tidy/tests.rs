@@ -105,6 +105,29 @@ fn a_page_names_tasks_that_there_are() {
 }
 
 #[test]
+fn a_walk_leads_through_files_and_functions_that_there_are() {
+    let worker = ("crates/server/src/worker.rs", "fn step() {}\n");
+    let many = ("crates/store/src/many.rs", "fn seek<T>() {}\n");
+    for (walk, is_there) in [
+        ("worker.rs        step: it polls\nstore's many.rs  seek: an item", true),
+        ("worker.rs        step, as ever, and wire::parse", true),
+        ("worker.rs        step, seek: it polls", false),
+        ("worker.rs        step: it polls; seek: an item", false),
+        ("worker.rs        step: it polls\n                 seek: an item", false),
+        ("worker.rs        on              store's many.rs  seek: an item", true),
+        ("worker.rs        on              store's many.rs  step: it polls", false),
+        ("many.rs          seek: an item", false),
+        ("client's many.rs  on", false),
+    ] {
+        let page = format!("# Walks\n\n```\n{walk}\n```\n");
+        let expected: &[&str] = if is_there { &[] } else { &["walk"] };
+        assert_eq!(rules(&[worker, many, ("ARCHITECTURE.md", &page)]), expected, "{walk}");
+        let elsewhere = format!("# Walks\n\n{}\n", walk.replace('\n', " "));
+        assert!(!rules(&[worker, many, ("ARCHITECTURE.md", &elsewhere)]).contains(&"walk"));
+    }
+}
+
+#[test]
 fn the_book_lists_every_page() {
     let summary = ("docs/SUMMARY.md", "# Summary\n\n- [A](a.md)\n");
     let a = ("docs/a.md", "# A\n");

@@ -491,6 +491,11 @@ impl<S> Table<S> {
             .map(|(slot, (generation, _))| Token { slot: slot as u32, generation: *generation })
     }
 
+    /// Those that nobody has taken out.
+    pub fn connections(&self) -> impl Iterator<Item = &Connection<S>> {
+        self.slots.iter().filter_map(|(_, connection)| connection.as_deref())
+    }
+
     /// Places, used or not.
     pub fn slots(&self) -> u32 {
         self.slots.len() as u32

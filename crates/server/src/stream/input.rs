@@ -32,6 +32,11 @@ impl Input {
         &self.bytes[self.at..]
     }
 
+    /// Memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Keep what is left of a read.
     pub fn keep(&mut self, rest: &[u8]) {
         assert!(self.bytes.is_empty(), "what came before is forgotten");

@@ -315,6 +315,16 @@ impl Output {
         }
     }
 
+    /// Memory of the connection's own that they take, with what has left of a piece that has not
+    /// left whole.
+    pub fn memory_bytes(&self) -> usize {
+        let memory = |slot: &Slot| match slot {
+            Slot::Bytes { bytes, .. } => bytes.capacity(),
+            _ => 0,
+        };
+        self.slots.iter().map(memory).sum()
+    }
+
     /// Bytes waiting in memory of the connection's own (large values stay in the store).
     pub fn held_bytes(&self) -> usize {
         let held = |slot: &Slot| match slot {

@@ -36,6 +36,7 @@ mod joins;
 mod latency;
 mod listener_limits;
 mod long_answers;
+mod memory_bound;
 mod multiget;
 mod noted;
 mod offers;

@@ -7,8 +7,10 @@
 //!
 //! What a small turn or a transfer's run waits for is held against what `share` promises of it.
 //! Departs from the server: nothing is offered to others, a write is a large request as a read is,
-//! a turn's replies are bounded by requests and not by bytes, and the peer takes all that is sent.
-//! It knows `lanes` and run to completion, and no wire. Units: picoseconds, requests, slices.
+//! a turn's replies are bounded by requests and not by bytes, run to completion goes on with the
+//! turn behind a large value, and the peer takes all that is sent. It knows `lanes` and run to
+//! completion, and no wire. Designs that give requests to other workers have no connections here.
+//! Units: picoseconds, requests, slices.
 
 use super::{Doing, Request, Run, Transfer, id};
 use laneway_policy::migrate::{self, Stay, Visit};
@@ -42,6 +44,8 @@ pub(super) enum Decision {
     Serve { connection: u32, requests: u32 },
     /// So many bytes of a connection's transfer.
     Slice { connection: u32, bytes: u32 },
+    /// The connection that was served goes over to a large worker.
+    Hand,
 }
 
 /// The most slices that something waited behind, beside its bound.
@@ -306,10 +310,18 @@ impl Run<'_> {
         let Some(next) = next.filter(|_| desk.quota > 0) else {
             return self.goes_on(worker, connection);
         };
-        match self.route_of(worker, next) {
+        let route = self.route_of(worker, next);
+        if route != Route::Here {
+            // What ends the turn is a request of it, as the server counts.
+            let desk = &mut self.desks[worker];
+            desk.had = (desk.had.0 + u32::from(count == 0), desk.had.1 + 1);
+        }
+        match route {
             Route::Here => self.begin_part(worker, connection, 0),
             Route::HereInSlices => self.begin_transfer(worker, connection),
             Route::Hand(_) => {
+                #[cfg(test)]
+                self.desks[worker].decisions.push(Decision::Hand);
                 self.handed.push_back(connection);
                 self.wake_one(!self.control.readers());
             }
