@@ -198,7 +198,9 @@ fn prepare(
         process::allow_core_dumps().map_err(setup)?;
     }
     let signals = StopSignal::watch().map_err(unwatched)?;
-    keep_to_limits(flags, &mut settings, taken.admin.is_some());
+    let has_admin = taken.admin.is_some() || flags.admin.is_some();
+    limits::keep_to(&mut settings, has_admin, !taken.listeners.is_empty())
+        .map_err(|error| (STATUS_LISTEN, error))?;
     let (user, sandbox) = confine(flags, &mut settings).map_err(setup)?;
     if flags.lock_memory
         && let Err(error) = process::lock_memory(user.is_some())
@@ -273,48 +275,6 @@ fn pid_file(flags: &Flags) -> Option<PidFile> {
     let told =
         |error: &std::io::Error| log::error!("-P {}: cannot be written: {error}", path.display());
     written.inspect_err(told).ok()
-}
-
-/// Descriptors of a worker: its epoll set, what wakes it, and its timer.
-const WORKER_DESCRIPTORS: usize = 3;
-
-/// Descriptors that are taken whoever comes: those of workers with their queues of datagrams, of
-/// which each has two sockets, and those of the admin endpoint.
-fn descriptors(settings: &Settings, has_admin: bool) -> usize {
-    let udp = settings.udp.as_ref();
-    let queues = udp.map_or(0, |udp| [udp.port, udp.port_base].iter().flatten().count());
-    let admin = if has_admin { admin::DESCRIPTORS } else { 0 };
-    settings.workers * (WORKER_DESCRIPTORS + 2 * queues) + admin
-}
-
-/// Ask the machine for what the settings need; say what it does not have.
-fn keep_to_limits(flags: &Flags, settings: &mut Settings, has_admin: bool) {
-    let own = descriptors(settings, has_admin || flags.admin.is_some());
-    let wanted = settings.connections_max
-        + own
-        + tls::descriptors(settings.tls.as_ref())
-        + shm::descriptors(settings.shm.as_ref(), settings.workers)
-        + rdma::descriptors(settings.rdma.as_ref());
-    let fit = process::raise_descriptors(wanted);
-    let (is_short, fit) = (fit < wanted, fit.saturating_sub(own));
-    if is_short {
-        shm::keep_to(settings.shm.as_mut(), settings.workers, fit);
-        rdma::keep_to(settings.rdma.as_mut(), fit);
-    }
-    let fit = fit.saturating_sub(shm::descriptors(settings.shm.as_ref(), settings.workers));
-    let fit = fit.saturating_sub(rdma::descriptors(settings.rdma.as_ref()));
-    if let Some(tls) = settings.tls.as_mut().filter(|_| is_short) {
-        tls.handshakes_max = tls::handshakes_within(fit, settings.connections_max);
-    }
-    let fit = fit.saturating_sub(tls::descriptors(settings.tls.as_ref()));
-    if fit < settings.connections_max {
-        let asked = settings.connections_max;
-        log::warn!("-c {asked}: only {fit} descriptors are allowed; see ulimit -n");
-        settings.connections_max = fit;
-    }
-    if let Some(words) = memory::too_much(settings.memory_bytes) {
-        log::warn!("{words}");
-    }
 }
 
 /// Tell whoever waits for it that the server serves: the log's reader, the service manager.
@@ -582,6 +542,7 @@ mod auth;
 mod features;
 mod hot;
 mod kernel;
+mod limits;
 mod manager;
 mod memory;
 mod numa;

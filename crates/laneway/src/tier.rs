@@ -1,8 +1,10 @@
 //! `laneway fsck`, `compact`, `scan`, `dump` and `load`: tools for the folder of a durable store
 //! that no server has open.
 
+mod keys;
 mod progress;
 
+use self::keys::unescaped;
 use self::progress::{Progress, size};
 use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
@@ -52,7 +54,9 @@ laneway scan: list what the folder of serve --data-dir holds
 Usage: laneway scan DIR [--from KEY] [--to KEY] [--limit N] [--values]
 
 Keys in order, from --from on and below --to: key, bytes, flags, expiry; with
---values the values too, each behind its line.
+--values the values too, each behind its line. What is no printable ASCII in a
+key is told as \\xNN, \\t, \\r or \\n, and a quote or a backslash behind a backslash.
+--from and --to take keys as they are told.
 ";
 
 const DUMP: &str = "\
@@ -173,8 +177,8 @@ fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
             ("fsck", Arg::Long("repair")) => asked.repair = true,
             ("load", Arg::Long("without-flush")) => asked.without_flush = true,
             ("scan", Arg::Long("values")) => asked.values = true,
-            ("scan", Arg::Long("from")) => asked.from = key(&mut parser)?,
-            ("scan", Arg::Long("to")) => asked.to = Some(key(&mut parser)?),
+            ("scan", Arg::Long("from")) => asked.from = key("--from", &mut parser)?,
+            ("scan", Arg::Long("to")) => asked.to = Some(key("--to", &mut parser)?),
             ("scan", Arg::Long("limit")) => {
                 let text = parser.value().and_then(|value| value.string()).map_err(sentence)?;
                 let limit = text.parse().map_err(|_| format!("--limit {text}: not a number"))?;
@@ -209,9 +213,15 @@ fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
     }
 }
 
-fn key(parser: &mut Parser) -> Result<Vec<u8>, String> {
+fn key(flag: &str, parser: &mut Parser) -> Result<Vec<u8>, String> {
     let value = parser.value().and_then(|value| value.string());
-    Ok(value.map_err(|error| error.to_string())?.into_bytes())
+    let text = value.map_err(|error| error.to_string())?;
+    unescaped(&text).ok_or_else(|| {
+        format!(
+            "{flag} {text}: a backslash stands before x and two digits, t, r, n, a quote or \
+             another backslash, as laneway scan prints keys"
+        )
+    })
 }
 
 fn fsck(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
@@ -541,6 +551,17 @@ mod tests {
         ] {
             assert_eq!(parsed(command, line), Ok(()), "{line}");
         }
+    }
+
+    #[test]
+    fn a_list_begins_at_a_key_as_lists_name_it() {
+        let from = |key: &str| {
+            let args = ["DIR", "--from", key].map(OsString::from).to_vec();
+            parse("scan", args).map(|asked| asked.from)
+        };
+        assert_eq!(from("a\\x00\\\\b"), Ok(b"a\0\\b".to_vec()));
+        let why = from("a\\b").expect_err("it is no escape");
+        assert!(why.starts_with("--from a\\b: "), "{why}");
     }
 
     #[test]

@@ -140,3 +140,45 @@ pub trait Datagrams: Send {
         None
     }
 }
+
+#[cfg(test)]
+pub(crate) mod failing {
+    //! A queue whose kernel fails to receive, for tests of what stands before it.
+
+    use super::*;
+
+    pub(crate) struct Failing {
+        pub(crate) failures: u64,
+    }
+
+    impl Datagrams for Failing {
+        fn queues(&self) -> usize {
+            1
+        }
+
+        fn queue(&self, _queue: usize) -> Queue {
+            unreachable!("nobody asks")
+        }
+
+        fn poll(&mut self, _queue: usize, _burst: usize) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn take_failures(&mut self) -> u64 {
+            std::mem::take(&mut self.failures)
+        }
+
+        fn arrival(&self, _index: usize) -> Arrival<'_> {
+            unreachable!("nothing arrives")
+        }
+
+        fn send(
+            &mut self,
+            _queue: usize,
+            _path: Path,
+            _departures: &[Departure<'_>],
+        ) -> io::Result<Sent> {
+            unreachable!("nothing is sent")
+        }
+    }
+}

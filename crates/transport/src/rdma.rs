@@ -173,6 +173,10 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
         Ok(self.responder.poll_slots(queue - self.first, burst))
     }
 
+    fn take_failures(&mut self) -> u64 {
+        self.others.as_mut().map_or(0, |others| others.take_failures())
+    }
+
     fn arrival(&self, index: usize) -> Arrival<'_> {
         if let (Some(others), Found::Elsewhere) = (&self.others, self.found) {
             return others.arrival(index);
@@ -224,6 +228,20 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagram::failing::Failing;
+    use laneway_rdma::layout::Terms;
+    use laneway_rdma::region::Registry;
+    use laneway_rdma::shmring::RingResponder;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_others_fail_to_receive_is_told_beside_clients_in_memory() {
+        let responder = || RingResponder::new(Arc::new(Registry::new(Terms::of(1, 0), 1)), 0);
+        let alone = || RdmaDatagrams::new(Whence::Here, responder(), 2);
+        assert_eq!(alone().take_failures(), 0);
+        let mut beside = alone().behind(Box::new(Failing { failures: 3 }));
+        assert_eq!((beside.take_failures(), beside.take_failures()), (3, 0));
+    }
 
     #[test]
     fn addresses_in_memory_come_back_and_are_none_of_the_kernels() {

@@ -27,7 +27,7 @@ fn what_the_machine_does_not_give_is_named_with_the_way_out() {
     let file = precious.to_str().expect("temp paths are text");
     let nowhere = format!("{file}/door");
     const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
-    let rows: [(&str, &[&str], i32, &[&str]); 7] = [
+    let rows: [(&str, &[&str], i32, &[&str]); 8] = [
         ("", &["-s", &nowhere], 71, &["cannot listen on", &nowhere, "-s"]),
         ("", &["--shm", &nowhere], 71, &["cannot listen on", &nowhere, "another path with --shm"]),
         ("", &["--shm", file], 71, &["not a socket", file, "another path with --shm"]),
@@ -35,7 +35,8 @@ fn what_the_machine_does_not_give_is_named_with_the_way_out() {
         ("", &["-l", "192.0.2.1"], 71, &["cannot listen on 192.0.2.1", "-l"]),
         ("", &["--data-dir", &nowhere], 74, &["--data-dir", &nowhere]),
         ("ulimit -v 400000;", &["-m", "4096", "-t", "1"], 71, &["cannot reserve memory", "-m"]),
-        ("ulimit -n 20;", &["-t", "64"], 71, &["cannot start a worker", "fewer with --workers"]),
+        ("ulimit -n 20;", &["-t", "64"], 71, &["no descriptor is left", "fewer with --workers"]),
+        ("ulimit -n 64;", &["-t", "1"], 71, &["no descriptor is left", "ulimit -n"]),
     ];
     for (limits, flags, status, told) in rows {
         let (said, ended) = refused(limits, &[&HERE[..], flags].concat());

@@ -1,5 +1,6 @@
 //! Goes on with a task, request by request, until it is done or waits for something.
 
+use super::perform::body_of;
 use super::ready::step_of;
 use super::state::DurableExecutor;
 use super::task::{Gets, KEYS_PER_STEP, NO_MEMORY, Step, Task};
@@ -162,6 +163,7 @@ impl<S> DurableExecutor<S> {
     ) -> Step {
         let looks = execute::looks_at_old(request);
         let deletes = execute::deletes_any(request);
+        let adds = execute::adds(request, body_of(request, value));
         loop {
             if let Some(by) = deletes.filter(|_| self.is_cold(key)) {
                 self.perform_cold_delete(task, key, by);
@@ -170,9 +172,13 @@ impl<S> DurableExecutor<S> {
                 task.reply.push_bytes(&out);
                 return Step::Done;
             }
-            let ready = match deletes {
-                Some(_) => self.ready_by(task, key, looks, DurableExecutor::fetch_end),
-                None => self.ready(task, key, looks),
+            if adds && self.is_there_cold(key) {
+                self.perform_refused_add(task, request, key, value);
+                return Step::Done;
+            }
+            let ready = match deletes.is_some() || adds {
+                true => self.ready_by(task, key, looks, DurableExecutor::fetch_end),
+                false => self.ready(task, key, looks),
             };
             if let Some(step) = step_of(ready, task) {
                 return step;

@@ -5,7 +5,7 @@ use super::ready::step_of;
 use super::state::DurableExecutor;
 use super::task::{Step, Task, Voice};
 use crate::event_log::DeletedBy;
-use crate::execute::{self, binary};
+use crate::execute::{self, Outcome, binary};
 use crate::latency::Operation;
 use laneway_wire::Request as TextRequest;
 use laneway_wire::binary::reply::put_done;
@@ -60,13 +60,18 @@ impl<S> DurableExecutor<S> {
         };
         let looks = !execute::stores_blindly(&frame);
         let deletes = matches!(frame.request, Request::Delete { .. }) && frame.cas == 0;
+        let adds = execute::adds_binary(&frame);
         loop {
             if deletes && self.is_cold(key) {
                 self.perform_cold_delete(task, key, DeletedBy::Delete);
                 say_done(task, &frame);
                 return Step::Done;
             }
-            let ready = match deletes {
+            if adds && self.is_there_cold(key) {
+                self.perform_refused_add_binary(task, &frame, (key, value));
+                return Step::Done;
+            }
+            let ready = match deletes || adds {
                 true => self.ready_to_count(task, key),
                 false => self.ready(task, key, looks),
             };
@@ -93,6 +98,22 @@ impl<S> DurableExecutor<S> {
             say_done(task, frame);
         }
         step
+    }
+
+    /// A request that stores only where there is no item, and whose key has one in the tier alone:
+    /// that need not be read.
+    fn perform_refused_add_binary(
+        &mut self,
+        task: &mut Task,
+        frame: &Frame<'_>,
+        (key, value): (&[u8], &[u8]),
+    ) {
+        let size = (key.len() + value.len()) as u64;
+        let is_done = self.execute(task, key, Operation::Set, (size, None), |context, out| {
+            execute::refuse_added_binary(context, frame, value.len(), out);
+            Outcome::Done
+        });
+        assert!(is_done, "it looks at nothing that memory could have forgotten");
     }
 
     /// False as for [`DurableExecutor::execute`].

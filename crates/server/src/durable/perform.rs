@@ -25,6 +25,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How often a flush that is due and was refused is tried again.
 const FLUSH_AGAIN_NANOS: u64 = 1_000_000_000;
 
+/// The value of a request. What is not there has no end either, and is answered so.
+pub(super) fn body_of<'a>(request: &Request<'_>, value: &'a [u8]) -> Body<'a> {
+    let is_there = value.len() == execute::value_behind(request);
+    Body::of(if is_there { value } else { &[] })
+}
+
 impl<S> DurableExecutor<S> {
     /// Executes `command`, which concerns `key`, and keeps what it changes; where that is a value
     /// which is at hand, it is `stored`. False: nothing was
@@ -119,15 +125,30 @@ impl<S> DurableExecutor<S> {
                 execute::command(context, request, out)
             });
         }
-        // What is not there has no end either, and is answered so.
-        let is_there = value.len() == execute::value_behind(request);
-        let body = Body::of(if is_there { value } else { &[] });
+        let body = body_of(request, value);
         let bytes = &value[..value.len().saturating_sub(CRLF.len())];
         let size = (key.len() + bytes.len()) as u64;
         let stored = (!execute::joins(request)).then_some(bytes);
         self.execute(task, key, Operation::Set, (size, stored), |context, out| {
             execute::store_whole(context, request, body, out)
         })
+    }
+
+    /// A request that stores only where there is no item, and whose key has one in the tier alone:
+    /// that need not be read.
+    pub(super) fn perform_refused_add(
+        &mut self,
+        task: &mut Task,
+        request: &Request<'_>,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        let size = (key.len() + value.len().saturating_sub(CRLF.len())) as u64;
+        let is_done = self.execute(task, key, Operation::Set, (size, None), |context, out| {
+            execute::refuse_added(context, request, body_of(request, value), out);
+            Outcome::Done
+        });
+        assert!(is_done, "it looks at nothing that memory could have forgotten");
     }
 
     /// A request that is about no key and changes nothing.

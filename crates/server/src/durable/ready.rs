@@ -46,6 +46,12 @@ impl<S> DurableExecutor<S> {
         !self.busy.contains_key(key) && self.in_tier_alone(key).is_some_and(is_there)
     }
 
+    /// The same of an item that is not known to be unreadable: who asks for no more than that there
+    /// is one may be answered.
+    pub(super) fn is_there_cold(&self, key: &[u8]) -> bool {
+        self.is_cold(key) && !self.is_unreadable(key)
+    }
+
     /// Whether the tier alone shows an item under a key that is over, or may be, for all that is
     /// known of its end. Not where its record cannot be read: then it is taken for there.
     pub(super) fn may_be_over(&self, key: &[u8]) -> bool {

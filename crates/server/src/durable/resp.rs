@@ -159,7 +159,12 @@ impl<S> DurableExecutor<S> {
             },
         };
         let looks = stored.as_ref().is_none_or(|stored| stored.how.looks_at_old());
+        let added = stored.as_ref().filter(|stored| stored.how.added().is_some());
         loop {
+            if let Some(stored) = added.filter(|_| self.is_there_cold(key)) {
+                self.perform_refused_add_resp(task, stored, spoken);
+                return Step::Done;
+            }
             let ready = match spec.command {
                 Command::Tell(what) => {
                     if let Some(known) = self.known_cold(key, what) {
@@ -171,6 +176,7 @@ impl<S> DurableExecutor<S> {
                     }
                     self.ready_by(task, key, looks, DurableExecutor::fetch_end)
                 }
+                _ if added.is_some() => self.ready_by(task, key, looks, DurableExecutor::fetch_end),
                 _ => self.ready(task, key, looks),
             };
             if let Some(step) = step_of(ready, task) {
@@ -210,6 +216,19 @@ impl<S> DurableExecutor<S> {
             self.moved += self.value_bytes_in_memory(key); // all of it was copied
         }
         is_done
+    }
+
+    /// A `SET` that stores only where there is no item, and whose key has one in the tier alone:
+    /// that need not be read.
+    fn perform_refused_add_resp(&mut self, task: &mut Task, stored: &Value<'_>, spoken: Spoken) {
+        let &Value { key, value, ref how } = stored;
+        let how = how.added().expect("it stores nowhere else");
+        let size = (key.len() + value.len()) as u64;
+        let is_done = self.execute(task, key, Operation::Set, (size, None), |context, out| {
+            redis::refuse_added(&asking(context, spoken), (key, value.len()), how, out);
+            Outcome::Done
+        });
+        assert!(is_done, "it looks at nothing that memory could have forgotten");
     }
 
     fn value_bytes_in_memory(&self, key: &[u8]) -> u64 {

@@ -32,10 +32,10 @@ pub use meta::get::{
 };
 pub use remove::{deletes_any, say_deleted};
 pub use store::{
-    Body, Incoming, Joining, Landed, Landing, Spot, begin, begin_binary, begin_resp, join_slice,
-    join_whole, joins, key_of_store, looks_at_old, refuse_binary, refused_by_size,
-    store_binary_slice, store_binary_whole, store_slice, store_whole, stores_blindly, value_behind,
-    value_bytes,
+    Body, Incoming, Joining, Landed, Landing, Spot, adds, adds_binary, begin, begin_binary,
+    begin_resp, join_slice, join_whole, joins, key_of_store, looks_at_old, refuse_added,
+    refuse_added_binary, refuse_binary, refused_by_size, store_binary_slice, store_binary_whole,
+    store_slice, store_whole, stores_blindly, value_behind, value_bytes,
 };
 
 use crate::access::client_limits::Limited;

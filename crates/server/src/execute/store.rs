@@ -14,7 +14,8 @@ mod resp;
 mod telling;
 
 pub use binary::{
-    begin_binary, refuse_binary, store_binary_slice, store_binary_whole, stores_blindly,
+    adds_binary, begin_binary, refuse_added_binary, refuse_binary, store_binary_slice,
+    store_binary_whole, stores_blindly,
 };
 pub use incoming::{Incoming, Landed, Landing};
 pub use join::{Joining, Spot};
@@ -150,6 +151,28 @@ pub fn looks_at_old(request: &Request<'_>) -> bool {
         }
         _ => true,
     }
+}
+
+/// Whether a request with this value stores only where there is no item.
+pub fn adds(request: &Request<'_>, body: Body<'_>) -> bool {
+    let adds = match request {
+        Request::Store(store) => store.verb == StoreVerb::Add,
+        Request::MetaSet(set) => set.meta.flags.set_mode == MetaSetMode::Add,
+        _ => false,
+    };
+    adds && body.is_ended
+}
+
+/// Answers such a request where there is an item, be it in memory or not.
+pub fn refuse_added(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    body: Body<'_>,
+    out: &mut Vec<u8>,
+) {
+    let mut scratch = [0; KEY_BYTES_MAX];
+    let (key, how, answer) = read(context, request, &mut scratch);
+    answer_fate(context, (key, &how), &answer, Fate::Unmet, body.value.len(), out);
 }
 
 /// Whether a request joins its bytes to those of an item that there is, which may be large.

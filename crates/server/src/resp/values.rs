@@ -29,6 +29,16 @@ impl How {
             How::Join(_) => true,
         }
     }
+
+    /// How it is stored, where it is only if there is no item, and nothing is told of one.
+    pub fn added(&self) -> Option<&Set> {
+        match self {
+            How::Set(how) if how.condition == Condition::Absent && how.answer != Answer::Old => {
+                Some(how)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A request whose value is there.

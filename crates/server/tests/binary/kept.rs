@@ -164,3 +164,25 @@ fn what_a_flush_failed_for_is_refused_and_not_shown() {
         assert_eq!((told[0].status, &*told[1].value), (failed, &b"old"[..]));
     }
 }
+
+#[test]
+fn who_adds_where_there_is_an_item_has_nothing_read() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, _kept) = started(&machine, form);
+        let client = rig.net.connect();
+        for (key, bytes) in [(b"small", 1), (b"large", 5000)] {
+            assert_eq!(rig.say_binary(&client, &set(key, &value(bytes, 1))).status, 0);
+        }
+        assert!(rig.shared.store.flush_all(), "memory forgets them");
+        let add = |key: &[u8]| request(Opcode::Add, &[0; 8], key, b"x");
+        for key in [b"small", b"large"] {
+            assert_eq!(rig.say_binary(&client, &add(key)).status, Status::Exists as u16);
+        }
+        assert_eq!(rig.say_binary(&client, &add(b"fresh")).status, 0);
+        let durable = rig.shared.durable.get().expect("it is kept");
+        let faults = durable.counts.faults.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(faults, 0, "the index says that they are there");
+        assert_eq!(rig.say_binary(&client, &get(b"small")).value, value(1, 1));
+    }
+}

@@ -1,6 +1,7 @@
 //! Memory that holds a part of the items only: what it forgets is in the tier, and no command may
 //! take it for absent, not even one that has its own item evicted for the memory it takes.
 
+use crate::durable::{FORMS, check, machine, started};
 use laneway_policy::Form;
 use laneway_rig as rig;
 use laneway_rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
@@ -8,6 +9,7 @@ use laneway_rig::{Plan, Rig, value};
 use laneway_tier::disk::sim::Random;
 use laneway_transport::memory::Client;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// At least.
 const KEYS_MIN: u64 = 160;
@@ -105,5 +107,38 @@ fn an_item_that_its_own_change_evicts_is_changed_all_the_same() {
             let wanted = [&rig::hit(&format!("k{number}"), value)[..], b"END\r\n"].concat();
             assert!(told == wanted, "k{number} of {length}: {}", rig::tail(&told));
         }
+    }
+}
+
+#[test]
+fn who_adds_where_there_is_an_item_has_nothing_read() {
+    for form in FORMS {
+        let machine = machine();
+        let (mut rig, _kept) = started(&machine, form);
+        let (client, resp) = (rig.net.connect(), rig.net.connect());
+        rig.set(&client, "small", b"s");
+        rig.set(&client, "large", &value(5000, 1));
+        assert_eq!(rig.say_resp(&resp, "SET soon v PX 1500"), "+OK\r\n");
+        assert!(rig.shared.store.flush_all(), "memory forgets them");
+        let rows = [
+            ("add small 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+            ("add large 0 0 1 noreply\r\nx\r\nadd large 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+            ("ms large 1 ME Oq k\r\nx\r\n", "NS Oq klarge\r\n"),
+            ("add fresh 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ];
+        check(&mut rig, &client, &rows);
+        for (line, said) in [
+            ("SET small x NX", "$-1\r\n"),
+            ("SET soon x NX", "$-1\r\n"),
+            ("SETNX large x", ":0\r\n"),
+            ("SETNX other x", ":1\r\n"),
+        ] {
+            assert_eq!(rig.say_resp(&resp, line), said, "{line}");
+        }
+        let faults = rig.shared.durable.get().expect("it is kept").counts.faults.load(Relaxed);
+        assert_eq!(faults, 0, "the index says that they are there");
+        rig.clock.advance(1_600_000_000);
+        assert_eq!(rig.say_resp(&resp, "SET soon x NX"), "+OK\r\n", "it is over");
+        check(&mut rig, &client, &[("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n")]);
     }
 }

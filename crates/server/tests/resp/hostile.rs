@@ -185,7 +185,7 @@ fn no_memory_is_said_in_the_words_of_redis_and_the_old_value_stays() {
     let mut rig = Rig::new(&plan);
     let client = rig.net.connect();
     rig.say_resp(&client, "SET k old");
-    let mut refused = 0;
+    let (mut refused, mut asked) = (0, 1);
     for number in 0..40 {
         let big = value(700_000, number);
         let key = format!("key{number}");
@@ -194,6 +194,7 @@ fn no_memory_is_said_in_the_words_of_redis_and_the_old_value_stays() {
             if args.len() == 3 && refused == 0 {
                 continue; // there is room yet
             }
+            asked += 1;
             let got = rig.ask_resp(&client, &[request(args), words("PING")].concat(), 2);
             match got.starts_with(b"+OK") {
                 true => assert_eq!(got, b"+OK\r\n+PONG\r\n"),
@@ -206,6 +207,7 @@ fn no_memory_is_said_in_the_words_of_redis_and_the_old_value_stays() {
         }
     }
     assert!(refused > 10, "{refused} were refused");
+    assert_eq!(rig.shared.totals().cmd_set, asked, "what is refused is counted, too");
     assert_eq!(rig.say_resp(&client, "GET k"), "$3\r\nold\r\n");
     assert_eq!(rig.say_resp(&client, "GET key0").len(), bulk(&value(700_000, 0)).len());
 }

@@ -327,6 +327,10 @@ impl Datagrams for XdpDatagrams {
         Ok(self.received.len() + self.by_socket)
     }
 
+    fn take_failures(&mut self) -> u64 {
+        self.others.take_failures()
+    }
+
     fn arrival(&self, index: usize) -> Arrival<'_> {
         let Some(received) = self.received.get(index) else {
             let index = index - self.received.len();

@@ -172,6 +172,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagram::failing::Failing;
     use crate::datagram::{Datagrams, Departure, Queue};
     use crate::memory_datagram::{DatagramFaults, DatagramNet};
     use crate::xdp::handle::XdpDatagrams;
@@ -192,6 +193,14 @@ mod tests {
 
     /// The same with so many interfaces of one RX queue.
     fn world_of(interfaces: usize) -> (XdpDatagrams, Watch, Vec<Twin>) {
+        world_before(Box::new(DatagramNet::new(DatagramFaults::NONE, 2).datagrams()), interfaces)
+    }
+
+    /// The same before these sockets.
+    fn world_before(
+        others: Box<dyn Datagrams>,
+        interfaces: usize,
+    ) -> (XdpDatagrams, Watch, Vec<Twin>) {
         let here = |port: u16| SocketAddr::from(([10, 0, 0, 1], port));
         let queue = |port| Queue { worker: 0, address: here(port), chosen: port == PORTS[0] };
         let own = Own { address: here(0).ip(), scope: 1 };
@@ -206,7 +215,6 @@ mod tests {
         let interfaces = (0..interfaces).map(interface).collect();
         let opened = Bypass::new(interfaces, PORTS.map(queue).to_vec());
         let (bypass, mut senders) = opened.expect("a queue for the worker");
-        let others = Box::new(DatagramNet::new(DatagramFaults::NONE, 2).datagrams());
         let senders = senders.pop().expect("the worker's");
         let handle = XdpDatagrams::new(bypass.clone(), 0, senders, others);
         let mut watch = Watch::new(bypass, 0);
@@ -237,6 +245,12 @@ mod tests {
 
     const BOTH: [Ready; 2] = [Ready::Datagrams(0), Ready::Datagrams(1)];
     const SLEEP: Wait = Wait::AtMost(Duration::from_secs(9));
+
+    #[test]
+    fn what_the_sockets_fail_to_receive_is_told() {
+        let (mut handle, ..) = world_before(Box::new(Failing { failures: 3 }), 1);
+        assert_eq!((handle.take_failures(), handle.take_failures()), (3, 0));
+    }
 
     #[test]
     fn what_a_poll_leaves_to_the_other_queue_is_told_again() {

@@ -22,7 +22,7 @@ pub use get::{get, get_and_delete, get_and_expire, get_range};
 pub use keys::{
     Count, Known, Left, Telling, count_key, delete_if_equal, expire, look, persist, tell,
 };
-pub use set::{Answer, Condition, Set, Short, refuse_set, set, set_whole};
+pub use set::{Answer, Condition, Set, Short, refuse_added, refuse_set, set, set_whole};
 pub use several::{rename, set_all_absent};
 pub use watched::{Seen, Watched, is_same};
 

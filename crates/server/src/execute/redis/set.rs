@@ -223,6 +223,20 @@ pub fn set_whole(
     }
 }
 
+/// Answers a `SET` or `SETNX` that stores only where there is no item, as there is one, be it in
+/// memory or not.
+pub fn refuse_added(
+    asking: &Asking<'_>,
+    (key, value_bytes): (&[u8], usize),
+    how: &Set,
+    out: &mut Vec<u8>,
+) {
+    let context = &asking.context;
+    context.counters.cmd_set.bump_owner();
+    how.log(context, key, stored_or_not(false), value_bytes);
+    how.tell(false, asking.version, out);
+}
+
 /// There is no item for a value.
 pub fn refuse_set(
     context: &Context<'_>,

@@ -1,10 +1,13 @@
 //! Values that come by the binary protocol. All that is to be done with one stands before it.
 
 use super::super::{Context, Outcome, expires_at};
+use super::complete::Fate;
 use super::incoming::Incoming;
 use super::join::{Joining, Spot};
 use super::telling::Telling;
-use super::{Answer, Condition, Forgotten, How, Place, begin_bytes, refuse, store_bytes};
+use super::{
+    Answer, Condition, Forgotten, How, Place, answer_fate, begin_bytes, refuse, store_bytes,
+};
 use laneway_store::{Moment, Refused};
 use laneway_wire::binary::{Frame, Request, StoreVerb};
 
@@ -40,6 +43,24 @@ fn read<'a>(context: &Context<'_>, frame: &Frame<'a>) -> (&'a [u8], How, Answer<
 pub fn stores_blindly(frame: &Frame<'_>) -> bool {
     frame.cas == 0
         && matches!(&frame.request, Request::Store(store) if store.verb == StoreVerb::Set)
+}
+
+/// Whether a request stores only where there is no item.
+pub fn adds_binary(frame: &Frame<'_>) -> bool {
+    frame.cas == 0
+        && matches!(&frame.request, Request::Store(store) if store.verb == StoreVerb::Add)
+}
+
+/// Answers such a request, with a value of so many bytes, where there is an item, be it in memory
+/// or not.
+pub fn refuse_added_binary(
+    context: &Context<'_>,
+    frame: &Frame<'_>,
+    value_bytes: usize,
+    out: &mut Vec<u8>,
+) {
+    let (key, how, answer) = read(context, frame);
+    answer_fate(context, (key, &how), &answer, Fate::Unmet, value_bytes, out);
 }
 
 /// A value that is there whole: [`Outcome::Done`], or [`Outcome::Kept`].

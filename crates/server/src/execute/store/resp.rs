@@ -95,8 +95,10 @@ pub fn join_whole(
     }
 }
 
-/// Counts a refusal and says why. The old item stays: nothing has changed.
+/// Counts a request that was refused, as a short one is counted, and says why. The old item stays:
+/// nothing has changed.
 pub(super) fn put_refused(context: &Context<'_>, refused: Refused, out: &mut Vec<u8>) {
+    context.counters.cmd_set.bump_owner();
     context.count_refused(refused);
     out.extend_from_slice(words_of_refused(refused));
 }
