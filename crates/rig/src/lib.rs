@@ -33,6 +33,7 @@ use laneway_server::access::listener_rules::ListenerRules;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::control::Control;
 use laneway_server::durable::capture::Capture;
+use laneway_server::durable::cas_ids;
 use laneway_server::durable::hands::DeviceExecutor;
 use laneway_server::durable::shared::{Durable, Recovery};
 use laneway_server::durable::shared_executor::SharedExecutor;
@@ -542,7 +543,7 @@ pub fn domain_of<S>(
     let store = store(plan);
     let shared = Shared::in_company(store, settings, policy.initial(), started_seconds, company);
     if let Some(kept) = &plan.kept {
-        shared.store.raise_seq(kept.tier.sequence());
+        shared.store.raise_seq(cas_ids::leave_out(&kept.tier, kept.interval));
         let durable = Durable::new(kept.tier.clone(), kept.interval, Recovery::default());
         shared.durable.get_or_init(|| Arc::new(durable));
     }

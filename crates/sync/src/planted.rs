@@ -105,6 +105,7 @@ bugs! {
     RegionKept => "a worker that polls nothing keeps the regions of clients that are gone",
     StrangerLetIn => "clients are not asked for the certificates that they must show",
     EndUnkept => "an item whose record has no room for the end that it is given goes on without it",
+    LeftOutUnkept => "which CAS ids a start leaves out is not kept",
 }
 
 #[cfg(feature = "planted")]

@@ -25,7 +25,7 @@ use crate::stats::{Counters, Stats, Usage};
 use crate::types::{BLOCK_BYTES, Durability, Error, ItemMeta, Position, Result, Settings};
 use crate::whole::backup::cut::Cut;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -33,8 +33,11 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 pub const SUPER_BLOCKS: u32 = 32;
 /// Segments that only deletes and migration may take.
 pub const RESERVE_PUT: u32 = 3;
-/// Segments that only migration may take.
+/// Segments that only migration may take, and what deletes everything.
 pub const RESERVE_DELETE: u32 = 2;
+/// Those that migration alone may take. Behind the deletion of everything it needs no more: no item
+/// of the segments of before has to be moved.
+pub const RESERVE_FLUSH: u32 = 1;
 
 /// What is appended and not yet settled by a group.
 pub struct Pending {
@@ -325,6 +328,10 @@ pub struct Shared {
     /// The caller's seconds when it last told them; 0 while nothing counts as expired. Relaxed:
     /// who sees an earlier second copies an item that could have gone.
     pub now_seconds: AtomicU32,
+    /// The log must say that this sequence is given to no write, before it has another write; 0
+    /// once it does. Relaxed: it is set before anybody writes, and who sees it for longer than it
+    /// holds has the log say so once more.
+    pub owed: AtomicU64,
     /// Statistics.
     pub counters: Counters,
 }

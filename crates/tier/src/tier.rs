@@ -3,7 +3,7 @@
 use crate::background::Background;
 use crate::background::clock::{Asks, Hears};
 use crate::background::scrub::{self, Scrub};
-use crate::log::append::{Draft, Ticket, check, deletion, small};
+use crate::log::append::{Draft, Ticket, check, deletion, passes_over, small};
 use crate::log::attempt::{LargeDraft, LargeWhole, Tried};
 use crate::log::record::{Kind, bytes_of};
 use crate::media::disk::Barrier;
@@ -16,7 +16,7 @@ use crate::recovery::recover::{Media, Progress};
 use crate::report::Report;
 use crate::ssd::large::waiting;
 use crate::stats::{Evicted, Stats, Usage};
-use crate::store::{RESERVE_DELETE, RESERVE_PUT, Shared};
+use crate::store::{RESERVE_DELETE, RESERVE_FLUSH, RESERVE_PUT, Shared};
 use crate::types::{Durability, Error, Item, ItemMeta, Position, Result, SEQUENCE_MAX, Settings};
 use crate::whole::backup::{Backup, Bounds};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Tier {
         let meta = ItemMeta::default();
         let draft =
             Draft { kind: Kind::FlushAll, sequence: None, meta, key: &[], body: &[], what: None };
-        let ticket = self.append(&draft, RESERVE_DELETE)?;
+        let ticket = self.append(&draft, RESERVE_FLUSH)?;
         self.acknowledge(ticket)
     }
 
@@ -230,15 +230,24 @@ impl Tier {
 
     /// No sequence up to this one is given to a write any more.
     pub fn pass_over(&self, sequence: u64) -> Result<()> {
-        if SEQUENCE_MAX < sequence {
-            return Err(Error::Setting(format!(
+        let sequence = self.to_pass_over(sequence)?;
+        self.append(&passes_over(sequence), RESERVE_DELETE).map(drop)
+    }
+
+    /// The same, durably, before anything is written. Where the log has no room for that now, the
+    /// first write does it that finds some, and [`Tier::try_put`] and its kin hand theirs back
+    /// until then: no write is durable, nor read, before this is.
+    pub fn pass_over_first(&self, sequence: u64) -> Result<()> {
+        self.shared.pass_over_first(self.to_pass_over(sequence)?)
+    }
+
+    fn to_pass_over(&self, sequence: u64) -> Result<u64> {
+        match SEQUENCE_MAX < sequence {
+            true => Err(Error::Setting(format!(
                 "sequences up to {sequence} cannot be passed over: none would be left for writes"
-            )));
+            ))),
+            false => Ok(sequence.max(self.sequence() + 1)),
         }
-        let sequence = Some(sequence.max(self.sequence() + 1));
-        let (kind, meta) = (Kind::Note, ItemMeta::default());
-        let draft = Draft { kind, sequence, meta, key: &[], body: &[], what: None };
-        self.append(&draft, RESERVE_DELETE).map(drop)
     }
 
     /// Why writes are refused; `None` while they are not.

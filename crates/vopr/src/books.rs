@@ -2,6 +2,7 @@
 
 use crate::check::check;
 use crate::counts::Counts;
+use crate::ids::given_twice;
 use crate::model::{Asked, History, Impossible, Loss, Operation, Told, Values};
 use crate::request::{Request, key_name};
 use crate::swarm::{Kept, Swarm};
@@ -363,6 +364,17 @@ impl Books {
         }
         if let Some((request, _)) = refused.iter().find(|(_, may_be_there)| !**may_be_there) {
             return Err(format!("MSETNX #{request} was not done, and no key of it had an item"));
+        }
+        // Damage may take back more than a start leaves out for.
+        let mut of_keys = self.histories.iter().enumerate();
+        let twice = of_keys.find_map(|(key, history)| Some((key, given_twice(history)?)));
+        if self.damages.is_empty()
+            && let Some((key, (id, [one, other]))) = twice
+        {
+            return Err(format!(
+                "CAS id {id} of k{key} was given twice: #{one} and #{other} were told of it with \
+                 another value each"
+            ));
         }
         let keys: Option<usize> = self.damages.iter().map(|(_, keys)| *keys).sum();
         match keys {

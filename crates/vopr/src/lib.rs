@@ -23,6 +23,7 @@ mod drops;
 mod effects;
 pub mod encryption;
 pub mod hostile;
+mod ids;
 pub mod judge;
 pub mod life;
 pub mod media;

@@ -138,6 +138,8 @@ pub struct Swarm {
     pub splits: bool,
     /// Values are compressed from another length on at each start, or not.
     pub compresses: bool,
+    /// All of the oldest segment of the log moves, and not what is cold.
+    pub by_age: bool,
     /// What takes so many microseconds is noted as slow; 0: what takes 100 ms.
     pub slow_micros: u32,
     /// Keys of large requests are noted, too.
@@ -203,7 +205,11 @@ impl Swarm {
     /// The run of a seed.
     pub fn draw(seed: u64) -> Swarm {
         let random = &mut Random::new(seed ^ 0x5eed_0f5e_ed50_f5ee);
-        Swarm::draw_first(seed, random).draw_later(random)
+        let mut swarm = Swarm::draw_first(seed, random).draw_later(random);
+        // By a draw of its own: nothing else hangs on how many there were before it.
+        let is_drawn = Random::new(seed ^ 0x0a9e_d0a9_ed0a_9ed0).one_in(2);
+        swarm.by_age = swarm.kept != Kept::No && is_drawn;
+        swarm
     }
 
     /// What was drawn from the first version on; the rest is as without.
@@ -266,6 +272,7 @@ impl Swarm {
             operates: false,
             splits: false,
             compresses: false,
+            by_age: false,
             slow_micros: 0,
             log_keys: false,
             read_only: false,
@@ -453,6 +460,7 @@ impl Swarm {
         add(&|swarm| swarm.operates = false);
         add(&|swarm| swarm.splits = false);
         add(&|swarm| swarm.compresses = false);
+        add(&|swarm| swarm.by_age = false);
         add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
         add(&|swarm| swarm.read_only = false);
         add(&|swarm| swarm.per_address = false);

@@ -31,7 +31,7 @@ use laneway_server::access::client_limits::Rates;
 use laneway_server::clock::{Clock, ManualClock};
 use laneway_server::shared::Phase;
 use laneway_tier::disk::sim::Random;
-use laneway_tier::{Durability, Settings as TierSettings, Tier, WhenFull};
+use laneway_tier::{Durability, MigrateBy, Settings as TierSettings, Tier, WhenFull};
 use laneway_transport::memory::Faults;
 use laneway_transport::memory_datagram::DatagramFaults;
 use std::sync::Arc;
@@ -211,8 +211,9 @@ impl World {
         let when_full = if self.swarm.evicts { WhenFull::Evict } else { WhenFull::Refuse };
         let (split_bytes, split_adapts) = self.split;
         let compress_from = self.compress_from;
+        let migrate_by = if self.swarm.by_age { MigrateBy::Age } else { MigrateBy::Hotness };
         let base = TierSettings { compress_from, durability, when_full, ..settings() };
-        TierSettings { split_bytes, split_adapts, ..base }
+        TierSettings { split_bytes, split_adapts, migrate_by: Some(migrate_by), ..base }
     }
 
     /// Now and then, where there is a store already.

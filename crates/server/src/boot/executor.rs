@@ -5,6 +5,7 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::durable::DurableSettings;
+use crate::durable::cas_ids;
 use crate::durable::copier::{BackupSettings, Copier, Folder};
 use crate::durable::hands::{DeviceExecutor, Done, Order, carry_out};
 use crate::durable::scrub::ScrubSettings;
@@ -22,9 +23,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const NANOS_PER_MS: u64 = 1_000_000;
-/// CAS ids that a start leaves out above all that it knows: 16 million writes of one partition of
-/// the index, whose ids are 64 apart.
-const CAS_IDS_LOST_MAX: u64 = 1 << 30;
 
 /// A store that was opened.
 pub struct Opened {
@@ -44,31 +42,8 @@ pub fn open(
     let (directory, report) = Directory::open(&settings.directory, progress)?;
     let (tier, lock) = directory.into_parts();
     let recovery = Recovery { report, took_ms: clock.nanos() / NANOS_PER_MS };
-    // What this start knows of the last one's settings is nothing, so it always leaves some out.
-    let seq_after = tier.sequence() + CAS_IDS_LOST_MAX;
-    if settings.interval.is_some() {
-        keep_seq_after(&tier, seq_after);
-    }
+    let seq_after = cas_ids::leave_out(&tier, settings.interval);
     Ok(Opened { tier: Arc::new(tier), lock, settings, recovery, seq_after })
-}
-
-/// Has the store know which CAS ids this start leaves out. At an interval clients see ids before
-/// anything that has them is durable. If none ever were, the next start would find the same number
-/// as this one, and give the same ids to other values. (Where a reply waits until its change is
-/// durable, whoever sees an id can rely on its record.)
-///
-/// Where it cannot be kept, the start goes on, for who only reads: then the log is full, or fails,
-/// and so refuses what clients write as well.
-fn keep_seq_after(tier: &Tier, seq_after: u64) {
-    if tier.refuses_writes().is_some() {
-        return; // no id is given out
-    }
-    if let Err(error) = tier.pass_over(seq_after).and_then(|()| tier.commit()) {
-        log::warn!(
-            "it cannot be kept which CAS ids are left out: {error}; ids that clients see, and that \
-             a crash loses before any write is durable, may be given out again"
-        );
-    }
 }
 
 impl Opened {
@@ -82,9 +57,7 @@ impl Opened {
         Durable::new(self.tier.clone(), self.settings.interval, self.recovery.clone())
     }
 
-    /// No CAS id may come again: all were below the tier's sequence as it was found, but for those
-    /// of writes that clients saw and that were lost then, within an interval. (Of those that were
-    /// lost with a log the tier passes over its own part.)
+    /// No CAS id up to this one is given to an item.
     pub(super) fn seq_after(&self) -> u64 {
         self.seq_after
     }

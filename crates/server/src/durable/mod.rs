@@ -22,7 +22,8 @@
 //! Beside all of it [`copier`] makes the backups that are asked of [`backup`], and [`scrubber`]
 //! reads everything now and then and verifies it ([`scrub`] tells of that). [`hands`] wait for
 //! devices, and `trouble` logs it where those fail. [`state`] has the executor's state; by
-//! [`capture`] it learns what a command changed.
+//! [`capture`] it learns what a command changed. A start of the server leaves CAS ids out
+//! ([`cas_ids`]).
 //!
 //! The executor's threads may share a CPU with workers, whose hits come first: a step is short,
 //! long values are copied by stretches, and between steps the workers may run.
@@ -35,6 +36,7 @@ pub mod at_once;
 pub mod backup;
 pub mod binary;
 pub mod capture;
+pub mod cas_ids;
 pub mod change;
 pub mod copier;
 mod ends;

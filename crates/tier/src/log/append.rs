@@ -10,6 +10,7 @@ use crate::store::{Offer, Pending, RESERVE_PUT, Shared, Writer};
 use crate::types::{Durability, Error, ItemMeta, KEY_BYTES_MAX, Position, Result, VALUE_BYTES_MAX};
 use laneway_sync::planted::{Bug, is_planted};
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A write that was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,16 +41,46 @@ pub struct Draft<'a> {
 const ROOM_TRIES: usize = 4;
 
 impl Shared {
-    /// Appends a record, and makes room for it if need be.
+    /// Appends a write, and makes room for it if need be; before it, what is owed, which takes no
+    /// segment that the write may not take.
     pub fn append_with_room(&self, draft: &Draft<'_>, reserve: u32) -> Result<Ticket> {
+        let owed = self.owed.load(Relaxed);
+        if owed != 0 {
+            self.append_making_room(&passes_over(owed), reserve)?;
+            self.commit(Barrier::Group)?;
+            self.owed.store(0, Relaxed);
+        }
+        self.append_making_room(draft, reserve)
+    }
+
+    fn append_making_room(&self, draft: &Draft<'_>, reserve: u32) -> Result<Ticket> {
         for _ in 0..ROOM_TRIES {
             if let Some((ticket, _)) = self.append(draft, reserve)? {
                 return Ok(ticket);
             }
             self.counters.stalls.add(1);
-            self.make_room(reserve)?;
+            match self.make_room(reserve) {
+                Err(error) if reserve < RESERVE_PUT => {
+                    // What was tried may have begun a segment that has room for a deletion.
+                    let appended = self.append(draft, reserve)?;
+                    return appended.map(|(ticket, _)| ticket).ok_or(error);
+                }
+                made => made?,
+            }
         }
         Err(Error::PmFull)
+    }
+
+    /// Has the log say that no write is given this sequence, or a lower one, before it has another
+    /// write. Now, where there is room for any write; else the first that finds some does so, and
+    /// none that may not wait is appended before.
+    pub fn pass_over_first(&self, sequence: u64) -> Result<()> {
+        self.owed.store(sequence, Relaxed);
+        if self.append(&passes_over(sequence), RESERVE_PUT)?.is_some() {
+            self.commit(Barrier::Group)?;
+            self.owed.store(0, Relaxed);
+        }
+        Ok(())
     }
 
     /// Whether there may be something to delete: what is appended and not yet in the index may
@@ -101,7 +132,7 @@ impl Shared {
         if is_planted(Bug::RoomMadeInline) {
             return self.append_with_room(draft, RESERVE_PUT).map(Some);
         }
-        if !self.promise(draft) {
+        if self.owed.load(Relaxed) != 0 || !self.promise(draft) {
             return Ok(None);
         }
         let appended = self.append_here(&mut self.writer(), draft);
@@ -244,6 +275,12 @@ pub fn small<'a>(
 pub fn deletion(key: &[u8], sequence: Option<u64>) -> Draft<'_> {
     let (meta, what) = (ItemMeta::default(), Some(What::Tombstone));
     Draft { kind: Kind::Delete, sequence, meta, key, body: &[], what }
+}
+
+/// A note behind which no write is given this sequence, or a lower one.
+pub fn passes_over(sequence: u64) -> Draft<'static> {
+    let (kind, meta) = (Kind::Note, ItemMeta::default());
+    Draft { kind, sequence: Some(sequence), meta, key: &[], body: &[], what: None }
 }
 
 /// Refuses what no record may hold.

@@ -281,6 +281,7 @@ impl<'a> Recovery<'a> {
             maintenance: Mutex::new(maintenance),
             cut: Default::default(),
             now_seconds: Default::default(),
+            owed: Default::default(),
             counters: Default::default(),
         };
         Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt })

@@ -18,6 +18,7 @@ mod due;
 mod evict;
 mod expiry;
 mod fair;
+mod full_log;
 mod groups;
 mod grow;
 mod index_memory;
