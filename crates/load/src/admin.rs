@@ -11,7 +11,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Twice what `stats cachedump` tells at most.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// The server's name for itself: the reply to `version`, or Redis' `redis_version`.
+/// The server's version in its own words: the reply to `version`, or what `INFO` tells.
 pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
     match dialect {
         Dialect::Text => {
@@ -19,11 +19,15 @@ pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
             let words = reply.trim();
             Ok(words.strip_prefix("VERSION ").unwrap_or(words).into())
         }
-        Dialect::Resp => {
-            let reply = info(target, b"INFO server\r\n")?;
-            Ok(reply.get("redis_version").cloned().unwrap_or_default())
-        }
+        Dialect::Resp => Ok(version_in(&info(target, b"INFO server\r\n")?)),
     }
+}
+
+/// The version in an `INFO`. Valkey has one of its own, and in `redis_version` that of the Redis
+/// whose commands it has, 7.2.4 whatever it is itself.
+fn version_in(info: &BTreeMap<String, String>) -> String {
+    let told = info.get("valkey_version").or_else(|| info.get("redis_version"));
+    told.cloned().unwrap_or_default()
 }
 
 /// What a server speaks, by how it takes `version`: memcached tells it, Redis has no such command.
@@ -114,12 +118,13 @@ fn info(target: &Target, request: &[u8]) -> io::Result<BTreeMap<String, String>>
             None => true,
         }
     };
-    let reply = ask(target, request, is_whole)?;
-    Ok(reply
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
-        .collect())
+    Ok(fields(&ask(target, request, is_whole)?))
+}
+
+/// The lines `name:value` of an `INFO`.
+fn fields(reply: &str) -> BTreeMap<String, String> {
+    let pairs = reply.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
 fn ask(target: &Target, request: &[u8], is_whole: impl Fn(&[u8]) -> bool) -> io::Result<String> {
@@ -145,4 +150,20 @@ fn ask_on(
         }
     }
     Ok(String::from_utf8_lossy(&reply).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn valkeys_version_is_its_own_and_not_that_of_the_redis_that_it_replaces() {
+        for (reply, version) in [
+            ("# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.2\r\n", "9.1.2"),
+            ("# Server\r\nredis_version:8.0.6\r\nos:Linux\r\n", "8.0.6"),
+            ("-ERR unknown command\r\n", ""),
+        ] {
+            assert_eq!(version_in(&fields(reply)), version, "{reply}");
+        }
+    }
 }

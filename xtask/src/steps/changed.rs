@@ -26,6 +26,7 @@ const READ: &[(&str, &str)] = &[
     ("bench/", "laneway-load"),
     ("bench/", "xtask"),
     ("fuzz/Cargo.toml", "xtask"),
+    ("deny.toml", "xtask"),
 ];
 
 /// A crate of the workspace.

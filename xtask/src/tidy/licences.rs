@@ -1,32 +1,67 @@
 //! What may be built in: the licence and the source of every package that cargo would build.
 //!
-//! cargo-deny asks the same and more, and has to be compiled by whoever asks; this runs everywhere.
+//! The rules stand in `deny.toml`, which is cargo-deny's file. cargo-deny checks the same, and
+//! advisories besides; but it has to be compiled first and needs the network, and this has not.
 
 use super::Finding;
+use serde::Deserialize;
 use serde_json::Value;
 use spdx::{Expression, Licensee, ParseMode};
 
-/// Licences under which a package may be built in. The last is that of the tables of identifiers
-/// in unicode-ident, which macros are compiled with.
-const ALLOWED: &[&str] =
-    &["MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "MPL-2.0", "Unicode-3.0"];
-/// Where packages may come from, and our own, which have no source.
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
-/// What is never built in, and why.
-const BANNED: &[(&str, &str)] = &[
-    ("openssl-sys", "it ties the binary to a system's OpenSSL"),
-    ("native-tls", "it ties the binary to a system's OpenSSL"),
-    ("async-std", "its upkeep has ended"),
-];
+const RULES: &str = include_str!("../../../deny.toml");
+
+/// What is read of `deny.toml`; cargo-deny reads the rest.
+#[derive(Deserialize)]
+struct Rules {
+    licenses: Licenses,
+    bans: Bans,
+    sources: Sources,
+}
+
+#[derive(Deserialize)]
+struct Licenses {
+    /// Licences under which a package may be built in.
+    allow: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Bans {
+    /// What is never built in, and why.
+    deny: Vec<Ban>,
+}
+
+#[derive(Deserialize)]
+struct Ban {
+    #[serde(rename = "crate")]
+    package: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    /// Where packages may come from, but for our own, which have no source.
+    allow_registry: Vec<String>,
+}
+
+impl Sources {
+    /// Whether a source, as `cargo metadata` writes it, is one of these registries.
+    fn has(&self, source: &str) -> bool {
+        let url = source.strip_prefix("registry+");
+        url.is_some_and(|url| self.allow_registry.iter().any(|allowed| allowed == url))
+    }
+}
 
 /// Complain about packages in what `cargo metadata` printed.
 pub fn check(metadata: &str, found: &mut Vec<Finding>) -> Result<(), String> {
+    let rules: Rules = toml::from_str(RULES).map_err(|error| format!("deny.toml: {error}"))?;
     let metadata: Value =
         serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     let packages = metadata["packages"].as_array().filter(|packages| !packages.is_empty());
+    let allow = &rules.licenses.allow;
     let allowed: Vec<Licensee> =
-        ALLOWED.iter().filter_map(|name| Licensee::parse(name).ok()).collect();
-    assert_eq!(allowed.len(), ALLOWED.len(), "a licence of the list has no such name");
+        allow.iter().filter_map(|name| Licensee::parse(name).ok()).collect();
+    assert_eq!(allowed.len(), allow.len(), "a licence of the list has no such name");
     for package in packages.ok_or("cargo metadata names no package")? {
         let name = package["name"].as_str().unwrap_or_default();
         let mut complain = |rule, text| {
@@ -36,11 +71,12 @@ pub fn check(metadata: &str, found: &mut Vec<Finding>) -> Result<(), String> {
         if let Err(why) = licensed(package["license"].as_str(), &allowed) {
             complain("licence", why);
         }
-        if let Some(source) = package["source"].as_str().filter(|source| *source != REGISTRY) {
-            complain("source", format!("comes from {source}, not from {REGISTRY}"));
+        let source = package["source"].as_str();
+        if let Some(source) = source.filter(|source| !rules.sources.has(source)) {
+            complain("source", format!("comes from {source}, which deny.toml does not allow"));
         }
-        if let Some((_, why)) = BANNED.iter().find(|(banned, _)| *banned == name) {
-            complain("banned", format!("is not built in: {why}"));
+        if let Some(ban) = rules.bans.deny.iter().find(|ban| ban.package == name) {
+            complain("banned", format!("is not built in: {}", ban.reason));
         }
     }
     Ok(())
@@ -55,13 +91,15 @@ fn licensed(expression: Option<&str>, allowed: &[Licensee]) -> Result<(), String
     let is_allowed = |wanted: &spdx::LicenseReq| allowed.iter().any(|one| one.satisfies(wanted));
     match parsed.evaluate(is_allowed) {
         true => Ok(()),
-        false => Err(format!("the licence {text} is not among {ALLOWED:?}")),
+        false => Err(format!("the licence {text} is not among those that deny.toml allows")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
     /// The rules that complain about one package.
     fn rules(name: &str, license: Value, source: Value) -> Vec<&'static str> {
