@@ -90,7 +90,12 @@ impl Tier {
         let draft =
             Draft { kind: Kind::FlushAll, sequence: None, meta, key: &[], body: &[], what: None };
         let ticket = self.append(&draft, RESERVE_FLUSH)?;
-        self.acknowledge(ticket)
+        let sequence = self.acknowledge(ticket)?;
+        // A start goes on in no segment of before, so migration begins a free one for its first
+        // record. Were that the last, a loss of power just then could leave none, for good. Now the
+        // active one has room for it. Where this fails, everything is deleted all the same.
+        let _ = self.shared.make_room(RESERVE_FLUSH);
+        Ok(sequence)
     }
 
     /// Appends a write without waiting for its durability. It is read, and survives, once

@@ -236,9 +236,11 @@ pub const ALL: &[Regression] = &[
     },
     Regression {
         name: "a backup holds an empty item in the place of one that was evicted",
-        seed: 11980,
+        seed: 41160,
         sets: &[
             ("kept", 2),
+            ("by-age", 1),
+            ("users", 1),
             ("backups", 1),
             ("evicts", 1),
             ("ssd-mb", 1),

@@ -509,6 +509,7 @@ fn a_damaged_item_is_named_and_the_others_are_served() {
         &client,
         &[
             ("get sound\r\n", "VALUE sound 0 1\r\ns\r\nEND\r\n"),
+            ("add damaged 0 0 3\r\nnew\r\n", "NOT_STORED\r\n"), // it counts as there
             ("set damaged 0 0 3\r\nnew\r\n", "STORED\r\n"),
             ("get damaged\r\n", "VALUE damaged 0 3\r\nnew\r\nEND\r\n"),
         ],

@@ -104,7 +104,8 @@ fn what_expires_all_at_once_is_dropped_as_fast_as_it_is_found() {
     /// What is dropped fills few of them.
     const LONG_SEGMENT_BYTES: u32 = 256 << 10;
     // All of them; one of four; those before and behind many that stay.
-    let layouts: [(usize, fn(usize) -> bool); 3] = [
+    type Stays = fn(usize) -> bool;
+    let layouts: [(usize, Stays); 3] = [
         (6000, |_| true),
         (8000, |number| number.is_multiple_of(4)),
         (22_000, |number| !(6000..16_000).contains(&number)),

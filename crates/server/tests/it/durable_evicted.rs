@@ -139,6 +139,12 @@ fn who_adds_where_there_is_an_item_has_nothing_read() {
         assert_eq!(faults, 0, "the index says that they are there");
         rig.clock.advance(1_600_000_000);
         assert_eq!(rig.say_resp(&resp, "SET soon x NX"), "+OK\r\n", "it is over");
-        check(&mut rig, &client, &[("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n")]);
+        let rows = [
+            ("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n"),
+            // Its deletion is not durable yet, and it is gone all the same.
+            ("delete large\r\nadd large 0 0 1\r\nx\r\n", "DELETED\r\nSTORED\r\n"),
+            ("get large\r\n", "VALUE large 0 1\r\nx\r\nEND\r\n"),
+        ];
+        check(&mut rig, &client, &rows);
     }
 }

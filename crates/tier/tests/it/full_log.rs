@@ -121,6 +121,10 @@ fn everything_is_deleted_where_one_deletion_finds_no_room_and_then_there_is_some
         assert!(tier.delete(&key(0)).is_err(), "{kind:?}: there is room");
         let flushed = tier.flush_all();
         assert!(flushed.is_ok(), "{kind:?}, owes: {owes}: {flushed:?}");
+        // A start has both segments again, whatever becomes of the first that it begins.
+        let usage = tier.usage();
+        let free = usage.log_bytes - usage.log_used_bytes;
+        assert!(2 * u64::from(SEGMENT_BYTES) <= free, "{kind:?}, owes: {owes}: {free} bytes");
         assert!((0..held).all(|number| tier.get(&key(number)).unwrap().is_none()), "{kind:?}");
         // The power fails here, or later on.
         let (crashed, _) = machine.crashed(1, &Faults::default(), u64::MAX).open(settings).unwrap();
