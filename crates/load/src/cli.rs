@@ -350,7 +350,7 @@ fn check_connections(typed: &Typed, connections: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Which requests have connections for themselves.
+/// The flags say which requests have connections for themselves; this checks and returns that.
 fn own(typed: &Typed, is_udp: bool) -> Result<Own, String> {
     let &Typed { connections_large, connections_set, threads, closed, .. } = typed;
     let (own, flag) = match (connections_large, connections_set) {

@@ -1,5 +1,5 @@
-//! What the machine lets this process have, descriptors and memory, held against what the settings
-//! need: what is short is told, and the settings keep to it.
+//! The limits of this process on descriptors and memory are compared with what the settings need.
+//! The log tells what is short, and the settings are lowered to the limits.
 
 use super::{admin, memory, rdma, shm, tls};
 use crate::process;

@@ -11,7 +11,7 @@ pub fn unescaped(text: &str) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// What is behind a backslash.
+/// An escape, as it stands behind its backslash.
 fn escaped(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
     Some(match bytes.next()? {
         b't' => b'\t',

@@ -15,7 +15,7 @@ const MOUNTED: &str = "mount --bind \"$0\" \"$0\" && exec \"$@\"";
 /// The same, and nothing can be written there.
 const READ_ONLY: &str =
     "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"";
-/// What is told of every file that cannot be opened to write.
+/// The program says this of every file that it cannot open to write.
 const TOLD: [&str; 2] = ["Read-only file system", "have it mounted to be written to"];
 
 /// `program`, which has this folder as the script makes it.

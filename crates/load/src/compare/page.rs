@@ -64,7 +64,7 @@ fn row<C: AsRef<str>>(words: usize, cells: impl IntoIterator<Item = C>) -> Strin
     format!("<tr>{cells}</tr>\n")
 }
 
-/// What must be said of these runs, as a list; nothing where that is nothing.
+/// The notes on these runs, as a list of the page; the text is empty where there is no note.
 fn notes<'a>(results: Results<'_>, runs: impl Iterator<Item = &'a RunDefinition>) -> String {
     let mut notes = String::new();
     for run in runs {

@@ -34,7 +34,8 @@ pub enum Pace<'a> {
     },
 }
 
-/// Which requests have connections for themselves, and how many, as those of another client.
+/// Some requests may have connections for themselves, as those of another client have: this says
+/// which ones, and how many connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Own {
     /// None.
