@@ -22,7 +22,7 @@ pub struct Work {
     pub keys: u64,
     /// Times that a device was waited for: reads, writes and flushes of simulated media.
     pub waits: u64,
-    /// Bytes of records copied within memory on their way into the tier's log.
+    /// Bytes of records copied within memory, into the tier's log or a buffer of their own.
     pub logged: u64,
 }
 
@@ -115,7 +115,7 @@ pub fn wait() {
     counted::add(|work| work.waits += 1);
 }
 
-/// So many bytes of a record were copied on their way into the tier's log.
+/// So many bytes of a record were copied, into the tier's log or a buffer of its own.
 #[inline(always)]
 pub fn logged(count: usize) {
     counted::add(|work| work.logged += count as u64);

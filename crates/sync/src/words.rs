@@ -142,6 +142,34 @@ pub fn write(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
     }
 }
 
+/// Write `parts`, one behind the other, at `offset`, as [`write()`] does with them in one piece: a
+/// word that two of them share is stored once. Returns how many bytes they have.
+pub fn write_parts<'a>(
+    words: &[AtomicU64],
+    offset: usize,
+    parts: impl Iterator<Item = &'a [u8]>,
+) -> usize {
+    // Bytes `begun..end` lie in `word` and are not stored yet.
+    let (mut begun, mut end, mut word) = (offset, offset, [0u8; WORD]);
+    for part in parts {
+        let skip = end % WORD;
+        let (first, rest) = part.split_at(part.len().min(WORD - skip));
+        word[skip..skip + first.len()].copy_from_slice(first);
+        end += first.len();
+        if begun < end && end.is_multiple_of(WORD) {
+            write(words, begun, &word[begun % WORD..]);
+            begun = end;
+        }
+        let (whole, last) = rest.split_at(rest.len() - rest.len() % WORD);
+        write(words, end, whole);
+        begun += whole.len();
+        word[..last.len()].copy_from_slice(last);
+        end += rest.len();
+    }
+    write(words, begun, &word[begun % WORD..][..end - begun]);
+    end - offset
+}
+
 /// Replace `bytes.len()` bytes of one word from byte `at` on.
 #[inline]
 fn merge(word: &AtomicU64, at: usize, bytes: &[u8]) {
@@ -187,6 +215,22 @@ mod tests {
                     wrong[at] ^= 1;
                     assert!(!equal(&words, offset, &wrong), "offset {offset} len {len} at {at}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_written_as_their_bytes_in_one_piece_are() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        let fresh = || (0..8).map(|_| AtomicU64::new(u64::MAX)).collect::<Vec<_>>();
+        let all = |words: &[AtomicU64]| words.iter().map(load).collect::<Vec<_>>();
+        for (offset, first) in (0..9).flat_map(|at| (0..=40).map(move |first| (at, first))) {
+            for second in first..=40 {
+                let (whole, parted) = (fresh(), fresh());
+                write(&whole, offset, &bytes);
+                let parts = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+                assert_eq!(write_parts(&parted, offset, parts.into_iter()), bytes.len());
+                assert_eq!(all(&parted), all(&whole), "offset {offset} cuts {first} {second}");
             }
         }
     }

@@ -7,7 +7,7 @@ use laneway_store::meter;
 /// Below `split_bytes` of the rig's tier, and far above what stands beside it in a record.
 const BYTES: usize = 1900;
 
-/// How often one SET copies its value: as the server counts it, and on the way into the log.
+/// How often one SET copies its value: as the server counts it, and as the log does.
 fn copies(rig: &mut Rig) -> [u64; 2] {
     let client = rig.net.connect();
     rig.set(&client, "before", &value(BYTES, 1)); // what is begun once is
@@ -18,7 +18,7 @@ fn copies(rig: &mut Rig) -> [u64; 2] {
 }
 
 #[test]
-fn a_durable_set_copies_its_value_for_the_executor_and_for_the_record_and_no_more() {
+fn a_durable_set_copies_its_value_for_the_executor_and_into_the_log_and_no_more() {
     let (workers, form) = FORMS[0];
     let [received_and_stored, none] = copies(&mut Rig::new(&Plan::of(workers, form)));
     assert!(1 < received_and_stored, "the meter counted {received_and_stored}");
@@ -27,5 +27,5 @@ fn a_durable_set_copies_its_value_for_the_executor_and_for_the_record_and_no_mor
     let (mut rig, _kept) = started(&machine, FORMS[0]);
     let [counted, logged] = copies(&mut rig);
     assert_eq!(counted, received_and_stored + 1, "its request is copied for the executor");
-    assert_eq!(logged, 2, "it is copied into its record, and that into the log's blocks");
+    assert_eq!(logged, 1, "it is copied into the log's blocks, with no buffer between");
 }

@@ -16,7 +16,7 @@ use crate::log::segment::{Header, Listed, Shape, life_of};
 use crate::media::disk::Write;
 use crate::media::pm::{Region, Written};
 use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Position, Result, doing};
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 /// A slot of the region.
@@ -101,12 +101,12 @@ pub fn put_header(
 ) -> io::Result<()> {
     let bytes = header.encode(shape);
     let (front, rest) = bytes.split_at(shape.header_bytes as usize);
-    region.append(shape.start(slot), front)?;
+    region.append(shape.start(slot), &mut [IoSlice::new(front)])?;
     if rest.is_empty() {
         return Ok(());
     }
     let at = shape.start(slot + 1) - rest.len() as u64;
-    region.append(at, rest)?;
+    region.append(at, &mut [IoSlice::new(rest)])?;
     region.flush(at, rest.len() as u64)
 }
 
@@ -122,7 +122,6 @@ pub struct Log {
     generation: u64,
     flush_sequence: u64,
     superblock: u64,
-    scratch: Vec<u8>,
     appended_bytes: u64,
 }
 
@@ -146,7 +145,6 @@ impl Log {
             generation,
             flush_sequence,
             superblock: 0,
-            scratch: Vec::new(),
             appended_bytes: 0,
         }
     }
@@ -238,13 +236,14 @@ impl Log {
         if self.shape.records_end() - active.tail < padded {
             return Err(Refused::Roll);
         }
-        self.scratch.clear();
         let stamp = Stamp { life: active.life, durable_to: active.durable };
-        record::encode(&mut self.scratch, record, stamp);
+        let (header, commit) = record::frame(record, stamp);
         // The padding is written too: bytes of an earlier life would otherwise share the line.
-        self.scratch.resize(padded as usize, 0);
+        let padding = &[0u8; LINE_BYTES][..padded as usize - record_bytes];
+        let parts = [&header[..], record.key, record.body, &commit[..], padding];
         let at = self.shape.start(active.slot) + u64::from(active.tail);
-        let written = doing("append to the log", self.region.append(at, &self.scratch));
+        let appended = self.region.append(at, &mut parts.map(IoSlice::new));
+        let written = doing("append to the log", appended);
         written.map_err(Refused::Error)?;
         active.tail += padded;
         active.stamped = active.durable;
@@ -359,5 +358,42 @@ impl Log {
         let at = shape.start(group.slot) + u64::from(group.from);
         doing("flush the log", region.flush(at, u64::from(group.to - group.from)))?;
         doing("write a group", region.write_with(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::record::Kind;
+    use crate::media::disk::sim::{Faults, Power};
+    use crate::media::pm::sim::SimRegion;
+    use crate::types::ItemMeta;
+
+    const STORE_ID: u64 = 7;
+
+    #[test]
+    fn a_record_in_the_log_is_what_it_is_encoded_as_and_zeros() {
+        let shape = Shape::of(6 * 8192, 8192).unwrap();
+        let earlier = vec![0xff; 6 * 8192];
+        let region = SimRegion::from_image(earlier, Power::new(u64::MAX), Faults::default());
+        let region = Arc::new(region);
+        let slots = vec![Slot::Free; shape.segments as usize];
+        let mut log = Log::new(region.clone(), shape, STORE_ID, slots, 0, 0);
+        assert!(log.roll(0).unwrap());
+        let stamp = Stamp { life: life_of(STORE_ID, 1), durable_to: 0 };
+        let (keys, bodies) = ([b'k'; 9], [b'b'; 24]);
+        for body_bytes in 0..bodies.len() {
+            let (key, body) = (&keys[..1 + body_bytes % 9], &bodies[..body_bytes]);
+            let (kind, sequence, meta) = (Kind::Small, body_bytes as u64, ItemMeta::default());
+            let record = Record { kind, sequence, meta, key, body };
+            let appended = log.append(&record).unwrap();
+            let mut encoded = Vec::new();
+            record::encode(&mut encoded, &record, stamp);
+            assert_eq!(appended.record_bytes as usize, encoded.len());
+            encoded.resize(encoded.len().next_multiple_of(LINE_BYTES), 0);
+            let mut there = vec![1; encoded.len()];
+            region.read(appended.at, &mut there).unwrap();
+            assert_eq!(there, encoded, "a body of {body_bytes}");
+        }
     }
 }

@@ -123,7 +123,17 @@ pub const fn bytes_of(key_bytes: usize, body_bytes: usize) -> usize {
 
 /// Appends a record.
 pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, stamp: Stamp) {
-    let start = out.len();
+    let (header, commit) = frame(record, stamp);
+    for part in [&header[..], record.key, record.body, &commit[..]] {
+        out.extend_from_slice(part);
+    }
+    meter::logged(record.bytes());
+}
+
+/// What stands before a record's key and behind its body.
+pub fn frame(record: &Record<'_>, stamp: Stamp) -> ([u8; HEADER_BYTES], [u8; COMMIT_BYTES]) {
+    let mut header = [0u8; HEADER_BYTES];
+    let mut out = &mut header[..];
     out.put_u16(MAGIC);
     out.put_u8(RECORD_VERSION);
     out.put_u8(record.kind as u8);
@@ -137,15 +147,13 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, stamp: Stamp) {
     out.put_u32(stamp.life);
     out.put_u32(stamp.durable_to);
     out.put_u64(record.meta.cas);
-    out.extend_from_slice(record.key);
-    out.extend_from_slice(record.body);
-    let crc = crc_of(&out[start..]);
-    out[start + CRC_AT..start + CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
-    out.put_u64(commit_word(record.sequence, crc, stamp));
-    meter::logged(out.len() - start);
+    // Of the parts, where they lie.
+    let crc = crc32c_append(crc32c_append(crc_of(&header), record.key), record.body);
+    header[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    (header, commit_word(record.sequence, crc, stamp).to_le_bytes())
 }
 
-/// The crc over all but the crc itself.
+/// The crc over all but the crc itself, of a header and what is behind it.
 fn crc_of(bytes: &[u8]) -> u32 {
     crc32c_append(crc32c(&bytes[..CRC_AT]), &bytes[CRC_AT + 4..])
 }

@@ -53,30 +53,40 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends numbers.
+/// Appends bytes and numbers.
 pub trait Put {
+    /// These bytes.
+    fn put(&mut self, bytes: &[u8]);
     /// One byte.
-    fn put_u8(&mut self, value: u8);
+    fn put_u8(&mut self, value: u8) {
+        self.put(&[value]);
+    }
     /// Two bytes.
-    fn put_u16(&mut self, value: u16);
+    fn put_u16(&mut self, value: u16) {
+        self.put(&value.to_le_bytes());
+    }
     /// Four bytes.
-    fn put_u32(&mut self, value: u32);
+    fn put_u32(&mut self, value: u32) {
+        self.put(&value.to_le_bytes());
+    }
     /// Eight bytes.
-    fn put_u64(&mut self, value: u64);
+    fn put_u64(&mut self, value: u64) {
+        self.put(&value.to_le_bytes());
+    }
 }
 
 impl Put for Vec<u8> {
-    fn put_u8(&mut self, value: u8) {
-        self.push(value);
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
     }
-    fn put_u16(&mut self, value: u16) {
-        self.extend_from_slice(&value.to_le_bytes());
-    }
-    fn put_u32(&mut self, value: u32) {
-        self.extend_from_slice(&value.to_le_bytes());
-    }
-    fn put_u64(&mut self, value: u64) {
-        self.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Writes over the front, and is what lies behind it from then on, as with [`std::io::Write`].
+impl Put for &mut [u8] {
+    fn put(&mut self, bytes: &[u8]) {
+        let (front, left) = std::mem::take(self).split_at_mut(bytes.len());
+        front.copy_from_slice(bytes);
+        *self = left;
     }
 }
 

@@ -4,7 +4,7 @@
 use super::timed_disk::{Latency, Time};
 use laneway_tier::disk::Barrier;
 use laneway_tier::pm::Region;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 /// The times of a region.
@@ -66,8 +66,8 @@ impl Region for TimedRegion {
         self.inner.write(at, from)
     }
 
-    fn append(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        self.inner.append(at, from)
+    fn append(&self, at: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        self.inner.append(at, parts)
     }
 
     fn load(&self, at: u64) -> u64 {

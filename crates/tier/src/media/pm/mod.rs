@@ -11,7 +11,7 @@ pub mod sim;
 pub mod wal;
 
 use crate::media::disk::{Barrier, Disk, Write, write_together};
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 
 /// What a [`Region::write_with`] wrote.
@@ -34,11 +34,10 @@ pub trait Region: Send + Sync {
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
     /// Writes all of `from`.
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
-    /// The same where nothing behind it is needed: up to the end of a block that it begins there
-    /// may be zeros afterwards, so that a block of the disk is not read to be written over.
-    fn append(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        self.write(at, from)
-    }
+    /// Writes all of the parts, one behind the other, as if they were one piece. Nothing behind
+    /// them is needed: up to the end of a block that they begin there may be zeros afterwards, so
+    /// that a block of the disk is not read to be written over.
+    fn append(&self, at: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
     /// The word of 8 bytes at a multiple of 8; 0 where it cannot be read.
     fn load(&self, at: u64) -> u64 {
         let mut word = [0; 8];

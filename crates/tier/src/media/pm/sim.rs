@@ -12,7 +12,7 @@ use crate::media::disk::Barrier;
 use crate::media::disk::sim::{Faults, Power, Random};
 use crate::types::LINE_BYTES;
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The stores to a line since it was durable, in their order: where, and what.
@@ -136,12 +136,21 @@ impl Region for SimRegion {
     }
 
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.append(at, &mut [IoSlice::new(from)])
+    }
+
+    fn append(&self, at: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        // One event and one lock, whatever the parts: of the words of all of them, any may be left.
         self.power.event()?;
-        let at = at as usize;
+        let first = at as usize;
         let mut state = self.lock();
-        state.current[at..at + from.len()].copy_from_slice(from);
-        state.written_bytes += from.len() as u64;
-        for line in at / LINE_BYTES..(at + from.len()).div_ceil(LINE_BYTES) {
+        let mut end = first;
+        for part in parts {
+            state.current[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        state.written_bytes += (end - first) as u64;
+        for line in first / LINE_BYTES..end.div_ceil(LINE_BYTES) {
             state.dirty.entry(line).or_insert(None);
             state.ordered.remove(&line);
         }
@@ -226,5 +235,29 @@ impl Region for SimRegion {
 
     fn name(&self) -> &'static str {
         "sim"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a loss of power may leave of an append of these.
+    fn images(parts: &mut [IoSlice<'_>]) -> Vec<Vec<u8>> {
+        let power = Power::new(u64::MAX);
+        let region = SimRegion::new(8 * LINE_BYTES, power.clone(), Faults::default());
+        region.append(LINE_BYTES as u64, parts).unwrap();
+        assert_eq!(power.events(), 1);
+        (0..100).map(|seed| region.crash_image(seed)).collect()
+    }
+
+    #[test]
+    fn parts_are_one_event_and_are_torn_as_their_bytes_in_one_piece_are() {
+        let bytes: Vec<u8> = (1..=200).collect();
+        let whole = images(&mut [IoSlice::new(&bytes)]);
+        let parts = [&bytes[..48], &bytes[48..51], &bytes[51..]];
+        assert_eq!(images(&mut parts.map(IoSlice::new)), whole);
+        let written = |image: &Vec<u8>| image.iter().filter(|byte| **byte != 0).count();
+        assert!(whole.iter().any(|image| (1..bytes.len()).contains(&written(image))));
     }
 }

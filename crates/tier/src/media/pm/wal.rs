@@ -13,7 +13,7 @@ use crate::media::disk::{Barrier, Disk, Write, write_together};
 use crate::types::BLOCK_BYTES;
 use laneway_sync::meter;
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, IoSlice, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -32,10 +32,12 @@ impl Staged {
         Staged { bytes, changes: 0, written: 0, by: 0 }
     }
 
-    fn change(&mut self, skip: usize, now: &[u8]) {
-        meter::logged(now.len());
-        self.bytes[skip..skip + now.len()].copy_from_slice(now);
+    /// Takes as much of the parts as it has room for. Returns how much that is.
+    fn change(&mut self, skip: usize, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let changed = (&mut self.bytes[skip..]).write_vectored(parts)?;
+        meter::logged(changed);
         self.changes += 1;
+        Ok(changed)
     }
 
     fn is_changed(&self) -> bool {
@@ -168,21 +170,24 @@ impl WalRegion {
         runs.into_iter().map(copied).collect()
     }
 
-    /// Writes in memory. The rest of a block that begins with it is kept where `keeps_rest`.
-    fn stage(&self, at: u64, from: &[u8], keeps_rest: bool) -> io::Result<()> {
-        let mut at = at;
-        let mut from = from;
+    /// Writes in memory, under one lock but where a block is read first. The rest of a block that
+    /// begins with it is kept where `keeps_rest`.
+    fn stage(
+        &self,
+        mut at: u64,
+        mut parts: &mut [IoSlice<'_>],
+        keeps_rest: bool,
+    ) -> io::Result<()> {
+        let mut left: usize = parts.iter().map(|part| part.len()).sum();
         let mut state = self.lock();
-        while !from.is_empty() {
+        while left != 0 {
             let block = at / BLOCK_BYTES as u64;
             let skip = (at % BLOCK_BYTES as u64) as usize;
-            let count = from.len().min(BLOCK_BYTES - skip);
-            let (now, later) = from.split_at(count);
             state.newest = block;
-            if let Some(staged) = state.blocks.get_mut(&block) {
-                staged.change(skip, now);
+            let changed = if let Some(staged) = state.blocks.get_mut(&block) {
+                staged.change(skip, parts)?
             } else {
-                let is_whole = count == BLOCK_BYTES || (skip == 0 && !keeps_rest);
+                let is_whole = skip == 0 && (BLOCK_BYTES <= left || !keeps_rest);
                 let bytes = if is_whole {
                     state.fresh()
                 } else {
@@ -192,10 +197,12 @@ impl WalRegion {
                     bytes
                 };
                 // Only one thread writes (the log's lock), so nobody has staged it meanwhile.
-                state.blocks.entry(block).or_insert_with(|| Staged::of(bytes)).change(skip, now);
-            }
-            at += count as u64;
-            from = later;
+                let staged = state.blocks.entry(block).or_insert_with(|| Staged::of(bytes));
+                staged.change(skip, parts)?
+            };
+            IoSlice::advance_slices(&mut parts, changed);
+            at += changed as u64;
+            left -= changed;
         }
         Ok(())
     }
@@ -246,11 +253,11 @@ impl Region for WalRegion {
     }
 
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        self.stage(at, from, true)
+        self.stage(at, &mut [IoSlice::new(from)], true)
     }
 
-    fn append(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        self.stage(at, from, false)
+    fn append(&self, at: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        self.stage(at, parts, false)
     }
 
     fn flush(&self, _at: u64, _bytes: u64) -> io::Result<()> {
@@ -322,6 +329,10 @@ mod tests {
     use super::*;
     use crate::media::disk::sim::{Faults, Power, SimDisk};
 
+    fn append(region: &WalRegion, at: u64, from: &[u8]) {
+        region.append(at, &mut [IoSlice::new(from)]).unwrap();
+    }
+
     #[test]
     fn a_block_that_is_begun_by_an_append_is_not_read_and_one_that_is_written_is_kept() {
         let image = vec![7; 4 * BLOCK_BYTES];
@@ -333,12 +344,29 @@ mod tests {
             [bytes[9], bytes[10], bytes[BLOCK_BYTES - 1]]
         };
         // From within the first block to within the third.
-        region.append(10, &vec![1; 2 * BLOCK_BYTES]).unwrap();
+        append(&region, 10, &vec![1; 2 * BLOCK_BYTES]);
         assert_eq!([0, 1, 2].map(block), [[7, 1, 1], [1, 1, 1], [1, 0, 0]]);
-        region.append((2 * BLOCK_BYTES) as u64 + 10, &[2]).unwrap();
+        append(&region, (2 * BLOCK_BYTES) as u64 + 10, &[2]);
         assert_eq!(block(2), [1, 2, 0]);
         region.write((3 * BLOCK_BYTES) as u64, &[3; 10]).unwrap();
         assert_eq!(block(3), [3, 7, 7]);
+    }
+
+    #[test]
+    fn parts_lie_one_behind_the_other_wherever_a_block_ends() {
+        const AT: usize = BLOCK_BYTES - 100;
+        let bytes: Vec<u8> = (1..=251).cycle().take(2 * BLOCK_BYTES + 200).collect();
+        let cuts = [[0, 0], [48, 100], [99, 101], [100, 100 + BLOCK_BYTES], [3000, bytes.len()]];
+        for [first, second] in cuts {
+            let disk = SimDisk::new(4 * BLOCK_BYTES, Power::new(u64::MAX), 1, Faults::default());
+            let region = WalRegion::new(Arc::new(disk));
+            let parts = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+            region.append(AT as u64, &mut parts.map(IoSlice::new)).unwrap();
+            let mut read = [0; 4 * BLOCK_BYTES];
+            region.read(0, &mut read).unwrap();
+            assert_eq!(read[AT..][..bytes.len()], bytes, "cut at {first} and {second}");
+            assert_eq!(read.iter().filter(|byte| **byte != 0).count(), bytes.len());
+        }
     }
 
     #[test]
@@ -347,12 +375,12 @@ mod tests {
         let disk = SimDisk::new(8 * BLOCK_BYTES, Power::new(u64::MAX), 1, Faults::default());
         let region = WalRegion::new(Arc::new(disk));
         for first in [0, 3] {
-            region.append(first * BLOCK, &[9; 3 * BLOCK_BYTES]).unwrap();
+            append(&region, first * BLOCK, &[9; 3 * BLOCK_BYTES]);
             region.fence(Barrier::Group).unwrap();
         }
         // But the newest block, of either time.
         assert_eq!(region.lock().spare.len(), 3);
-        region.append(6 * BLOCK, &[1]).unwrap();
+        append(&region, 6 * BLOCK, &[1]);
         assert_eq!(region.lock().spare.len(), 2);
         region.fence(Barrier::Group).unwrap();
         let mut bytes = [7; BLOCK_BYTES];
@@ -366,12 +394,12 @@ mod tests {
         let disk = SimDisk::new(8 * BLOCK_BYTES, Power::new(u64::MAX), 1, Faults::default());
         let region = WalRegion::new(Arc::new(disk));
         // A segment of a log that has grown: both parts of its header, and its first record.
-        region.append(0, &[1; BLOCK_BYTES]).unwrap();
-        region.append(7 * BLOCK, &[2; BLOCK_BYTES]).unwrap();
-        region.append(BLOCK, &[3; 100]).unwrap();
+        append(&region, 0, &[1; BLOCK_BYTES]);
+        append(&region, 7 * BLOCK, &[2; BLOCK_BYTES]);
+        append(&region, BLOCK, &[3; 100]);
         region.fence(Barrier::Group).unwrap();
         assert!(region.lock().blocks.keys().eq(&[1]), "the others are on the disk");
-        region.append(BLOCK + 100, &[4; BLOCK_BYTES]).unwrap();
+        append(&region, BLOCK + 100, &[4; BLOCK_BYTES]);
         region.fence(Barrier::Group).unwrap();
         assert!(region.lock().blocks.keys().eq(&[2]));
     }
