@@ -12,7 +12,7 @@
 //!
 //! It knows no server, socket, protocol or clock. Threads: one that migrates and makes checkpoints
 //! ([`Settings::background`]), those of [`Tier::reads`], one that reads ahead while a store is
-//! opened, and none besides. The rooms, bottom up:
+//! opened, some that read while one is checked ([`fsck`]), and none besides. The rooms, bottom up:
 //!
 //! - `types`, `stats`, `report`: what the whole tier speaks of;
 //! - `media`: the two media (`disk`, `pm`), how bytes are read from them, and the folder;

@@ -1,7 +1,8 @@
-//! Reading a long body ahead of who parses it: a thread reads and verifies the next pieces while
+//! Reading ahead of who needs it. Of a long body a thread reads and verifies the next pieces while
 //! the last ones are taken apart, so that a start waits for the slower of the two and not for both.
-//!
 //! One thread, and pieces in their order, so that a simulated disk sees the same reads each time.
+//!
+//! What a check reads several threads read and verify ([`in_order`]), on files alone.
 
 use crate::media::bytes::Blocks;
 use crate::media::disk::Disk;
@@ -13,6 +14,8 @@ use std::thread::{self, Builder};
 
 /// Pieces that are read and not yet wanted.
 const AHEAD: usize = 4;
+/// What a thread has made and nobody has taken yet, beside that which it is about.
+const READY: usize = 1;
 /// Room in front of a piece for what of the last one was cut off.
 const FRONT_BYTES: usize = 16 * BLOCK_BYTES;
 
@@ -117,12 +120,45 @@ fn read_piece(
     Ok((body.crcs.get(index) == Some(&crc32c(piece.bytes()))).then_some(piece))
 }
 
+/// Makes so many things by so many threads, each somewhat ahead of who takes them, and has them
+/// taken here, in their order. Without threads they are made here, one after the other, and so is
+/// what a thread should make that cannot be started.
+pub fn in_order<T: Send>(
+    threads: usize,
+    count: usize,
+    make: impl Fn(usize) -> T + Sync,
+    mut take: impl FnMut(usize, T),
+) {
+    let (make, threads) = (&make, threads.min(count));
+    thread::scope(|scope| {
+        let start = |first: usize| {
+            let (made, ready) = sync_channel(READY);
+            let maker = move || {
+                for number in (first..count).step_by(threads) {
+                    if made.send(make(number)).is_err() {
+                        return;
+                    }
+                }
+            };
+            let started = Builder::new().name("tier-check".into()).spawn_scoped(scope, maker);
+            started.is_ok().then_some(ready)
+        };
+        let makers: Vec<Option<Receiver<T>>> = (0..threads).map(start).collect();
+        for number in 0..count {
+            let maker = makers.get(number % threads.max(1)).and_then(Option::as_ref);
+            let made = maker.and_then(|ready| ready.recv().ok());
+            take(number, made.unwrap_or_else(|| make(number)));
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::media::disk::sim::{Faults, Power, SimDisk};
     use crate::ssd::pointer::Extent;
     use smallvec::smallvec;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     const BYTES: usize = 3 * PIECE_BYTES + 100;
 
@@ -180,5 +216,23 @@ mod tests {
             Err::<(), _>(Error::PmFull)
         });
         assert!(matches!(stopped, Err(Error::PmFull)));
+    }
+
+    #[test]
+    fn what_threads_make_is_taken_in_its_order_and_they_are_little_ahead() {
+        for (threads, count) in [(0, 0), (0, 5), (1, 50), (3, 0), (3, 2), (3, 100), (8, 100)] {
+            let (made, mut taken) = (AtomicUsize::new(0), Vec::new());
+            let make = |number: usize| {
+                made.fetch_add(1, Relaxed);
+                number * number
+            };
+            in_order(threads, count, make, |number, square| {
+                assert_eq!(square, number * number);
+                taken.push(number);
+                let ahead = made.load(Relaxed) - taken.len();
+                assert!(ahead <= (READY + 1) * threads, "{ahead} ahead by {threads} threads");
+            });
+            assert_eq!(taken, (0..count).collect::<Vec<_>>(), "{threads} threads");
+        }
     }
 }

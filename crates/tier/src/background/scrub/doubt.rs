@@ -23,12 +23,12 @@ impl Refused {
     }
 
     /// What the device said, if this record is in that block and still is what counts.
-    pub fn why(&self, shared: &Shared, unit: &Unit) -> Option<String> {
-        let Owner::Item { key, entry } = &*unit.owner else { return None };
+    pub fn why(&self, shared: &Shared, owner: Owner<'_>, unit: &Unit) -> Option<String> {
+        let Owner::Item { key } = owner else { return None };
         if unit.part != Part::Record || self.block != block_of(unit.home) {
             return None;
         }
-        let is_there = |now: &Entry| now.sequence == entry.sequence && now.home == unit.home;
+        let is_there = |now: &Entry| now.sequence == unit.number && now.home == unit.home;
         shared.index.get(key).filter(is_there).map(|_| self.why.clone())
     }
 }
@@ -41,9 +41,9 @@ fn block_of(home: Home) -> Home {
 const TRIES: usize = 64;
 
 /// Whether it is whole, or is not current any more. An error: a device does not give it.
-pub fn is_there(shared: &Shared, unit: &Unit) -> Result<bool> {
-    let (key, sequence) = match &*unit.owner {
-        Owner::Item { key, entry } => (key, entry.sequence),
+pub fn is_there(shared: &Shared, owner: Owner<'_>, unit: &Unit) -> Result<bool> {
+    let (key, sequence) = match owner {
+        Owner::Item { key } => (key, unit.number),
         Owner::Checkpoint { body, .. } => return is_checkpoint_whole(shared, body, unit.part),
     };
     for _ in 0..TRIES {
@@ -83,15 +83,16 @@ fn is_checkpoint_whole(shared: &Shared, body: &Pointer, part: Part) -> Result<bo
     if is_named { read } else { Ok(true) }
 }
 
-/// What it is, at the beginning of a sentence of what is wrong with it.
-pub fn what(unit: &Unit) -> String {
-    match (&*unit.owner, unit.part) {
+/// What it is, at the beginning of a sentence of what is wrong with it; of a value in so many
+/// pieces.
+pub fn what(owner: Owner<'_>, unit: &Unit, pieces: usize) -> String {
+    match (owner, unit.part) {
         (Owner::Checkpoint { age, .. }, _) => format!("checkpoint {age} (0 is the newest): it"),
         (Owner::Item { .. }, Part::Record) if unit.home.is_ssd() => {
             "its record in a sort table".into()
         }
         (Owner::Item { .. }, Part::Record) => "its record in the log".into(),
-        (owner, Part::Piece { piece, .. }) => match owner.pointer().map_or(1, Pointer::pieces) {
+        (Owner::Item { .. }, Part::Piece { piece, .. }) => match pieces {
             1 => "its value on the SSD".into(),
             pieces => format!("piece {piece} of {pieces} of its value on the SSD"),
         },

@@ -9,21 +9,27 @@
 //!
 //! It knows no clock: whoever calls it decides how fast it goes.
 
+mod check;
 mod doubt;
 mod pieces;
+#[cfg(test)]
+mod tests;
 mod window;
 
+use self::check::{Seen, check};
 use self::doubt::{Refused, is_there, what};
 use self::pieces::Pieces;
-use self::window::{Owner, Part, Unit, Window};
+use self::window::{Owner, Part, Places, Unit, Window};
 use crate::checkpoint::superblock::{Front, SLOT_BYTES, Superblock};
 use crate::index::{Entry, Home, What};
-use crate::media::fetch::{GAP_BYTES, Wanted};
-use crate::reading::read::verified;
+use crate::media::fetch::GAP_BYTES;
+use crate::reading::ahead::in_order;
+use crate::ssd::pointer::Pointer;
 use crate::store::Shared;
 use crate::types::BLOCK_BYTES;
 use crc32c::crc32c;
 use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Leaves of the index that one step goes over: others on this CPU come in between.
@@ -46,8 +52,10 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of a store that nobody uses: in as few walks and as large reads as are of use.
-    pub const ALONE: Bounds = Bounds { step_bytes: 4 << 20, places: 1 << 20, share: 16 };
+    /// Of a store that nobody uses: in as few walks as its memory allows, and each step as large as
+    /// the room that a thread keeps to read into, with what lies around places in their blocks.
+    pub const ALONE: Bounds =
+        Bounds { step_bytes: (1 << 20) - GAP_BYTES, places: 5 << 19, share: 6 };
     /// Beside others: they are not many whatever there is, for each window is sorted in one go.
     pub const BESIDE: Bounds = Bounds { step_bytes: 256 << 10, places: 1 << 16, share: u64::MAX };
 }
@@ -122,10 +130,12 @@ pub(crate) struct Pass {
     window: Window,
     /// Where the walk of the index goes on that fills the window.
     from: Option<Box<[u8]>>,
-    /// What the window holds and was not read.
-    units: VecDeque<Unit>,
-    /// What of it did not verify, and is to be read once more by itself.
-    doubts: VecDeque<Unit>,
+    /// What the window holds.
+    places: Places,
+    /// The first of it that was not read.
+    next: usize,
+    /// Which of it did not verify, and are to be read once more by themselves.
+    doubts: VecDeque<usize>,
     /// The last block that a device refused to give.
     refused: Option<Refused>,
     pieces: Pieces,
@@ -144,7 +154,8 @@ impl Pass {
             bounds,
             window: Window::new(bounds.places),
             from: Some(Box::default()),
-            units: VecDeque::new(),
+            places: Places::default(),
+            next: 0,
             doubts: VecDeque::new(),
             refused: None,
             pieces: Pieces::default(),
@@ -160,19 +171,54 @@ impl Pass {
             self.walk(shared, from, tell);
             return Step::Walked;
         }
-        if let Some(unit) = self.doubts.pop_front() {
-            let bytes = self.look_again(shared, &unit, tell);
+        // Beside the pass, which changes while they are looked at.
+        let places = std::mem::take(&mut self.places);
+        if let Some(number) = self.doubts.pop_front() {
+            let bytes = self.look_again(shared, &places, number, tell);
+            self.places = places;
             return Step::Read { bytes, cost: bytes };
         }
-        if !self.units.is_empty() {
-            return self.read(shared);
+        if self.next < places.units.len() {
+            let (batch, cost) = self.next_batch(&places.units);
+            let checked = check(shared, &places, batch.clone());
+            self.take(&places.units, batch, &checked.seen);
+            self.places = places;
+            return Step::Read { bytes: checked.bytes, cost };
         }
+        self.next = 0;
         if self.window.is_last() {
             return Step::Over;
         }
-        self.window.go_on((self.far.items / self.bounds.share) as usize);
+        self.window.go_on((self.far.items / self.bounds.share) as usize, places);
         self.from = Some(Box::default());
         Step::Walked
+    }
+
+    /// Reads all that the window holds, if it is filled: as in steps, but that so many threads each
+    /// read and verify what comes next while another waits for its device. `hear` is told how far
+    /// it is.
+    pub fn read_window(
+        &mut self,
+        shared: &Shared,
+        threads: usize,
+        tell: &mut dyn FnMut(Damaged),
+        hear: &mut dyn FnMut(Far),
+    ) {
+        let places = std::mem::take(&mut self.places);
+        let mut batches = Vec::new();
+        while self.next < places.units.len() {
+            batches.push(self.next_batch(&places.units).0);
+        }
+        let make = |number: usize| check(shared, &places, batches[number].clone());
+        in_order(threads, batches.len(), make, |number, checked| {
+            self.take(&places.units, batches[number].clone(), &checked.seen);
+            hear(self.far);
+            while let Some(number) = self.doubts.pop_front() {
+                self.look_again(shared, &places, number, tell);
+                hear(self.far);
+            }
+        });
+        self.places = places;
     }
 
     /// Some of the walk that fills a window.
@@ -181,19 +227,21 @@ impl Pass {
             self.take_roots(shared, tell);
             self.window.make_room();
         }
-        let (mut lost, mut large) = (Vec::new(), Vec::new());
+        let (mut lost, mut long) = (Vec::new(), Vec::new());
         for _ in 0..LEAVES {
-            let next = shared.index.look_through(&from, |key, entry, _| match entry.what {
-                What::Large(_) => large.push((Box::<[u8]>::from(key), entry.clone())),
+            let next = shared.index.look_through(&from, |key, entry, _| match &entry.what {
+                What::Large(large) if 1 < large.extents.len().max(large.pieces()) => {
+                    long.push((Box::<[u8]>::from(key), entry.clone()));
+                }
                 _ => self.meet(key, entry, &mut lost),
             });
             // Not inside, where writers may wait for the leaf: a value may lie in many extents.
-            large.drain(..).for_each(|(key, entry)| self.meet(&key, &entry, &mut lost));
+            long.drain(..).for_each(|(key, entry)| self.meet(&key, &entry, &mut lost));
             self.window.make_room();
             match next {
                 Some(next) => from = next,
                 None => {
-                    self.units = self.window.close().into();
+                    self.places = self.window.close();
                     self.counts = false;
                     from = Box::default();
                     break;
@@ -240,111 +288,111 @@ impl Pass {
             self.far.total_bytes += 2 * SLOT_BYTES as u64;
         }
         let checkpoints = shared.maintenance().checkpoints.clone();
-        for (age, checkpoint) in checkpoints.into_iter().enumerate() {
-            let bytes = self.window.checkpoint(age, checkpoint.body);
+        for checkpoint in checkpoints {
+            let bytes = self.window.checkpoint(checkpoint.body);
             self.far.total_bytes += if self.counts { bytes } else { 0 };
         }
     }
 
     /// What one step reads, and what that costs.
-    fn next_batch(&mut self) -> (Vec<Unit>, u64) {
-        let (mut count, mut all, mut last) = (0, 0, None);
-        for unit in &self.units {
+    fn next_batch(&mut self, units: &[Unit]) -> (Range<usize>, u64) {
+        let begin = self.next;
+        let (mut all, mut last) = (0, None);
+        for unit in &units[begin..] {
             let cost = cost(unit, last);
-            if 0 < count && self.bounds.step_bytes < all + cost {
+            if begin < self.next && self.bounds.step_bytes < all + cost {
                 break;
             }
-            (count, all) = (count + 1, all + cost);
-            last = Some((unit.home, unit.home.at() + unit.bytes as u64));
+            self.next += 1;
+            all += cost;
+            last = Some((unit.home, unit.home.at() + u64::from(unit.bytes)));
         }
-        (self.units.drain(..count).collect(), all)
+        (begin..self.next, all)
     }
 
-    fn read(&mut self, shared: &Shared) -> Step {
-        let (batch, cost) = self.next_batch();
-        let (mut wanted, mut read_bytes) = (Vec::with_capacity(batch.len()), 0);
-        let mut whole = vec![false; batch.len()];
-        for (number, unit) in batch.iter().enumerate() {
-            self.far.done_bytes += unit.bytes as u64;
-            if unit.home.is_ssd() || shared.region.disk().is_some() {
-                wanted.push(Wanted { home: unit.home, bytes: unit.bytes, what: number });
-                continue;
+    /// Notes what was seen of a batch. What is not known to be whole is in doubt.
+    fn take(&mut self, units: &[Unit], batch: Range<usize>, seen: &[Seen]) {
+        for (number, seen) in batch.zip(seen) {
+            let unit = &units[number];
+            self.far.done_bytes += u64::from(unit.bytes);
+            let is_whole = match *seen {
+                Seen::Nothing => false,
+                Seen::Whole => true,
+                Seen::Part(crc) => self.joins(unit, crc),
+            };
+            if !is_whole {
+                self.doubts.push_back(number);
             }
-            read_bytes += unit.bytes as u64;
-            let record = shared.read_record(unit.home, unit.bytes);
-            whole[number] = record.is_ok_and(|bytes| self.is_whole(unit, &bytes));
         }
-        read_bytes += shared.fetch(
-            wanted,
-            || {},
-            |&number, bytes| whole[number] = self.is_whole(&batch[number], bytes),
-        );
-        let doubts = batch.into_iter().zip(whole).filter(|(_, whole)| !whole);
-        self.doubts.extend(doubts.map(|(unit, _)| unit));
-        Step::Read { bytes: read_bytes, cost }
+    }
+
+    /// Whether this part of a piece, which has this crc, is whole with the others, as far as they
+    /// were read.
+    fn joins(&mut self, unit: &Unit, crc: u32) -> bool {
+        let Part::Piece { piece, part, parts, crc: wanted } = unit.part else { return false };
+        let key = (unit.number, piece);
+        if !self.pieces.has_room_for(key) {
+            return part != 0; // the first is looked at by itself, with all of the piece
+        }
+        let known = (crc, unit.bytes as usize);
+        self.pieces.add(key, (part, parts.get()), known).is_none_or(|crc| crc == wanted)
     }
 
     /// Reads by itself what did not verify: one a step, for a device may take its time to refuse.
-    fn look_again(&mut self, shared: &Shared, unit: &Unit, tell: &mut dyn FnMut(Damaged)) -> u64 {
-        if let Some(why) = self.refused.as_ref().and_then(|refused| refused.why(shared, unit)) {
-            self.found(unit, format!("{} cannot be read: {why}", what(unit)), true, tell);
+    fn look_again(
+        &mut self,
+        shared: &Shared,
+        places: &Places,
+        number: usize,
+        tell: &mut dyn FnMut(Damaged),
+    ) -> u64 {
+        let unit = &places.units[number];
+        let owner = places.owner(unit);
+        let known = self.refused.as_ref().and_then(|known| known.why(shared, owner, unit));
+        if let Some(why) = known {
+            let why = format!("{} cannot be read: {why}", what(owner, unit, 1));
+            self.found(owner, unit.number, why, true, tell);
             return 0;
         }
-        if let Owner::Item { key, entry } = &*unit.owner
-            && shared.index.get(key).is_none_or(|now| now.sequence != entry.sequence)
-        {
-            return 0; // it was replaced, and nothing need be read to know
-        }
-        match is_there(shared, unit) {
+        let is_same = |now: &Entry| now.sequence == unit.number;
+        let (bytes, pieces) = match owner {
+            Owner::Checkpoint { body, .. } => asked_for(unit, body),
+            Owner::Item { key } => match shared.index.get(key).filter(is_same) {
+                None => return 0, // it was replaced, and nothing need be read to know
+                Some(Entry { what: What::Large(large), .. }) => asked_for(unit, &large),
+                Some(_) => (unit.bytes as usize, 1),
+            },
+        };
+        let what = what(owner, unit, pieces);
+        match is_there(shared, owner, unit) {
             Ok(true) => {}
-            Ok(false) => self.found(unit, format!("{} is damaged (crc)", what(unit)), false, tell),
+            Ok(false) => {
+                self.found(owner, unit.number, format!("{what} is damaged (crc)"), false, tell);
+            }
             Err(error) => {
                 let why = error.to_string();
-                self.found(unit, format!("{} cannot be read: {why}", what(unit)), true, tell);
+                let told = format!("{what} cannot be read: {why}");
+                self.found(owner, unit.number, told, true, tell);
                 self.refused = Some(Refused::of(unit, why));
             }
         }
-        // A piece is read as a whole.
-        let bytes = match unit.part {
-            Part::Record => unit.bytes,
-            Part::Piece { piece, .. } => {
-                unit.owner.pointer().map_or(0, |pointer| pointer.piece_bytes(piece as usize))
-            }
-        };
         bytes.next_multiple_of(BLOCK_BYTES) as u64
     }
 
-    /// Whether these bytes are what the index says, as far as they tell.
-    fn is_whole(&mut self, unit: &Unit, bytes: &[u8]) -> bool {
-        let (pointer, piece, part, parts) = match (&*unit.owner, unit.part) {
-            (Owner::Item { key, entry }, Part::Record) => {
-                return verified(bytes, key, entry.sequence).is_some();
-            }
-            (owner, Part::Piece { piece, part, parts }) => match owner.pointer() {
-                Some(pointer) => (pointer, piece, part, parts),
-                None => return false,
-            },
-            (Owner::Checkpoint { .. }, Part::Record) => return false,
-        };
-        let crc = match parts {
-            1 => Some(crc32c(bytes)),
-            _ => {
-                let key = (unit.owner.number(), piece);
-                if !self.pieces.has_room_for(key) {
-                    return part != 0; // the first is looked at by itself, with all of the piece
-                }
-                self.pieces.add(key, (part, parts), (crc32c(bytes), bytes.len()))
-            }
-        };
-        crc.is_none_or(|crc| pointer.crcs.get(piece as usize) == Some(&crc))
-    }
-
-    fn found(&mut self, unit: &Unit, why: String, is_refused: bool, tell: &mut dyn FnMut(Damaged)) {
-        let key = match &*unit.owner {
-            Owner::Item { key, .. } => Some(key.clone()),
+    /// It is damaged, which is told of each item once.
+    fn found(
+        &mut self,
+        owner: Owner<'_>,
+        number: u64,
+        why: String,
+        is_refused: bool,
+        tell: &mut dyn FnMut(Damaged),
+    ) {
+        let key: Option<Box<[u8]>> = match owner {
+            Owner::Item { key } => Some(key.into()),
             Owner::Checkpoint { .. } => None,
         };
-        let name = name(unit.owner.number(), key.as_deref().unwrap_or_default());
+        let name = name(number, key.as_deref().unwrap_or_default());
         if self.told.contains(&name) {
             return;
         }
@@ -374,10 +422,20 @@ fn name(number: u64, key: &[u8]) -> (u64, u32) {
     (number, crc32c(key))
 }
 
+/// How many bytes are read of it by itself, for a piece is read as a whole, and how many pieces its
+/// value has.
+fn asked_for(unit: &Unit, pointer: &Pointer) -> (usize, usize) {
+    let bytes = match unit.part {
+        Part::Record => unit.bytes as usize,
+        Part::Piece { piece, .. } => pointer.piece_bytes(piece as usize),
+    };
+    (bytes, pointer.pieces())
+}
+
 /// What reading it takes behind what ends there ([`Shared::fetch`]). One by itself costs a device
 /// about as much as a gap that is read for nothing.
 fn cost(unit: &Unit, last: Option<(Home, u64)>) -> u64 {
-    let (at, bytes) = (unit.home.at(), unit.bytes as u64);
+    let (at, bytes) = (unit.home.at(), u64::from(unit.bytes));
     match last {
         Some((home, end)) if home.is_ssd() == unit.home.is_ssd() && at <= end + GAP_BYTES => {
             (at + bytes).saturating_sub(end)

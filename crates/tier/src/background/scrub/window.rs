@@ -2,54 +2,43 @@
 //!
 //! The index is in the order of keys. So it is walked, and those places are kept that come first
 //! behind what was read; when these were read it is walked again for the next. Windows of a
-//! sixteenth of the places take sixteen walks in all, each of some ten nanoseconds an entry.
+//! sixth of the places take six walks in all, each of some tens of nanoseconds an entry.
+//!
+//! A place has no allocation of its own: it is 40 bytes of a list, and the keys of a window lie one
+//! behind the other, each once. So a window is made, cut and let go of without an allocator.
 
 use crate::index::{Entry, Home, What};
 use crate::ssd::pointer::{PIECE_BYTES, Pointer};
 use crate::types::BLOCK_BYTES;
 use laneway_sync::planted::{Bug, is_planted};
-use std::sync::Arc;
+use smallvec::SmallVec;
+use std::num::NonZeroU32;
 
 /// Room for places that are offered at once, about.
 const SPARE: usize = 4096;
+/// The same for their keys.
+const SPARE_KEY_BYTES: usize = 64 << 10;
+/// What the keys of a window take for each of its places, at most: where they are longer it has
+/// fewer places.
+const KEY_BYTES: usize = 64;
+/// What they take in all, at most, or twice as much for a moment: their ends have 32 bits.
+const KEYS_BYTES_MAX: usize = 1 << 30;
 
 /// Whose bytes they are.
-pub enum Owner {
+#[derive(Clone, Copy)]
+pub enum Owner<'a> {
     /// An item's.
     Item {
         /// Its key.
-        key: Box<[u8]>,
-        /// What the index said of it.
-        entry: Entry,
+        key: &'a [u8],
     },
     /// A checkpoint's.
     Checkpoint {
         /// 0 for the newest.
         age: usize,
         /// Where it lies.
-        body: Pointer,
+        body: &'a Pointer,
     },
-}
-
-impl Owner {
-    /// An item's sequence, or a number above all of them.
-    pub fn number(&self) -> u64 {
-        match self {
-            Owner::Item { entry, .. } => entry.sequence,
-            Owner::Checkpoint { age, .. } => number_of_checkpoint(*age),
-        }
-    }
-
-    /// Where its bytes lie, if these are not in a record.
-    pub fn pointer(&self) -> Option<&Pointer> {
-        match self {
-            Owner::Item { entry, .. } => match &entry.what {
-                What::Large(large) => Some(large),
-                _ => None,
-            },
-            Owner::Checkpoint { body, .. } => Some(body),
-        }
-    }
 }
 
 fn number_of_checkpoint(age: usize) -> u64 {
@@ -68,7 +57,9 @@ pub enum Part {
         /// Which part of it.
         part: u32,
         /// How many parts it has.
-        parts: u32,
+        parts: NonZeroU32,
+        /// Of the whole piece.
+        crc: u32,
     },
 }
 
@@ -76,18 +67,21 @@ pub enum Part {
 pub type Place = (Home, u64);
 
 /// Bytes that are verified together.
+#[derive(Clone, Copy)]
 pub struct Unit {
     /// Where they begin.
     pub home: Home,
+    /// Their owner's: an item's sequence, or a number above all of them.
+    pub number: u64,
     /// How many they are.
-    pub bytes: usize,
-    /// Their owner's.
-    number: u64,
-    /// Whose they are.
-    pub owner: Arc<Owner>,
-    /// What of it.
+    pub bytes: u32,
+    /// The number of their owner's key; a checkpoint has none.
+    key: Option<NonZeroU32>,
+    /// What of their owner they are.
     pub part: Part,
 }
+
+const _: () = assert!(size_of::<Unit>() == 40);
 
 impl Unit {
     fn place(&self) -> Place {
@@ -95,10 +89,98 @@ impl Unit {
     }
 }
 
+/// Keys one behind the other, numbered from 1 on.
+#[derive(Default)]
+struct Keys {
+    bytes: Vec<u8>,
+    /// Where each ends; it begins where the one before ends.
+    ends: Vec<u32>,
+}
+
+impl Keys {
+    fn push(&mut self, key: &[u8]) -> Option<NonZeroU32> {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len() as u32);
+        NonZeroU32::new(self.ends.len() as u32)
+    }
+
+    fn get(&self, number: NonZeroU32) -> &[u8] {
+        let at = number.get() as usize - 1;
+        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[begin as usize..self.ends[at] as usize]
+    }
+
+    /// Lets go of all keys that none of these has. Those that stay have other numbers.
+    fn keep(&mut self, units: &mut [Unit]) {
+        // The number that each has then, and 0 for those that go.
+        let mut numbers = vec![0; self.ends.len()];
+        for key in units.iter().filter_map(|unit| unit.key) {
+            numbers[key.get() as usize - 1] = 1;
+        }
+        let (mut begin, mut end, mut count) = (0, 0, 0);
+        for (at, number) in numbers.iter_mut().enumerate() {
+            let next = self.ends[at] as usize;
+            if *number != 0 {
+                self.bytes.copy_within(begin..next, end);
+                end += next - begin;
+                self.ends[count] = end as u32;
+                count += 1;
+                *number = count as u32;
+            }
+            begin = next;
+        }
+        self.bytes.truncate(end);
+        self.ends.truncate(count);
+        for unit in units {
+            unit.key = unit.key.and_then(|key| NonZeroU32::new(numbers[key.get() as usize - 1]));
+        }
+    }
+}
+
+/// Places, and whose they are.
+#[derive(Default)]
+pub struct Places {
+    /// The places.
+    pub units: Vec<Unit>,
+    keys: Keys,
+    /// Where the checkpoints lie, by their age.
+    bodies: Vec<Pointer>,
+}
+
+impl Places {
+    /// Whose this one of them is.
+    pub fn owner(&self, unit: &Unit) -> Owner<'_> {
+        match unit.key {
+            Some(key) => Owner::Item { key: self.keys.get(key) },
+            None => {
+                let age = (u64::MAX - unit.number) as usize;
+                Owner::Checkpoint { age, body: &self.bodies[age] }
+            }
+        }
+    }
+
+    /// None, in the same memory.
+    fn emptied(mut self) -> Places {
+        self.units.clear();
+        self.keys.bytes.clear();
+        self.keys.ends.clear();
+        self.bodies.clear();
+        self
+    }
+}
+
+/// Who offers places.
+struct Offering<'a> {
+    number: u64,
+    key: Option<&'a [u8]>,
+    /// The number of the key, once a place of it was kept.
+    kept: Option<NonZeroU32>,
+}
+
 /// Places in the order of the media, a bounded number at a time.
 pub struct Window {
     most: usize,
-    units: Vec<Unit>,
+    places: Places,
     /// Up to here all was read.
     behind: Option<Place>,
     /// From here on it is for later windows.
@@ -108,87 +190,85 @@ pub struct Window {
 impl Window {
     /// The first one, of about so many places.
     pub fn new(most: usize) -> Window {
-        Window { most: most.max(1), units: Vec::new(), behind: None, below: None }
+        Window { most: most.max(1), places: Places::default(), behind: None, below: None }
     }
 
     /// Offers an item. How many bytes it has, whether they are in this window or not; but those of
     /// a value that is in memory only, and waits for its group.
     pub fn item(&mut self, key: &[u8], entry: &Entry) -> u64 {
-        let mut kept = None;
-        let mut owner = || {
-            let new = || Arc::new(Owner::Item { key: key.into(), entry: entry.clone() });
-            Arc::clone(kept.get_or_insert_with(new))
-        };
-        let bytes = entry.record_bytes as usize;
-        let mut all = self.offer(entry.home, bytes, Part::Record, entry.sequence, &mut owner);
+        let mut by = Offering { number: entry.sequence, key: Some(key), kept: None };
+        let mut all = self.offer(&mut by, entry.home, entry.record_bytes, Part::Record);
         if let What::Large(large) = &entry.what
-            && large.bytes_waiting().is_none()
+            && !large.is_waiting()
         {
-            all += self.offer_pieces(large, entry.sequence, &mut owner);
+            all += self.offer_pieces(&mut by, large);
         }
         all
     }
 
-    /// Offers a checkpoint, where there is one, as an item is.
-    pub fn checkpoint(&mut self, age: usize, body: Pointer) -> u64 {
-        let owner = Arc::new(Owner::Checkpoint { age, body: body.clone() });
-        self.offer_pieces(&body, number_of_checkpoint(age), &mut || owner.clone())
+    /// Offers a checkpoint, the newest first, as an item is.
+    pub fn checkpoint(&mut self, body: Pointer) -> u64 {
+        let number = number_of_checkpoint(self.places.bodies.len());
+        let all = self.offer_pieces(&mut Offering { number, key: None, kept: None }, &body);
+        self.places.bodies.push(body);
+        all
     }
 
-    fn offer_pieces(
-        &mut self,
-        pointer: &Pointer,
-        number: u64,
-        owner: &mut dyn FnMut() -> Arc<Owner>,
-    ) -> u64 {
+    fn offer_pieces(&mut self, by: &mut Offering<'_>, pointer: &Pointer) -> u64 {
         let mut all = 0;
-        for parts in lies(pointer).chunk_by(|one, next| one.piece == next.piece) {
-            for (number_of_part, lies) in parts.iter().enumerate() {
-                let (part, parts) = (number_of_part as u32, parts.len() as u32);
-                let what = Part::Piece { piece: lies.piece, part, parts };
-                all += self.offer(Home::ssd(lies.at), lies.bytes, what, number, owner);
+        for lies in lies(pointer).chunk_by(|one, next| one.piece == next.piece) {
+            let Some(parts) = NonZeroU32::new(lies.len() as u32) else { continue };
+            for (part, &Lies { piece, at, bytes }) in (0..).zip(lies) {
+                // No pointer has fewer of them than pieces.
+                let crc = pointer.crcs.get(piece as usize).copied().unwrap_or_default();
+                let what = Part::Piece { piece, part, parts, crc };
+                all += self.offer(by, Home::ssd(at), bytes, what);
             }
         }
         all
     }
 
-    fn offer(
-        &mut self,
-        home: Home,
-        bytes: usize,
-        part: Part,
-        number: u64,
-        owner: &mut dyn FnMut() -> Arc<Owner>,
-    ) -> u64 {
-        let place = (home, number);
+    fn offer(&mut self, by: &mut Offering<'_>, home: Home, bytes: u32, part: Part) -> u64 {
+        let place = (home, by.number);
         let is_next = self.behind.is_none_or(|behind| behind < place);
         if is_next && self.below.is_none_or(|below| place < below) {
-            self.units.push(Unit { home, bytes, number, owner: owner(), part });
+            let Places { units, keys, .. } = &mut self.places;
+            if let (None, Some(key)) = (by.kept, by.key) {
+                by.kept = keys.push(key);
+            }
+            units.push(Unit { home, number: by.number, bytes, key: by.kept, part });
         }
-        bytes as u64
+        bytes.into()
     }
 
     /// Makes room for what comes next, if there are too many: keeps those that come first. It goes
     /// over all of them, so whoever offers items does this while nobody waits for a lock.
     pub fn make_room(&mut self) {
-        self.units.reserve(SPARE);
-        if self.units.len() < 2 * self.most {
+        let Places { units, keys, .. } = &mut self.places;
+        units.reserve(SPARE);
+        keys.ends.reserve(SPARE);
+        keys.bytes.reserve(SPARE_KEY_BYTES);
+        let keys_bytes = self.most.saturating_mul(KEY_BYTES).min(KEYS_BYTES_MAX);
+        let is_full = 2 * self.most <= units.len() || 2 * keys_bytes <= keys.bytes.len();
+        let stay = self.most.min(units.len() / 2);
+        if !is_full || stay == 0 {
             return;
         }
-        let (_, first_left, _) = self.units.select_nth_unstable_by_key(self.most, Unit::place);
+        let (_, first_left, _) = units.select_nth_unstable_by_key(stay, Unit::place);
         self.below = Some(first_left.place());
-        self.units.truncate(self.most);
+        units.truncate(stay);
+        keys.keep(units);
     }
 
     /// All were offered. What is in this window, in its order.
-    pub fn close(&mut self) -> Vec<Unit> {
-        let mut units = std::mem::take(&mut self.units);
-        units.sort_unstable_by_key(Unit::place);
-        self.behind = units.last().map(Unit::place).or(self.behind);
+    pub fn close(&mut self) -> Places {
+        let mut places = std::mem::take(&mut self.places);
+        places.units.sort_unstable_by_key(Unit::place);
+        self.behind = places.units.last().map(Unit::place).or(self.behind);
         if is_planted(Bug::ScrubberSkips) {
-            units.pop();
+            places.units.pop();
         }
-        units
+        places
     }
 
     /// Whether nothing is left for another.
@@ -196,10 +276,11 @@ impl Window {
         self.below.is_none()
     }
 
-    /// Makes it the next one, of at least so many places.
-    pub fn go_on(&mut self, most: usize) {
+    /// Makes it the next one, of at least so many places, in the memory of those that were read.
+    pub fn go_on(&mut self, most: usize, read: Places) {
         self.most = self.most.max(most);
         self.below = None;
+        self.places = read.emptied();
     }
 }
 
@@ -209,20 +290,20 @@ struct Lies {
     /// Byte offset on the SSD.
     at: u64,
     /// Of the value; the rest of the last block is not counted.
-    bytes: usize,
+    bytes: u32,
 }
 
 /// All of it, in the order of the value.
-fn lies(pointer: &Pointer) -> Vec<Lies> {
+fn lies(pointer: &Pointer) -> SmallVec<[Lies; 1]> {
     let (piece_bytes, block) = (PIECE_BYTES as u64, BLOCK_BYTES as u64);
-    let mut all = Vec::with_capacity(pointer.extents.len());
+    let mut all = SmallVec::new();
     let mut done = 0;
     for extent in &pointer.extents {
         let mut at = u64::from(extent.start) * block;
         let end = at + u64::from(extent.blocks) * block;
         while at < end && done < pointer.bytes {
             let takes = (end - at).min(piece_bytes - done % piece_bytes);
-            let bytes = takes.min(pointer.bytes - done) as usize;
+            let bytes = takes.min(pointer.bytes - done) as u32;
             all.push(Lies { piece: (done / piece_bytes) as u32, at, bytes });
             (at, done) = (at + takes, done + takes);
         }
@@ -236,6 +317,7 @@ mod tests {
     use crate::media::disk::sim::Random;
     use crate::ssd::pointer::Extent;
     use smallvec::smallvec;
+    use std::sync::Arc;
 
     /// Places of an item, at most.
     const AT_ONCE: usize = 10;
@@ -271,6 +353,13 @@ mod tests {
             .collect()
     }
 
+    /// The key of a place is that of its item, whose numbers go from 1 on.
+    fn assert_is_whose(places: &Places, unit: &Unit, items: &[(Vec<u8>, Entry)]) {
+        let (key, entry) = &items[unit.number as usize - 1];
+        assert_eq!(entry.sequence, unit.number);
+        assert!(matches!(places.owner(unit), Owner::Item { key: its } if its == key), "{key:?}");
+    }
+
     #[test]
     fn windows_of_any_size_give_every_place_once_and_in_order() {
         for seed in 0..20 {
@@ -285,17 +374,21 @@ mod tests {
                         window.make_room();
                     }
                     walks += 1;
-                    let units = window.close();
+                    let places = window.close();
+                    let units = &places.units;
                     assert!(units.len() < 2 * most + AT_ONCE, "{} places", units.len());
-                    met.extend(units.iter().map(|unit| (unit.place(), unit.bytes, unit.part)));
+                    for unit in units {
+                        assert_is_whose(&places, unit, &items);
+                        met.push((unit.place(), unit.bytes, unit.part));
+                    }
                     if window.is_last() {
                         break bytes;
                     }
-                    window.go_on(0);
+                    window.go_on(0, places);
                 };
                 assert!(met.is_sorted_by_key(|(place, ..)| *place), "seed {seed}, {most}");
-                let bytes: usize = met.iter().map(|(_, bytes, _)| bytes).sum();
-                assert_eq!(bytes as u64, total, "seed {seed}, windows of {most}");
+                let bytes: u64 = met.iter().map(|(_, bytes, _)| u64::from(*bytes)).sum();
+                assert_eq!(bytes, total, "seed {seed}, windows of {most}");
                 let least = met.len() / (2 * most + AT_ONCE);
                 assert!(least <= walks && walks <= met.len() / most + 1, "{walks} walks");
                 assert_eq!(*expected.get_or_insert_with(|| met.clone()), met, "{seed}, {most}");
@@ -311,24 +404,69 @@ mod tests {
             Extent { start: 100, blocks: 1 },
         ];
         let bytes = (PIECE_BYTES + 2 * BLOCK_BYTES + 5) as u64;
-        let crcs = smallvec![1, 2];
+        let crcs = smallvec![71, 72];
         let pointer = Pointer { bytes, extents, crcs, original_bytes: 0 };
         let mut window = Window::new(100);
         let what = What::Large(Arc::new(pointer.into()));
         assert_eq!(window.item(b"k", &entry(9, Home::log(64), what)), bytes + 64);
-        let units = window.close();
-        let met: Vec<_> = units.iter().map(|unit| (unit.home, unit.bytes, unit.part)).collect();
+        let places = window.close();
+        let units = places.units.iter();
+        let met: Vec<_> = units.map(|unit| (unit.home, unit.bytes, unit.part)).collect();
         let at = |block: usize| Home::ssd((block * BLOCK_BYTES) as u64);
-        let piece = |piece, part, parts| Part::Piece { piece, part, parts };
+        let piece = |piece, part, parts| {
+            let (parts, crc) = (NonZeroU32::new(parts).unwrap(), 71 + piece);
+            Part::Piece { piece, part, parts, crc }
+        };
         let behind = 500 + PIECE_BYTES / BLOCK_BYTES;
         assert_eq!(
             met,
             [
                 (Home::log(64), 64, Part::Record),
                 (at(100), 5, piece(1, 1, 2)),
-                (at(500), PIECE_BYTES, piece(0, 0, 1)),
-                (at(behind), 2 * BLOCK_BYTES, piece(1, 0, 2)),
+                (at(500), PIECE_BYTES as u32, piece(0, 0, 1)),
+                (at(behind), 2 * BLOCK_BYTES as u32, piece(1, 0, 2)),
             ]
         );
+    }
+
+    /// Far more items than a window has places for, with keys of any length.
+    #[test]
+    fn memory_is_bounded_by_places_whatever_the_number_of_items_and_the_length_of_keys() {
+        const MOST: usize = 2000;
+        const ITEMS: u64 = 20_000;
+        for key_bytes in [8, 21, KEY_BYTES, 250] {
+            let mut random = Random::new(key_bytes as u64);
+            let mut order: Vec<u64> = (1..=ITEMS).collect();
+            for at in (1..order.len()).rev() {
+                order.swap(at, random.below(at as u64 + 1) as usize);
+            }
+            let key = |number: u64| format!("{number:0key_bytes$}").into_bytes();
+            let (mut window, mut met) = (Window::new(MOST), 0);
+            loop {
+                for &number in &order {
+                    let what = What::Small { value_bytes: 9 };
+                    window.item(&key(number), &entry(number, Home::ssd(number * 64), what));
+                    let Places { units, keys, .. } = &window.places;
+                    assert!(units.len() <= 2 * MOST && keys.ends.len() <= units.len());
+                    let most = 2 * MOST * KEY_BYTES + key_bytes;
+                    assert!(keys.bytes.len() <= most, "{} bytes of keys", keys.bytes.len());
+                    window.make_room();
+                }
+                let places = window.close();
+                for unit in &places.units {
+                    met += 1;
+                    let its = key(met);
+                    assert!(matches!(places.owner(unit), Owner::Item { key } if key == its));
+                    assert_eq!(unit.home, Home::ssd(met * 64));
+                }
+                if window.is_last() {
+                    break;
+                }
+                let room = [places.units.capacity(), places.keys.ends.capacity()];
+                assert!(room.iter().all(|room| *room <= 2 * (2 * MOST + SPARE)), "{room:?}");
+                window.go_on(0, places);
+            }
+            assert_eq!(met, ITEMS, "keys of {key_bytes} bytes");
+        }
     }
 }
