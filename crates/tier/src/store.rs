@@ -31,7 +31,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The blocks of both superblocks.
 pub const SUPER_BLOCKS: u32 = 32;
-/// Segments that only deletes and migration may take.
+/// Segments that only deletions and migration may take, and fill.
 pub const RESERVE_PUT: u32 = 3;
 /// Segments that only migration may take, and what deletes everything.
 pub const RESERVE_DELETE: u32 = 2;

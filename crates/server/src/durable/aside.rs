@@ -22,7 +22,7 @@ impl<S> DurableExecutor<S> {
         self.order_for(task, |number| Order::Write { number, key, sequence, aside });
     }
 
-    /// The same for a deletion that nobody asked for.
+    /// The same for a deletion that nobody asked for, of which one waits at a time.
     pub(super) fn put_aside_expired(&mut self, key: &[u8], sequence: u64) {
         let work = Work::Request { bytes: Vec::new(), ends: true, read_only: false };
         let mut task = Task::new(work, self.now_nanos, None);
@@ -30,5 +30,6 @@ impl<S> DurableExecutor<S> {
         self.put_aside(&mut task, key, sequence, Aside::Delete);
         let number = task.number.expect("something was ordered for it");
         self.suspended.insert(number, task);
+        self.sweep.aside = Some(number);
     }
 }

@@ -250,6 +250,9 @@ impl<S> DurableExecutor<S> {
             return;
         }
         self.hand.empty(); // now and then, though there is always something to do
+        if self.sweep.aside.is_some_and(|number| self.suspended.contains_key(&number)) {
+            return self.sweep.wait(self.now_nanos);
+        }
         let found = self.durable.tier.expired(&self.sweep.from, LOOKS, self.now.seconds());
         let was_written = std::mem::replace(&mut self.swept, self.sequence) != self.sequence;
         let over = found.keys.len();
@@ -261,7 +264,7 @@ impl<S> DurableExecutor<S> {
             match self.drop_one(&key) {
                 Ok(Tried::Done(())) => {}
                 Ok(Tried::Waits(sequence)) => {
-                    // One at a time: the others have room behind it.
+                    // One at a time, in later looks, too: the others have room behind it.
                     bump(&self.durable.counts.expired);
                     self.put_aside_expired(&key, sequence);
                     return self.sweep.stopped(key, over - before - 1);

@@ -22,6 +22,8 @@ pub(super) struct Sweep {
     paid_looks: usize,
     /// How many were found since the first key.
     found: usize,
+    /// The number of the last task whose deletion was set aside, for want of room in the log.
+    pub(super) aside: Option<u64>,
 }
 
 impl Sweep {
@@ -47,6 +49,12 @@ impl Sweep {
                 0 if !was_written => NANOS_QUIET,
                 _ => NANOS,
             };
+    }
+
+    /// What was set aside still waits: what is found meanwhile would wait with it, and be more with
+    /// every look.
+    pub(super) fn wait(&mut self, now_nanos: u64) {
+        self.at_nanos = now_nanos + NANOS_DENSE;
     }
 
     /// Of those that were found so many are left behind this key, and are found again.

@@ -173,12 +173,7 @@ impl UdpWorker {
                 let context = core.context_for(key);
                 if let Some(joining) = execute::store_slice(&context, request, body, budget, out) {
                     self.batches[from.queue()].abandon();
-                    if self.joinings.len() < JOININGS_MAX {
-                        at.counts.requests.add_owner(1);
-                        self.joinings.push_back(JoiningFrom { from: *from, size: size.0, joining });
-                    } else {
-                        at.has_no_room(&from.to, from.arrived_nanos);
-                    }
+                    self.join_later(at, JoiningFrom { from: *from, size: size.0, joining });
                     return Next::Gone(whole);
                 }
                 self.tally(core, from, Operation::Set, size.0);
@@ -189,6 +184,16 @@ impl UdpWorker {
         // What has gone was counted by where it went.
         at.counts.requests.add_owner(u64::from(!matches!(next, Next::Gone(_))));
         next
+    }
+
+    /// Goes on with a large item in turns, if not too many do so already.
+    pub(super) fn join_later(&mut self, at: At<'_>, joining: JoiningFrom) {
+        if self.joinings.len() < JOININGS_MAX {
+            at.counts.requests.add_owner(1);
+            self.joinings.push_back(joining);
+        } else {
+            at.has_no_room(&joining.from.to, joining.from.arrived_nanos);
+        }
     }
 
     /// Before anything is looked up: a large value, and under some designs any request, is somebody

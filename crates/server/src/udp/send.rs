@@ -218,7 +218,6 @@ impl UdpWorker {
             let job = Job { work, size, arrived_nanos: now, origin, home, held };
             return hand_over(core, at, to, job);
         }
-        at.counts.requests.add_owner(1);
         core.count_hot(incoming.key(), true);
         let size = incoming.item_bytes();
         let batch = &mut self.batches[from.queue()];
@@ -230,11 +229,12 @@ impl UdpWorker {
             let budget = core.slice_budget(Way::Copy);
             if let Some(joining) = incoming.finish_slice(&context, budget, batch.out()) {
                 batch.abandon();
-                return self.joinings.push_back(JoiningFrom { from, size, joining });
+                return self.join_later(at, JoiningFrom { from, size, joining });
             }
         } else {
             incoming.abandon_bad_chunk(&context, batch.out());
         }
+        at.counts.requests.add_owner(1);
         core.tally_request(
             &mut self.tallies[from.queue()],
             Operation::Set,

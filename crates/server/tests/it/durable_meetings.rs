@@ -156,6 +156,33 @@ fn a_deletion_that_nobody_asked_for_is_no_write_that_was_refused() {
 }
 
 #[test]
+fn of_deletions_that_nobody_asked_for_one_waits_for_room_however_often_the_search_goes_on() {
+    const KEYS: u64 = 200;
+    let machine = machine();
+    let (mut rig, kept) = started(&machine);
+    let client = rig.net.connect();
+    let key = |number: u64| format!("{number:0>240}");
+    for number in 0..KEYS {
+        ask(&mut rig, &client, &format!("set {} 0 10 1\r\nv\r\n", key(number)), "STORED\r\n");
+    }
+    let durable = durable(&rig);
+    let before = durable.counts.set_aside.load(Relaxed);
+    let mut pass = |seconds: u64, waits: bool| {
+        kept.gate.commits_wait.store(waits, Relaxed);
+        kept.gate.room_waits.store(waits, Relaxed);
+        for _ in 0..seconds {
+            rig.clock.advance(SECOND);
+            rig.turns(20);
+        }
+    };
+    pass(60, true);
+    assert_eq!(durable.counts.set_aside.load(Relaxed), before + 1);
+    pass(60, false);
+    let is_gone = |number: u64| kept.tier.look(key(number).as_bytes()).is_none();
+    assert!((0..KEYS).all(is_gone), "what was found and left is found again");
+}
+
+#[test]
 fn a_flush_whose_second_comes_while_its_schedule_is_written_spares_nothing_and_comes_once() {
     let machine = machine();
     let (mut rig, kept) = started(&machine);

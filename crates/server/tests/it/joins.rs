@@ -216,31 +216,39 @@ fn an_append_makes_a_large_item_slice_by_slice() {
 /// No worker copies a whole item in one step, however many come at once.
 #[test]
 fn what_is_more_than_may_be_joined_at_a_time_is_thrown_away_and_may_be_asked_again() {
-    const COUNT: u16 = 70;
+    const COUNT: u16 = 120;
     const MOST: u64 = 64;
-    let plan = Plan { datagrams: Some(DatagramFaults::NONE), ..Plan::of(1, Form::TimeShare) };
-    let mut rig = Rig::new(&plan);
-    let mut peer = Peer::new(&rig);
-    let client = rig.net.connect();
-    let old = value(200_000, 1);
-    for number in 0..COUNT {
-        rig.set(&client, &format!("k{number}"), &old);
-    }
-    let append = |number: u16| format!("append k{number} 0 0 1\r\nx\r\n").into_bytes();
-    (0..COUNT).for_each(|number| peer.send(0, 1 + number, &append(number)));
-    rig.turns(COUNT as usize * 40);
-    peer.receive();
-    let joined: Vec<u16> = std::mem::take(&mut peer.got).into_iter().map(|(id, _)| id).collect();
-    let dropped = count(&rig, "requests_queue_full");
-    assert_eq!(joined.len() as u64 + dropped, u64::from(COUNT));
-    assert!(dropped > 0 && joined.len() as u64 >= MOST, "{dropped} were thrown away");
-    for number in 0..COUNT {
-        if !joined.contains(&(1 + number)) {
-            let id = 1 + COUNT + number;
-            assert_eq!(peer.ask(&mut rig, 0, id, &append(number)), b"STORED\r\n");
+    // In one datagram, and in several, which go into an item of their own first.
+    for bytes in [1, 3000] {
+        let plan = Plan { threshold_bytes: 256, ..Plan::of(1, Form::TimeShare) };
+        let mut rig = Rig::new(&plan.with_datagrams());
+        let mut peer = Peer::new(&rig);
+        let client = rig.net.connect();
+        let (old, new) = (value(200_000, 1), value(bytes, 9));
+        for number in 0..COUNT {
+            rig.set(&client, &format!("k{number}"), &old);
         }
-        let got = rig.ask(&client, format!("get k{number}\r\n").as_bytes(), b"END\r\n");
-        assert!(got == reply(&format!("k{number}"), &[&old[..], b"x"].concat()), "k{number}");
+        let append = |number: u16| {
+            let head = format!("append k{number} 0 0 {bytes}\r\n");
+            [head.as_bytes(), &new, b"\r\n"].concat()
+        };
+        (0..COUNT).for_each(|number| peer.send(0, 1 + number, &append(number)));
+        rig.turns(COUNT as usize * 40);
+        peer.receive();
+        let joined = std::mem::take(&mut peer.got).into_iter().map(|(id, _)| id);
+        let joined: Vec<u16> = joined.collect();
+        let dropped = count(&rig, "requests_queue_full");
+        assert_eq!(joined.len() as u64 + dropped, u64::from(COUNT), "{bytes} bytes");
+        assert!(dropped > 0 && joined.len() as u64 >= MOST, "{bytes} bytes: {dropped}");
+        for number in 0..COUNT {
+            if !joined.contains(&(1 + number)) {
+                let id = 1 + COUNT + number;
+                assert_eq!(peer.ask(&mut rig, 0, id, &append(number)), b"STORED\r\n");
+            }
+            let got = rig.ask(&client, format!("get k{number}\r\n").as_bytes(), b"END\r\n");
+            let whole = reply(&format!("k{number}"), &[&old[..], &new].concat());
+            assert!(got == whole, "{bytes} bytes, k{number}");
+        }
     }
 }
 

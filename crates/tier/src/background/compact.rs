@@ -143,6 +143,7 @@ impl Shared {
 
     /// Frees these, once the log says so.
     pub fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
+        self.must_have_room_for(emptied.len(), DROPPED_RECORD_BYTES)?;
         let mut dropped = Vec::new();
         for table in emptied {
             let (sequence, home) = self.append_note(Kind::TableDrop, &key_of(table.id), &[])?;

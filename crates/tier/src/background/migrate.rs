@@ -65,6 +65,8 @@ impl Shared {
             let emptied = match emptied {
                 // Nothing could be evicted for the sort table.
                 Err(Error::SsdFull { .. }) if self.evicts() => false,
+                // What has to stay in the log may be what a checkpoint makes superfluous.
+                Err(Error::PmFull) => false,
                 // There may be tables of which nothing is current any more.
                 Err(full @ Error::SsdFull { .. }) => {
                     match self.compact_tables(&mut self.maintenance()) {
@@ -116,10 +118,11 @@ impl Shared {
         let Some(coldest) = self.coldest(turn, even_damaged) else { return Ok(false) };
         let full = match self.empty(turn, coldest, even_damaged) {
             Err(full @ Error::SsdFull { .. }) if !self.evicts() => full,
+            Err(full @ Error::PmFull) => full,
             emptied => return emptied.map(|()| true),
         };
-        // There is no room for a sort table of it, and much of it is current. What is current of
-        // another may be less, and is appended again.
+        // There is no room for a sort table of it, or in the log, and much of it is current. What
+        // is current of another may be less, and is appended again.
         match self.sparsest(turn, even_damaged) {
             Some(sparsest) if sparsest != coldest => {
                 self.empty(turn, sparsest, even_damaged).map(|()| true)
@@ -174,12 +177,14 @@ impl Shared {
         }
         let items = self.drop_expired(needed.items, 0)?;
         let (hot, cold) = self.divide(items);
+        self.must_have_room(&[&needed.kept, &hot], &cold)?;
         let cold = match self.write_tables_with_room(turn, cold) {
             Ok(()) => Vec::new(),
             // No room for a sort table: where that gains a quarter, all is appended again.
             Err((Error::SsdFull { .. }, cold)) if self.gains(&[&needed.kept, &hot, &cold]) => cold,
             Err((error, _)) => return Err(error),
         };
+        self.must_have_room(&[&needed.kept, &hot, &cold], &[])?;
         let again_bytes = lines_of(&[&needed.kept, &hot, &cold]);
         *freed_bytes = u64::from(end - self.shape.header_bytes).saturating_sub(again_bytes);
         for moving in needed.kept.iter().chain(&hot).chain(&cold) {
@@ -274,7 +279,8 @@ impl Shared {
         for moving in items {
             // Notes may have begun one of the last segments: deletions must not fill it.
             let has_room = reserve <= self.writer().log.free_slots();
-            if !has_room || !moving.is_worth_dropping(now_seconds) {
+            let bytes = record::bytes_of(moving.key.len(), 0);
+            if !has_room || !moving.is_worth_dropping(now_seconds) || !self.leaves_room([bytes]) {
                 left.push(moving);
                 continue;
             }
@@ -356,7 +362,7 @@ impl Shared {
             if entry.is_none_or(|e| e.sequence != moving.sequence || e.home != moving.home) {
                 return Ok(());
             }
-            if let Some((_, appended)) = self.append_here(&mut writer, draft)? {
+            if let Some((_, appended)) = self.append_here(&mut writer, draft, 0)? {
                 self.counters.kept_records.add(1);
                 self.moved(moving.bytes().next_multiple_of(LINE_BYTES) as u64);
                 let to = Home::log(appended.at);
@@ -458,6 +464,11 @@ impl Shared {
                 }
                 run_bytes = self.run_bytes();
             }
+        }
+        // Nor without room in the log for what names them: of short free runs there are many.
+        if let Err(error) = self.must_have_room_for(cut.len(), NAMED_RECORD_BYTES) {
+            cut.iter().for_each(|(extent, ..)| self.space.free(&[*extent]));
+            return Err((error, cold));
         }
         let mut tables: Vec<(Table, Vec<usize>)> = Vec::new();
         let mut nanos = 0;

@@ -8,6 +8,7 @@ pub(crate) mod evict;
 pub(crate) mod migrate;
 pub(crate) mod moving;
 pub(crate) mod pace;
+pub(crate) mod room;
 pub mod scrub;
 
 use crate::media::priority::drop_priority;
@@ -166,9 +167,14 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use crate::background::compaction::Standing;
+    use crate::log::append::deletion;
+    use crate::log::attempt::Tried;
+    use crate::log::record::Kind;
+    use crate::media::disk::Barrier;
     use crate::media::disk::sim::{Faults, Power, SimDisk};
     use crate::media::pm::sim::SimRegion;
     use crate::recovery::recover::Media;
+    use crate::store::RESERVE_DELETE;
     use crate::tier::Tier;
     use crate::types::{ItemMeta, Settings};
     use std::sync::Arc;
@@ -227,6 +233,67 @@ mod tests {
         tier.shared().writer().failed = Some("no such device".into());
         assert!(tier.maintain().is_err() && !tier.stop_compaction());
         assert_eq!(tier.stats().compaction.standing, Standing::Failed);
+    }
+
+    /// Media with a log of eight segments.
+    fn media_of_eight() -> Media {
+        let power = Power::new(u64::MAX);
+        let region_bytes = 8 * SEGMENT_BYTES as usize;
+        let region = Arc::new(SimRegion::new(region_bytes, power.clone(), Faults::default()));
+        Media { region, ssd: Arc::new(SimDisk::new(1 << 20, power, 1, Faults::default())) }
+    }
+
+    fn open(media: &Media) -> Tier {
+        let settings =
+            Settings { segment_bytes: SEGMENT_BYTES, background: false, ..Settings::default() };
+        Tier::open(media.clone(), settings, 1, &mut |_, _| {}).unwrap().0
+    }
+
+    /// Appends deletions until one would leave fewer than `reserve` segments free; how many. Each
+    /// takes a line, so that nothing of a segment is left for what would free another.
+    fn delete_all(tier: &Tier, reserve: u32) -> u64 {
+        let delete = |number: u64| {
+            let appended = tier.shared().append(&deletion(&number.to_be_bytes(), None), reserve);
+            appended.unwrap().is_some()
+        };
+        let deleted = (0..).find(|number| !delete(*number)).unwrap();
+        tier.shared().commit(Barrier::Group).unwrap();
+        deleted
+    }
+
+    #[test]
+    fn segments_full_of_current_deletions_never_take_the_last_free_one() {
+        let media = media_of_eight();
+        let deleted = delete_all(&open(&media), 1);
+        let tier = open(&media);
+        let shared = tier.shared();
+        assert_eq!(shared.writer().log.free_slots(), 1);
+        assert_eq!(shared.index.count().tombstones, deleted);
+        assert!(shared.empty_segment(&mut shared.maintenance(), false).is_err());
+        assert_eq!(shared.writer().log.free_slots(), 1, "it is as it was");
+        // Who needs room has checkpoints made, and then nobody needs the deletions.
+        tier.put(b"key", b"value", ItemMeta::default()).unwrap();
+        assert!(tier.delete(b"key").unwrap());
+        assert!(shared.index.count().tombstones < deleted);
+        drop(tier);
+        assert_eq!(open(&media).get(b"key").unwrap(), None);
+    }
+
+    #[test]
+    fn in_the_last_segment_deletions_leave_room_for_the_record_that_frees_another() {
+        let media = media_of_eight();
+        delete_all(&open(&media), 1);
+        let tier = open(&media);
+        let shared = tier.shared();
+        // As a turn of migration begins it, beside which others delete.
+        shared.append_note(Kind::Note, &[], &[]).unwrap();
+        assert_eq!(shared.writer().log.free_slots(), 0);
+        let waits = || tier.try_delete(b"key", 1 << 30).unwrap();
+        assert!(matches!(waits(), Tried::Waits(())));
+        assert_eq!(delete_all(&tier, RESERVE_DELETE), 0);
+        assert!(!shared.leaves_room([64; 192 - 1]) && shared.leaves_room([64; 192 - 2]));
+        tier.put(b"key", b"value", ItemMeta::default()).unwrap();
+        assert!(tier.delete(b"key").unwrap());
     }
 
     #[test]

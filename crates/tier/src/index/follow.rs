@@ -30,7 +30,7 @@ impl Shared {
     pub fn name_later(&self, draft: &Draft<'_>, mut table: Table, moved: Vec<Moved>) -> Result<()> {
         let mut writer = self.writer();
         loop {
-            if let Some((ticket, appended)) = self.append_here(&mut writer, draft)? {
+            if let Some((ticket, appended)) = self.append_here(&mut writer, draft, 0)? {
                 (table.sequence, table.home) = (ticket.sequence, Home::log(appended.at));
                 // Its number is given, whatever becomes of what is written behind it.
                 let mut accounts = self.accounts();

@@ -6,7 +6,7 @@ use crate::log::record::{Kind, Record};
 use crate::log::{Appended, Refused};
 use crate::media::disk::Barrier;
 use crate::ssd::value::WAITING_VALUE_BYTES_MAX;
-use crate::store::{Offer, Pending, RESERVE_PUT, Shared, Writer};
+use crate::store::{Offer, Pending, RESERVE_DELETE, RESERVE_PUT, Shared, Writer};
 use crate::types::{Durability, Error, ItemMeta, KEY_BYTES_MAX, Position, Result, VALUE_BYTES_MAX};
 use laneway_sync::planted::{Bug, is_planted};
 use std::sync::MutexGuard;
@@ -59,13 +59,10 @@ impl Shared {
                 return Ok(ticket);
             }
             self.counters.stalls.add(1);
-            match self.make_room(reserve) {
-                Err(error) if reserve < RESERVE_PUT => {
-                    // What was tried may have begun a segment that has room for a deletion.
-                    let appended = self.append(draft, reserve)?;
-                    return appended.map(|(ticket, _)| ticket).ok_or(error);
-                }
-                made => made?,
+            if let Err(error) = self.make_room(reserve) {
+                // What was tried may have begun a segment that has room for this.
+                let appended = self.append(draft, reserve)?;
+                return appended.map(|(ticket, _)| ticket).ok_or(error);
             }
         }
         Err(Error::PmFull)
@@ -93,7 +90,8 @@ impl Shared {
         }
     }
 
-    /// Appends a record, unless it needs a new segment and fewer than `reserve` would be left.
+    /// Appends a record, unless it needs a new segment and fewer than `reserve` would be left; a
+    /// put's not where fewer are left ([`Shared::append_here`]).
     pub fn append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Option<(Ticket, Appended)>> {
         if !self.promise(draft) {
             // What is on its way is promised the most that it may take.
@@ -116,7 +114,7 @@ impl Shared {
     ) -> Result<Option<(Ticket, Appended)>> {
         let mut writer = self.writer();
         loop {
-            if let Some(appended) = self.append_here(&mut writer, draft)? {
+            if let Some(appended) = self.append_here(&mut writer, draft, reserve)? {
                 return Ok(Some(appended));
             }
             let rolled;
@@ -128,28 +126,37 @@ impl Shared {
     }
 
     /// Appends a record without waiting for a medium; `None` where that cannot be.
-    pub fn try_append(&self, draft: &Draft<'_>) -> Result<Option<Ticket>> {
+    pub fn try_append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Option<Ticket>> {
         if is_planted(Bug::RoomMadeInline) {
-            return self.append_with_room(draft, RESERVE_PUT).map(Some);
+            return self.append_with_room(draft, reserve).map(Some);
         }
         if self.owed.load(Relaxed) != 0 || !self.promise(draft) {
             return Ok(None);
         }
-        let appended = self.append_here(&mut self.writer(), draft);
+        let appended = self.append_here(&mut self.writer(), draft, reserve);
         if !matches!(appended, Ok(Some(_))) {
             self.withdraw(draft);
         }
         Ok(appended?.map(|(ticket, _)| ticket))
     }
 
-    /// Appends a record to the active segment; `None` if it has no room for it, or is closed.
+    /// Appends a record to the active segment; `None` if it has no room for it, or is closed. Nor
+    /// do puts fill one of the segments that they may not begin: a deletion makes room, and would
+    /// find none. Nor do deletions fill the last one: migration has begun it, and must find room
+    /// there for the record that frees another.
     pub fn append_here(
         &self,
         writer: &mut Writer,
         draft: &Draft<'_>,
+        reserve: u32,
     ) -> Result<Option<(Ticket, Appended)>> {
         writer.check()?;
-        if writer.is_closed {
+        let least = match reserve {
+            ..RESERVE_DELETE => 0,
+            RESERVE_DELETE => 1,
+            _ => reserve,
+        };
+        if writer.is_closed || writer.log.free_slots() < least {
             return Ok(None);
         }
         let sequence = draft.sequence.unwrap_or(writer.sequence + 1);

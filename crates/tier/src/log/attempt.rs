@@ -7,7 +7,7 @@ use crate::log::append::{Draft, Ticket, check, deletion, small};
 use crate::log::record::Kind;
 use crate::ssd::large::{LargeWriter, waiting};
 use crate::ssd::value::Large;
-use crate::store::{Owner, RESERVE_PUT, Shared};
+use crate::store::{Owner, RESERVE_DELETE, RESERVE_PUT, Shared};
 use crate::types::{Error, ItemMeta, Result};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Shared {
         sequence: u64,
     ) -> Result<Tried<Ticket>> {
         check(key, value.len() as u64)?;
-        let ticket = self.try_append(&small(key, value, meta, Some(sequence)))?;
+        let ticket = self.try_append(&small(key, value, meta, Some(sequence)), RESERVE_PUT)?;
         let Some(ticket) = ticket else { return Ok(Tried::Waits(())) };
         self.counters.user_bytes.add((key.len() + value.len()) as u64);
         Ok(Tried::Done(ticket))
@@ -66,7 +66,7 @@ impl Shared {
         if !self.may_hold(key)? {
             return Ok(Tried::Done(None));
         }
-        let ticket = self.try_append(&deletion(key, Some(sequence)))?;
+        let ticket = self.try_append(&deletion(key, Some(sequence)), RESERVE_DELETE)?;
         let Some(ticket) = ticket else { return Ok(Tried::Waits(())) };
         self.counters.user_bytes.add(key.len() as u64);
         Ok(Tried::Done(Some(ticket)))
@@ -141,7 +141,8 @@ impl LargeWhole {
 
     /// The same, if it need not wait.
     pub fn try_append(self, meta: ItemMeta, sequence: u64) -> Result<Tried<Ticket, LargeWhole>> {
-        match self.write(meta, Some(sequence), |draft| self.shared.try_append(draft))? {
+        let write = |draft: &Draft<'_>| self.shared.try_append(draft, RESERVE_PUT);
+        match self.write(meta, Some(sequence), write)? {
             None => Ok(Tried::Waits(self)),
             Some(ticket) => {
                 self.appended();

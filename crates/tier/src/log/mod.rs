@@ -149,7 +149,8 @@ impl Log {
         }
     }
 
-    /// The log of a store that was made just now goes on in the segment that it was made with.
+    /// Goes on in the newest segment, which has no record: that of a store which was made just now,
+    /// or one whose first group was torn.
     pub fn go_on(&mut self) {
         let Some((slot, end)) = self.newest_sealed() else { return };
         self.slots[slot as usize] = Slot::Active;
@@ -183,6 +184,24 @@ impl Log {
     /// How many slots are free.
     pub fn free_slots(&self) -> u32 {
         self.free_slots
+    }
+
+    /// Whether padded records of these lengths find room one behind the other, in segments that are
+    /// free. Where there is one, what is left of the active one is not counted: deletions may take
+    /// that meanwhile.
+    pub fn has_room_for(&self, mut records: impl Iterator<Item = u32>) -> bool {
+        let end = self.shape.records_end();
+        let mut free_slots = self.free_slots;
+        let last = self.active.as_ref().filter(|_| free_slots == 0);
+        let mut room = last.map_or(0, |active| end - active.tail);
+        records.all(|bytes| {
+            if room < bytes && 0 < free_slots {
+                (room, free_slots) = (end - self.shape.header_bytes, free_slots - 1);
+            }
+            let rest = room.checked_sub(bytes);
+            room = rest.unwrap_or(room);
+            rest.is_some()
+        })
     }
 
     /// The sealed slot of the highest generation, and where its records end.

@@ -1,6 +1,7 @@
 //! A start: a new store on media that hold none, or one that is found on them.
 
 pub(crate) mod census;
+pub(crate) mod ending;
 pub(crate) mod filling;
 pub(crate) mod gather;
 pub(crate) mod grow;

@@ -17,6 +17,7 @@ use crate::media::bytes::Spare;
 use crate::media::disk::{Barrier, Disk, Sticky};
 use crate::media::pm::Region;
 use crate::recovery::census::{self, Containers};
+use crate::recovery::ending::{Ending, flush_newest};
 use crate::recovery::filling::{Deletion, Filling};
 use crate::recovery::gather::Gathered;
 use crate::recovery::ledger::Ledger;
@@ -102,7 +103,7 @@ pub fn recover(
     }
     let shape = superblock.shape()?;
     let recovery = Recovery::new(&media, &superblock, shape, purpose, report);
-    let Recovered { shared, report, rebuilt } = recovery.run(settings, progress)?;
+    let Recovered { shared, report, rebuilt, ending } = recovery.run(settings, progress)?;
     if purpose == Purpose::Check {
         return Ok((shared, report));
     }
@@ -116,23 +117,8 @@ pub fn recover(
         doing("rebuild a segment's header", put)?;
         doing("flush a segment's header", shared.region.flush(at, bytes))?;
     }
-    let newest = shared.writer().log.newest_sealed();
-    if let Some((slot, end)) = newest.filter(|(_, end)| *end < shape.records_end()) {
-        // Where it was cut for a value that is not there, the record that points at it is
-        // whole: to who reads the log without values, and what is numbered anew from now on
-        // would be mixed with what is behind it.
-        Log::cut(&*shared.region, shape.start(slot) + u64::from(end))?;
-    }
-    flush_newest(&*shared.region, shape, newest.map(|(slot, _)| slot))?;
+    ending.make_durable(&*shared.region, &shape)?;
     Ok((shared, report))
-}
-
-fn flush_newest(region: &dyn Region, shape: Shape, slot: Option<u32>) -> Result<()> {
-    if let Some(slot) = slot {
-        let (start, bytes) = (shape.start(slot), u64::from(shape.segment_bytes));
-        doing("flush what was recovered", region.flush(start, bytes))?;
-    }
-    doing("fence what was recovered", region.fence(Barrier::Recovery))
 }
 
 /// A store, and what is to be made good where it is used.
@@ -140,6 +126,7 @@ struct Recovered {
     shared: Shared,
     report: Report,
     rebuilt: Vec<(u32, Header)>,
+    ending: Ending,
 }
 
 struct Recovery<'a> {
@@ -230,6 +217,7 @@ impl<'a> Recovery<'a> {
         let slots = self.replay_all(&used, position, progress)?;
         let newest = used.last().map_or(0, |used| used.generation);
         let generation = newest.max(lost::last_begun(position) + passed);
+        let goes_on = self.goes_on(&used, generation);
         self.load_tree(&used)?;
         self.drop_flushed()?;
         let containers = Containers {
@@ -247,9 +235,7 @@ impl<'a> Recovery<'a> {
         let Superblock { store_id, generation: number, .. } = *self.superblock;
         let mut log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
         log.set_superblock(number);
-        if self.report.is_new {
-            log.go_on();
-        }
+        let ending = Ending::of(&mut log, goes_on);
         let mut writer = Writer::new(log, self.sequence.max(self.flush_sequence));
         writer.failed = self.refused;
         writer.tabled_bytes = self.report.replayed_bytes + self.report.table_bytes;
@@ -284,7 +270,18 @@ impl<'a> Recovery<'a> {
             owed: Default::default(),
             counters: Default::default(),
         };
-        Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt })
+        Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt, ending })
+    }
+
+    /// Whether the log goes on in its newest segment: no whole record is in it, and nothing says
+    /// that the log was further. Were it left behind, a full log would have one free segment less
+    /// with each loss of power in a first group, and in the end none.
+    fn goes_on(&self, used: &[Used], generation: u64) -> bool {
+        let from = Position { generation, offset: self.shape.header_bytes };
+        let newest = used.last().map(|newest| (newest.generation, newest.end));
+        let checkpoints = self.superblock.checkpoints.iter().map(|it| it.position);
+        newest == Some((generation, from.offset))
+            && checkpoints.chain([self.tree_holds]).all(|known| known <= from)
     }
 
     /// Leaves of the deletions and dropped tables that the checkpoint remembers those that are

@@ -215,7 +215,8 @@ impl Survey<'_> {
     /// A segment newer than all whole headers, known by the records in it. Unless one of them says
     /// that the header was durable, its first group may have been torn: what is whole in front is
     /// kept all the same, since that group may have been acknowledged. If nothing is, the segment
-    /// is an empty one: were its generation used again, what is whole behind would count as of it.
+    /// is an empty one, in which the log goes on: a start wipes what is whole behind, which would
+    /// count as of it ([`crate::recovery::ending`]).
     fn hidden_segment(&self, headers: &Headers) -> Result<Option<Hidden>> {
         let generation = headers.last_key_value().map_or(1, |(generation, _)| generation + 1);
         let life = life_of(self.store_id, generation);

@@ -172,6 +172,13 @@ pub fn settings() -> Settings {
     }
 }
 
+/// The slot of the segment whose header has the highest generation, in a log of such segments.
+pub fn newest_slot(log: &[u8], segment_bytes: u32) -> usize {
+    let slots = log.chunks(segment_bytes as usize).enumerate();
+    let generation = |bytes: &[u8]| u64::from_le_bytes(bytes[24..32].try_into().unwrap());
+    slots.max_by_key(|(_, bytes)| generation(bytes)).unwrap().0
+}
+
 /// A value that tells which write it comes from, in every part.
 pub fn value(version: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (version.wrapping_mul(31) + at * 7 + (at >> 8)) as u8).collect()

@@ -1,8 +1,9 @@
 //! What a store still does whose log and SSD are full.
 
-use crate::common::{self, Kind, Machine, SSD_BYTES, value};
+use crate::common::{self, Kind, Machine, SSD_BYTES, newest_slot, value};
+use laneway_tier::disk::Barrier;
 use laneway_tier::disk::sim::Faults;
-use laneway_tier::{Durability, ItemMeta, Settings, Tier, Tried};
+use laneway_tier::{BLOCK_BYTES, Durability, ItemMeta, Settings, Tier, Tried};
 
 const KINDS: [Kind; 2] = [Kind::Pm, Kind::Wal];
 /// So long that what is current of a full one is more than migration appends again.
@@ -40,17 +41,22 @@ fn fill_both(tier: &Tier) -> u64 {
     1 + large + fill(tier, 1 + large, 900)
 }
 
-/// A store in which nothing more finds room, not even a deletion: what it passes over begins the
-/// segments that puts may not begin, and they fill these. And how many items it has.
+/// A store in which nothing more finds room, not even a deletion: the segments that puts may not
+/// fill are full of deletions. And how many items it has.
 fn full(machine: &Machine, settings: Settings) -> (Tier, u64) {
     let (tier, _) = machine.open(settings).unwrap();
-    let mut held = fill_both(&tier);
+    let held = fill_both(&tier);
     tier.commit().unwrap();
     drop(tier);
+    let mut deleted = 0_u64;
     for _ in 0..8 {
         let (tier, _) = machine.open(settings).unwrap();
         let is_full = tier.pass_over(tier.sequence() + 1).is_err();
-        held += fill(&tier, held, 900);
+        // Of keys that were never there; what is in no group yet might be of them. Each takes one
+        // line, and so leaves none over.
+        while let Ok(Some(_)) = tier.submit_delete(&deleted.to_be_bytes(), None) {
+            deleted += 1;
+        }
         tier.commit().unwrap();
         drop(tier);
         if is_full {
@@ -105,6 +111,81 @@ fn a_deletion_is_taken_at_each_start_of_a_full_store() {
             let deleted = tier.delete(&key(held - start));
             assert!(matches!(deleted, Ok(true)), "{kind:?}, start {start}: {deleted:?}");
             assert!(tier.look(&key(held - start)).is_none());
+        }
+    }
+}
+
+/// A state that a loss of power leaves in which the newest segment has its header, and what was
+/// there `before` in the place of its first record.
+fn torn_behind_header(machine: &Machine, before: &[u8], faults: &Faults) -> Machine {
+    const SEEDS: u64 = 1 << 14;
+    /// What a header takes that lists all segments but its own.
+    const HEADER_BYTES: usize = 64 + 16 * 9;
+    const LINE_BYTES: usize = 64;
+    let now = machine.images().0;
+    let start = newest_slot(&now, SEGMENT_BYTES) * SEGMENT_BYTES as usize;
+    let records = start + BLOCK_BYTES;
+    let (header, first) = (start..start + HEADER_BYTES, records..records + LINE_BYTES);
+    assert!(now[first.clone()] != before[first.clone()], "nothing was written");
+    let is_torn = |crashed: &Machine| {
+        let log = crashed.images().0;
+        log[header.clone()] == now[header.clone()] && log[first.clone()] == before[first.clone()]
+    };
+    let mut crashed = (0..SEEDS).map(|seed| machine.crashed(seed, faults, u64::MAX));
+    crashed.find(is_torn).expect("one of so many states is that")
+}
+
+#[test]
+fn no_segment_is_lost_to_starts_that_lose_their_power_in_the_first_group_of_one() {
+    for kind in KINDS {
+        let (filled, settings) = (machine(kind), settings(Durability::Ack));
+        let (tier, _) = filled.open(settings).unwrap();
+        let held = fill_both(&tier);
+        drop(tier);
+        let (log, ssd) = filled.images();
+        let faults = Faults { ignored: [Barrier::Group].into(), ..Faults::default() };
+        let mut machine = Machine::of(kind, &faults, u64::MAX, log, ssd);
+        let mut began = None;
+        for start in 1..6 {
+            let (tier, report) = machine.open(settings).unwrap();
+            assert_eq!(report.problems, [""; 0], "{kind:?}, start {start}");
+            let before = machine.images().0;
+            let deleted = tier.delete(&key(held - start));
+            assert!(matches!(deleted, Ok(true)), "{kind:?}, start {start}: {deleted:?}");
+            // The group is the first of this start, so that its power may as well fail within it.
+            assert_eq!(tier.stats().groups, 1, "{kind:?}, start {start}");
+            let generation = tier.durable().generation;
+            assert_eq!(*began.get_or_insert(generation), generation, "{kind:?}, start {start}");
+            drop(tier);
+            machine = torn_behind_header(&machine, &before, &faults);
+        }
+        let (log, ssd) = machine.images();
+        let machine = Machine::of(kind, &Faults::default(), u64::MAX, log, ssd);
+        let (tier, report) = machine.open(settings).unwrap();
+        assert_eq!((report.items, &report.problems[..]), (held, &[][..]), "{kind:?}");
+        assert!(tier.delete(&key(held - 1)).unwrap(), "{kind:?}");
+        drop(tier);
+        let (tier, report) = machine.open(settings).unwrap();
+        assert_eq!((report.items, &report.problems[..]), (held - 1, &[][..]), "{kind:?}");
+        assert!(tier.look(&key(held - 1)).is_none(), "{kind:?}");
+    }
+}
+
+#[test]
+fn puts_leave_the_segment_that_a_deletion_began_to_the_deletions_behind_it() {
+    for kind in KINDS {
+        let (machine, settings) = (machine(kind), settings(Durability::Ack));
+        let (tier, _) = machine.open(settings).unwrap();
+        let held = fill_both(&tier);
+        drop(tier);
+        let (tier, _) = machine.open(settings).unwrap();
+        // Each is of an item in another segment, so that no segment is worth emptying.
+        for gone in 1..5 {
+            let deleted = tier.delete(&key(held - 60 * gone));
+            assert!(matches!(deleted, Ok(true)), "{kind:?}, deletion {gone}: {deleted:?}");
+            let first = held + 2000 * gone;
+            fill(&tier, first, 900);
+            fill(&tier, first + 1000, 1);
         }
     }
 }

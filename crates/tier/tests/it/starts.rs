@@ -1,7 +1,7 @@
 //! Starts on media that have lost something: what can be read of what was acknowledged is there,
 //! and what cannot is told.
 
-use crate::common::{Kind, Machine, SEGMENT_BYTES, settings, value};
+use crate::common::{Kind, Machine, SEGMENT_BYTES, newest_slot, settings, value};
 use laneway_tier::disk::sim::Faults;
 use laneway_tier::{Error, ItemMeta, Tier};
 use std::collections::BTreeSet;
@@ -41,11 +41,8 @@ fn a_value_of_the_last_group_that_cannot_be_read_is_told_and_hides_nothing_behin
     }
 }
 
-/// The slot of the segment whose header has the highest generation.
 fn newest(log: &[u8]) -> usize {
-    let slots = log.chunks(SEGMENT_BYTES as usize).enumerate();
-    let generation = |bytes: &[u8]| u64::from_le_bytes(bytes[24..32].try_into().unwrap());
-    slots.max_by_key(|(_, bytes)| generation(bytes)).unwrap().0
+    newest_slot(log, SEGMENT_BYTES)
 }
 
 /// Its header and its first records read as zeros, as those of a slot that was never used do.

@@ -1,0 +1,42 @@
+//! Whether the log has room for what emptying a segment, or merging sort tables, says there. Were
+//! none left for the record that frees a segment, nothing could be appended any more, for good.
+
+use crate::background::moving::{Moving, lines_of};
+use crate::log::record::bytes_of;
+use crate::ssd::tables::NAMED_RECORD_BYTES;
+use crate::store::Shared;
+use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Result};
+use std::iter::repeat_n;
+
+impl Shared {
+    /// Whether records of these lengths leave room for one that frees a segment.
+    pub fn leaves_room(&self, records: impl IntoIterator<Item = usize>) -> bool {
+        let freed = bytes_of(0, size_of::<u64>());
+        let padded = |bytes: usize| bytes.next_multiple_of(LINE_BYTES) as u32;
+        self.writer().log.has_room_for(records.into_iter().chain([freed]).map(padded))
+    }
+
+    /// Refuses to empty a segment where what that appends might fill the last free one. It appends
+    /// what has to go there `again`, and records that name sort tables of the `cold`.
+    pub fn must_have_room(&self, again: &[&[Moving]], cold: &[Moving]) -> Result<()> {
+        // Two that are neighbours take more than the longest may, which is a block at least.
+        let most = self.settings.table_bytes.max(BLOCK_BYTES);
+        let longest = self.run_bytes().clamp(BLOCK_BYTES, most) as u64;
+        let tables = (1 + 2 * lines_of(&[cold]) / longest).min(cold.len() as u64);
+        let names = repeat_n(NAMED_RECORD_BYTES as usize, tables as usize);
+        let again = again.iter().copied().flatten().map(Moving::bytes);
+        self.room_or_full(names.chain(again))
+    }
+
+    /// The same for so many records of one length.
+    pub fn must_have_room_for(&self, count: usize, bytes: u32) -> Result<()> {
+        self.room_or_full(repeat_n(bytes as usize, count))
+    }
+
+    fn room_or_full(&self, records: impl Iterator<Item = usize>) -> Result<()> {
+        match self.leaves_room(records) {
+            true => Ok(()),
+            false => Err(Error::PmFull),
+        }
+    }
+}
