@@ -304,9 +304,6 @@ impl<T: Transport> Core<T> {
         }
         if large {
             here.lanes.requests_large.add_owner(1);
-            if operation == Operation::Get {
-                self.counters().get_hits_large.bump_owner(); // what was not found has no size
-            }
         } else {
             here.lanes.requests_small.add_owner(1);
         }
@@ -325,6 +322,7 @@ impl<T: Transport> Core<T> {
             settings: &self.execute_settings,
             touched: &self.touched,
             large_from: if self.hands_over { self.plan.threshold.0 } else { u64::MAX },
+            large_lane_from: self.plan.threshold.0,
             pending_writes: self
                 .shared
                 .durable

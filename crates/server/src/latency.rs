@@ -89,7 +89,8 @@ pub struct PendingLatencies {
     begun: bool,
     /// What is large among them has had its first slice.
     sliced: bool,
-    counts: [u16; ROWS],
+    /// A request of a megabyte has more keys than 16 bits count.
+    counts: [u32; ROWS],
     /// A bit for each row that has requests.
     used: u16,
     /// Key and value of the longest large item among them.
@@ -112,7 +113,7 @@ impl PendingLatencies {
             self.since_nanos = now_nanos;
         }
         self.used |= 1 << row;
-        self.counts[row] = self.counts[row].saturating_add(requests);
+        self.counts[row] = self.counts[row].saturating_add(requests.into());
     }
 
     /// One of them is about a large item of so many bytes.

@@ -24,6 +24,9 @@ const UNDER_WAY: &[u8] =
 const NONE_UNDER_WAY: &[u8] = b"CLIENT_ERROR no backup is under way\r\n";
 const STOPPING: &[u8] = b"SERVER_ERROR the server is stopping\r\n";
 const OK: &[u8] = b"OK\r\n";
+/// Why a backup came to nothing.
+const ASKER_LEFT: &str = "whoever asked for it has closed the connection";
+const SERVER_STOPPED: &str = "the server was stopped";
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,18 +195,18 @@ impl Backups {
         OK
     }
 
-    /// The connection of this number is closed.
-    pub fn asker_left(&self, number: u64) {
+    /// The connection of this number is closed; `stops`: the server does, which closes all.
+    pub fn asker_left(&self, number: u64, stops: bool) {
         if self.asker.load(Relaxed) != number || number == 0 {
             return;
         }
-        self.give_up("whoever asked for it has closed the connection");
+        self.give_up(Some(number), if stops { SERVER_STOPPED } else { ASKER_LEFT });
     }
 
     /// The server stops.
     pub fn close(&self) {
         self.lock().is_closed = true;
-        self.give_up("the server was stopped");
+        self.give_up(None, SERVER_STOPPED);
         self.ring();
     }
 
@@ -212,9 +215,12 @@ impl Backups {
         self.lock().is_closed
     }
 
-    fn give_up(&self, why: &'static str) {
+    /// Has the backup that is under way given up: whosever it is, or only this connection's.
+    fn give_up(&self, asker: Option<u64>, why: &'static str) {
         let mut state = self.lock();
-        if state.told.standing == Standing::UnderWay {
+        // Before the lock was had, that one may have ended, and another's may have been begun.
+        let is_his = asker.is_none_or(|number| self.asker.load(Relaxed) == number);
+        if is_his && state.told.standing == Standing::UnderWay {
             state.order = Some(Order::GiveUp(why));
             drop(state);
             self.ring();
@@ -307,13 +313,13 @@ mod tests {
         assert_eq!(backups.answer(&start, 7), OK);
         assert_eq!(backups.answer(&start, 8), UNDER_WAY);
         assert_eq!(backups.take_order(), Some(Order::Begin("day".into())));
-        backups.asker_left(8);
-        backups.asker_left(0);
+        backups.asker_left(8, false);
+        backups.asker_left(0, false);
         assert_eq!(backups.take_order(), None);
-        backups.asker_left(7);
+        backups.asker_left(7, false);
         assert!(matches!(backups.take_order(), Some(Order::GiveUp(_))));
         backups.tell(|told| told.standing = Standing::Failed);
-        backups.asker_left(7);
+        backups.asker_left(7, false);
         assert_eq!(backups.take_order(), None);
         assert_eq!(backups.ended(), Ended { done: 0, failed: 1, done_seconds: 0 });
         assert_eq!(backups.answer(&start, 7), OK);
@@ -321,5 +327,18 @@ mod tests {
         assert_eq!(backups.ended(), Ended { done: 1, failed: 1, done_seconds: 99 });
         backups.close();
         assert_eq!(backups.answer(&start, 7), STOPPING);
+    }
+
+    #[test]
+    fn who_leaves_too_late_ends_nobody_else_s_and_a_stop_is_told_as_one() {
+        let backups = Backups::default();
+        let start = Asked::Start("day".into());
+        backups.enable(Box::new(|| {}));
+        assert_eq!(backups.answer(&start, 8), OK);
+        // The backup of 7 ended, and that of 8 was begun, after it was found that 7 had left.
+        backups.give_up(Some(7), ASKER_LEFT);
+        assert_eq!(backups.take_order(), Some(Order::Begin("day".into())));
+        backups.asker_left(8, true);
+        assert_eq!(backups.take_order(), Some(Order::GiveUp(SERVER_STOPPED)));
     }
 }

@@ -14,7 +14,6 @@ use laneway_wire::binary::{Frame, Request, parse};
 /// The key of a request, and as what it is counted; `None` if it is about none.
 fn key_of<'a>(request: &Request<'a>) -> Option<(&'a [u8], Operation)> {
     Some(match *request {
-        Request::Get(get) if get.touch.is_some() => (get.key, Operation::Touch),
         Request::Get(get) => (get.key, Operation::Get),
         Request::Store(store) => (store.key, Operation::Set),
         Request::Join { key, .. } => (key, Operation::Set),

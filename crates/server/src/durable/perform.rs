@@ -10,7 +10,7 @@ use crate::event_log::{Class, DeletedBy};
 use crate::execute::{self, Body, Context, Incoming, Outcome};
 use crate::jobs::handoff::Work;
 use crate::latency::{self, Operation};
-use crate::request::requests::{operation, writes};
+use crate::request::requests::operation;
 use crate::stats::{TierSnapshot, write_tier};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
@@ -50,7 +50,8 @@ impl<S> DurableExecutor<S> {
         let context = self.context(&touched, task.seen);
         let context = Context { read_only: task.read_only, by: task.asker(), ..context };
         let (outcome, mut changes) = capture::during(room, || command(&context, &mut out));
-        if is_planted(Bug::TouchUnwritten) && matches!(operation, Operation::Touch) {
+        let may_touch = matches!(operation, Operation::Get | Operation::Touch);
+        if is_planted(Bug::TouchUnwritten) && may_touch {
             changes.clear();
         }
         if matches!(outcome, Outcome::Kept) {
@@ -60,7 +61,8 @@ impl<S> DurableExecutor<S> {
         }
         if self.dice.falls() && self.shared.hot.is_none() {
             // A sample is left out while another worker takes one.
-            self.shared.workers[0].samples.note(key, !matches!(operation, Operation::Get));
+            let writes = !matches!(operation, Operation::Get) || !changes.is_empty();
+            self.shared.workers[0].samples.note(key, writes);
         }
         self.wait_for_others(task, key);
         task.reply.push_bytes(&out);
@@ -162,8 +164,7 @@ impl<S> DurableExecutor<S> {
     /// False as for [`DurableExecutor::execute`].
     pub(super) fn perform_key(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) -> bool {
         let expires = execute::expires_at(get.exptime, self.now);
-        let operation = if writes(get.verb) { Operation::Touch } else { Operation::Get };
-        self.execute(task, key, operation, (0, None), |context, out| {
+        self.execute(task, key, Operation::Get, (0, None), |context, out| {
             execute::get_key(context, get.verb, expires, key, context.store.hash(key), out)
         })
     }

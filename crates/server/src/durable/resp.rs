@@ -4,7 +4,7 @@
 use super::ready::{Ready, step_of};
 use super::state::DurableExecutor;
 use super::task::{Each, KEYS_PER_STEP, NO_MEMORY_STORING, Several, Step, Task};
-use crate::event_log::DeletedBy;
+use crate::event_log::{Class, DeletedBy};
 use crate::execute::redis::{self, Asking, Count, Known, Telling};
 use crate::execute::{Context, Outcome};
 use crate::jobs::handoff::Spoken;
@@ -17,6 +17,7 @@ use laneway_store::{Moment, meter};
 use laneway_wire::Request;
 use laneway_wire::resp::reply::{OK, put_array_head, put_integer};
 use laneway_wire::resp::{Args, Scan, Scanned};
+use std::cell::Cell;
 
 /// Bytes of a long request that are read before others have their turn.
 const READ_BYTES_PER_STEP: usize = 64 << 10;
@@ -349,6 +350,9 @@ impl<S> DurableExecutor<S> {
                 match of {
                     Count::Deleted => self.perform_cold_delete(task, key, DeletedBy::Delete),
                     Count::There | Count::Touched => {
+                        if of == Count::Touched {
+                            self.log_cold_touch(task, key);
+                        }
                         task.count(one::operation(Command::CountKeys(of)));
                     }
                 }
@@ -376,6 +380,15 @@ impl<S> DurableExecutor<S> {
                 *count += i64::from(counts);
                 return task.done.then_some(Step::Done);
             }
+        }
+    }
+
+    /// Tells who watches that a key was asked for whose item is in the tier alone.
+    fn log_cold_touch(&self, task: &Task, key: &[u8]) {
+        if self.shared.connections.events.watches(Class::Fetchers) {
+            let touched = Cell::new(0);
+            let context = Context { by: task.asker(), ..self.context(&touched, false) };
+            context.log_get(key, self.in_tier_alone(key).map(|look| look.value_bytes));
         }
     }
 

@@ -245,6 +245,7 @@ impl<S> DurableExecutor<S> {
             settings: &self.execute_settings,
             touched,
             large_from: u64::MAX,
+            large_lane_from: self.plan.threshold.0,
             pending_writes: Some(DurableReader::DurableExecutor { seen }),
             read_only: false,
             log: Some(&self.shared.connections.events),

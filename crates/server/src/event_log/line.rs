@@ -34,6 +34,13 @@ const _: () = assert!(
         && Parting::Shutdown as usize + 1 == PARTING.len()
 );
 
+/// The second by which an end is told. One within this very second is told by the next: with no
+/// second left it would read as no end.
+fn second_of(end: Moment, now_millis: u64) -> u32 {
+    let is_soon = end.unix_millis() > now_millis && u64::from(end.seconds()) == now_millis / 1000;
+    if is_soon { end.seconds_up() } else { end.seconds() }
+}
+
 /// An event's words, the first of which is left for its number.
 pub(super) fn words(
     event: Event,
@@ -56,7 +63,7 @@ pub(super) fn words(
     words[1] = now_millis;
     words[2] = u64::from_le_bytes(small);
     words[3] = subject.value_bytes;
-    words[4] = u64::from(expires.seconds()) << 32 | u64::from(idle_seconds);
+    words[4] = u64::from(second_of(expires, now_millis)) << 32 | u64::from(idle_seconds);
     words[5] = subject.by;
     for (word, part) in words[HEAD_WORDS..].iter_mut().zip(text.chunks(8)) {
         let mut all = [0; 8];
@@ -253,6 +260,26 @@ mod tests {
             let told = line(event, subject);
             assert_eq!(told, format!("ts=1700000000.005000 gid=7 type={wanted}\n"));
             assert_eq!(class_of(&words(event, &subject, 0, b"")), event.class() as u32);
+        }
+    }
+
+    #[test]
+    fn what_ends_within_this_second_has_a_second_left_and_not_no_end() {
+        let subject = Subject { text: b"k", ..Subject::default() };
+        for (end, stored, evicted) in [
+            (Moment::NEVER, 0, -1),
+            (Moment::from_seconds(1), 0, 1 - i64::from(NOW.seconds())), // over for long
+            (NOW, 0, 0),
+            (Moment::new(NOW.seconds(), NOW.millis() + 1), 1, 1),
+            (Moment::new(NOW.seconds(), 999), 1, 1),
+            (Moment::from_seconds(NOW.seconds() + 1), 1, 1),
+            (NOW.plus_seconds(1), 1, 1),
+        ] {
+            let told = line(Event::Store(Stored::Stored, StoredBy::Set, end), subject);
+            assert!(told.contains(&format!(" ttl={stored} ")), "{end:?}: {told}");
+            let event = Event::Evict { fetched: false, expires: end, idle_seconds: 0 };
+            let told = line(event, subject);
+            assert!(told.contains(&format!(" ttl={evicted} ")), "{end:?}: {told}");
         }
     }
 

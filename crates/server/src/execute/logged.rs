@@ -9,9 +9,11 @@ impl Context<'_> {
     /// A value was asked for: counts that, and logs it. `found`: its item, if there is one.
     #[inline]
     pub(super) fn tell_get(&self, key: &[u8], found: Option<&ItemMeta>) {
-        let counters = self.counters;
-        counters.cmd_get.bump_owner();
-        if found.is_some() { &counters.get_hits } else { &counters.get_misses }.bump_owner();
+        self.counters.cmd_get.bump_owner();
+        match found {
+            Some(item) => self.count_found(item.item_bytes()),
+            None => self.counters.get_misses.bump_owner(),
+        }
         self.log_get(key, found.map(|item| item.value_bytes.into()));
     }
 
@@ -22,6 +24,15 @@ impl Context<'_> {
         counters.cmd_touch.bump_owner();
         if found.is_some() { &counters.touch_hits } else { &counters.touch_misses }.bump_owner();
         self.log_get(key, found.map(|item| item.value_bytes.into()));
+    }
+
+    /// Counts that a read has found an item of so many bytes.
+    #[inline]
+    pub(super) fn count_found(&self, item_bytes: u64) {
+        self.counters.get_hits.bump_owner();
+        if self.large_lane_from <= item_bytes {
+            self.counters.get_hits_large.bump_owner();
+        }
     }
 
     /// A key was asked for; the bytes of its item's value, if there is one.

@@ -102,6 +102,8 @@ pub struct Context<'a> {
     pub touched: &'a Cell<u64>,
     /// Values of items this large are somebody else's to read: [`Outcome::Elsewhere`].
     pub large_from: u64,
+    /// Items this large are of the large lane, and counted as that where a read finds them.
+    pub large_lane_from: u64,
     /// Where items are kept durably: what must not be answered from memory alone.
     pub pending_writes: Option<DurableReader<'a>>,
     /// Who asks may change nothing, not even by a read that marks its item.

@@ -53,6 +53,21 @@ fn each_part_counts_every_request_and_their_times_add_up_to_the_whole() {
 }
 
 #[test]
+fn each_key_of_a_request_of_very_many_is_counted() {
+    let book = RecordedLatencies::default();
+    let (mut job, mut tally) = (PendingLatencies::default(), PendingLatencies::default());
+    (0..3).for_each(|_| job.add_many(SMALL, u16::MAX, 1_000));
+    job.add(SMALL, 1_000);
+    tally.merge(&job);
+    tally.merge(&job);
+    let all = 2 * (3 * u64::from(u16::MAX) + 1);
+    assert_eq!(tally.times(5_000, 0, 0).requests, all);
+    let mut told = 0;
+    book.settle(&mut tally, 5_000, |_, requests| told += requests);
+    assert_eq!((told, read(&book)[SMALL].whole.count()), (all, all));
+}
+
+#[test]
 fn a_reset_leaves_the_counters_as_they_are() {
     let book = RecordedLatencies::default();
     let settle = |requests: u16| {

@@ -189,7 +189,7 @@ impl<T: Transport> Streams<T> {
         };
         core.shared.connections.leave(card, why);
         if let Some(durable) = core.shared.durable.get() {
-            durable.backups.asker_left(card.number);
+            durable.backups.asker_left(card.number, core.stopping);
         }
         log::trace!(connection = card.number, peer = &*card.peer; "connection closed");
         core.shared.workers[connection.home.index()].connections.fetch_sub(1, Relaxed);

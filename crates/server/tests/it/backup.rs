@@ -5,6 +5,7 @@ use laneway_rig::durable::{Kept, Machine, settings};
 use laneway_rig::{Plan, Rig, value};
 use laneway_server::durable::backup::{Refused, Standing, Told};
 use laneway_server::durable::copier::{Copier, Place};
+use laneway_server::shared::Phase;
 use laneway_tier::backup::file::Target;
 use laneway_tier::backup::{Bounds, MAGIC};
 use laneway_tier::{Error, Result, dump};
@@ -172,4 +173,21 @@ fn whoever_asked_and_leaves_ends_it_and_so_does_a_place_that_is_full() {
     rig.set(&other, "k1", &value(900, 7));
     let refused = rig.ask(&other, b"backup stop\r\n", b"\r\n");
     assert_eq!(refused, b"CLIENT_ERROR no backup is under way\r\n");
+}
+
+/// Its connection is closed before the workers end.
+#[test]
+fn a_backup_that_a_stop_ends_is_told_so() {
+    let memory = Memory::with_room(usize::MAX);
+    let (_machine, mut rig, mut copier) = begin(&memory, 0);
+    let asker = rig.net.connect();
+    assert_eq!(rig.ask(&asker, b"backup start one\r\n", b"\r\n"), b"OK\r\n");
+    (0..5).for_each(|now| assert!(copier.step(now, 1).is_some()));
+    assert!(copier.is_copying());
+    rig.shared.enter_phase(Phase::Draining);
+    rig.turns(50);
+    assert!(asker.ended());
+    assert_eq!(copier.step(6, 2), None);
+    let end = told(&rig);
+    assert_eq!((end.standing, end.error.as_str()), (Standing::Failed, "the server was stopped"));
 }

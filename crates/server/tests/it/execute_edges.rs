@@ -42,6 +42,7 @@ impl Server {
             settings: &self.settings,
             touched: &self.touched,
             large_from: self.large_from,
+            large_lane_from: u64::MAX,
             pending_writes: self.pending_writes,
             read_only: false,
             log: None,

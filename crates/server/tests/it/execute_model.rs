@@ -147,6 +147,7 @@ fn random_conversations_are_answered_as_the_model_answers() {
                 settings: &settings,
                 touched: &touched,
                 large_from: u64::MAX,
+                large_lane_from: u64::MAX,
                 pending_writes: None,
                 read_only: false,
                 log: None,

@@ -31,6 +31,7 @@ impl Client {
             settings: &self.settings,
             touched: &touched,
             large_from: u64::MAX,
+            large_lane_from: u64::MAX,
             pending_writes: None,
             read_only: false,
             log: None,

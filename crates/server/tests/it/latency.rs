@@ -4,7 +4,9 @@ use laneway_rig as rig;
 
 use laneway_policy::Form;
 use laneway_server::latency::{Latencies, Operation, Part, ROWS, row};
-use rig::{Plan, Rig, STEP_NANOS, value};
+use laneway_wire::binary::Opcode;
+use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
+use rig::{Plan, Rig, STEP_NANOS, binary, value};
 
 /// Time passes by so much each time that a worker asks for it.
 const ASK_NANOS: u64 = 1_000;
@@ -92,6 +94,60 @@ fn a_large_request_that_waits_for_a_large_worker_has_waited() {
     assert_eq!(told.whole.count(), 8);
     let (wait, all) = (nanos(&told, Part::Wait), told.whole.sum_nanos());
     assert!(wait > all / 4, "{wait} of {all}");
+}
+
+/// Who executes it, a worker or the durable executor, makes no difference.
+#[test]
+fn a_read_that_gives_another_end_is_a_get_and_a_hit_is_of_its_item_s_lane() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("a new folder");
+    for kept in [None, Some(Kept::of(&tier))] {
+        let what = if kept.is_some() { "durably" } else { "in memory" };
+        let mut rig = Rig::new(&Plan { kept, ..Plan::of(1, Form::TimeShare) });
+        let (client, other) = (rig.net.connect(), rig.net.connect());
+        rig.set(&client, "small", b"s");
+        rig.set(&client, "big", &value(300_000, 1));
+        for (request, end) in [
+            ("get small\r\n", &b"END\r\n"[..]),
+            ("get big\r\n", b"END\r\n"),
+            ("gat 60 small\r\n", b"END\r\n"),
+            ("gat 60 big\r\n", b"END\r\n"),
+            ("mg big v T60\r\nmn\r\n", b"MN\r\n"),
+        ] {
+            rig.ask(&client, request.as_bytes(), end);
+        }
+        let end = 60_u32.to_be_bytes();
+        rig.say_binary(&other, &binary::request(Opcode::GetAndTouch, &end, b"small", b""));
+        rig.turns(2);
+        let told = [false, true].map(|large| gets(&rig, large).whole.count());
+        assert_eq!(told, [3, 3], "{what}");
+        let totals = rig.shared.board.totals();
+        let told = (totals.get_hits, totals.get_hits_large, totals.touch_hits);
+        assert_eq!(told, (2, 1, 4), "{what}");
+        assert_eq!(rig.shared.watch(0).small_hits, 1, "{what}");
+    }
+}
+
+/// Memory has none of it, so the durable executor answers.
+#[test]
+fn a_large_item_that_is_read_from_the_folder_is_a_hit_of_the_large_lane() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let start = || {
+        let kept = Some(Kept::of(&machine.open(settings()).expect("it is sound")));
+        Rig::new(&Plan { kept, ..Plan::of(1, Form::TimeShare) })
+    };
+    let mut rig = start();
+    let client = rig.net.connect();
+    rig.set(&client, "small", b"s");
+    rig.set(&client, "big", &value(300_000, 1));
+    drop((client, rig));
+    let mut rig = start();
+    let client = rig.net.connect();
+    rig.ask(&client, b"get small\r\n", b"END\r\n");
+    rig.ask(&client, b"get big\r\n", b"END\r\n");
+    let totals = rig.shared.board.totals();
+    assert_eq!((totals.get_hits, totals.get_hits_large), (2, 1));
+    assert_eq!(rig.shared.watch(0).small_hits, 1);
 }
 
 #[test]

@@ -296,6 +296,29 @@ fn a_multiget_by_datagram_that_the_executor_answers_is_told_and_counted_once() {
     assert_eq!(stat(&mut rig, &client, "get_hits"), 2);
 }
 
+/// Its item need not come into memory for that.
+#[test]
+fn a_touch_by_resp_is_told_of_an_item_that_memory_has_not_too() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let start = || {
+        let kept = Some(Kept::of(&machine.open(settings()).expect("it is sound")));
+        Rig::new(&Plan { kept, ..Plan::of(2, Form::TimeShare) })
+    };
+    let mut rig = start();
+    let client = rig.net.connect();
+    rig.set(&client, "cold", b"abc");
+    drop((client, rig));
+    let mut rig = start();
+    let watcher = watch(&mut rig, "fetchers");
+    let client = rig.net.connect();
+    assert_eq!(rig.say_resp(&client, "TOUCH cold none"), ":1\r\n");
+    let events = [
+        "item_get key=cold status=found size=3",
+        "item_get key=none status=not_found size=0",
+    ];
+    assert_eq!(told(&mut rig, &watcher, events.len()), events);
+}
+
 /// Also where the executor executes it.
 #[test]
 fn reads_within_a_transaction_are_told_behind_its_changes() {

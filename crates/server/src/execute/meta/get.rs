@@ -74,7 +74,7 @@ pub fn meta_get_key(
         if !settle(context, key, hash, &item, &seen) {
             continue;
         }
-        count_hit(context, meta);
+        count_hit(context, meta, item.item_bytes());
         context.log_get(key, Some(item.value_bytes.into()));
         match value {
             Some(value) if seen.with_value => return transfer(value, CRLF),
@@ -90,7 +90,7 @@ pub fn meta_get_key(
 
 /// What is counted and told of an item that was made because there was none.
 fn vivified(context: &Context<'_>, meta: &Meta<'_>, key: &[u8]) -> Outcome {
-    count_hit(context, meta);
+    count_hit(context, meta, key.len() as u64);
     context.log_get(key, None);
     let end = meta.flags.vivify.map(|end| expires_at(end, context.now));
     let made = (Stored::Stored, StoredBy::Add);
@@ -333,8 +333,8 @@ fn vivify(
     Vivified::Yes
 }
 
-/// A hit counts as a touch where `T` was given, else as a get.
-fn count_hit(context: &Context<'_>, meta: &Meta<'_>) {
+/// A hit of an item of so many bytes counts as a touch where `T` was given, else as a get.
+fn count_hit(context: &Context<'_>, meta: &Meta<'_>, item_bytes: u64) {
     let counters = context.counters;
     counters.cmd_meta.bump_owner();
     if meta.flags.exptime.is_some() {
@@ -342,7 +342,7 @@ fn count_hit(context: &Context<'_>, meta: &Meta<'_>) {
         counters.touch_hits.bump_owner();
     } else {
         counters.cmd_get.bump_owner();
-        counters.get_hits.bump_owner();
+        context.count_found(item_bytes);
     }
 }
 

@@ -48,6 +48,7 @@ fn what_was_tried_in_vain_is_not_counted() {
         settings: &settings,
         touched: &touched,
         large_from: u64::MAX,
+        large_lane_from: u64::MAX,
         pending_writes: None,
         read_only: false,
         log: None,
