@@ -411,8 +411,9 @@ pub struct Registry {
     places: usize,
     /// Counts up with every client that comes or goes.
     edition: Edition,
-    /// Held while a client gets its region, which takes a while: workers wait for `clients`.
-    entering: Mutex<()>,
+    /// The generation of the next client. Held while a client gets its region, which takes a while:
+    /// workers wait for `clients`.
+    entering: Mutex<u32>,
     clients: Mutex<Vec<Option<Arc<Region>>>>,
     /// Regions whose clients are gone, as long as a worker has hold of them: to unmap one may take
     /// milliseconds, and is not for a worker to do.
@@ -426,7 +427,8 @@ pub struct Registry {
     pub counts: Vec<Counts>,
     /// Of what is nobody's alone.
     pub shared: Counts,
-    /// Clients that came, were refused for want of a place, and said something else than hello.
+    /// Clients that came, were refused for want of a place or of memory, and said something else
+    /// than hello.
     pub clients_come: AtomicU64,
     /// See above.
     pub clients_refused: AtomicU64,
@@ -447,7 +449,7 @@ impl Registry {
             active: sets(terms.lanes * terms.lanes),
             blocked: sets(terms.lanes),
             edition: Edition::new(),
-            entering: Mutex::new(()),
+            entering: Mutex::new(0),
             clients,
             retired: Mutex::new(Vec::new()),
             counts: (0..terms.lanes).map(|_| Counts::default()).collect(),
@@ -514,14 +516,19 @@ impl Registry {
         &self,
         make: impl FnOnce(Peer) -> io::Result<Region>,
     ) -> io::Result<Option<Arc<Region>>> {
-        let _alone = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut generation = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody else takes a place meanwhile.
         let Some(place) = self.lock().iter().position(Option::is_none) else {
             self.clients_refused.fetch_add(1, Relaxed);
             return Ok(None);
         };
-        let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
-        let region = Arc::new(make(Peer { client: place as u16, generation })?);
+        let peer = Peer { client: place as u16, generation: *generation };
+        *generation = generation.wrapping_add(1);
+        let region = make(peer).inspect_err(|_| {
+            self.clients_refused.fetch_add(1, Relaxed);
+        })?;
+        let region = Arc::new(region);
+        self.clients_come.fetch_add(1, Relaxed);
         let mut clients = self.lock();
         clients[place] = Some(region.clone());
         // Who takes it out does so for the client before; it sees the edition, and adds it again.
@@ -577,6 +584,24 @@ mod tests {
         let region = Region::new(map, terms, Peer { client: 0, generation: 1 }, vec![memory]);
         let place = region.place(7, 100, 0).0.expect("all is free");
         assert!(!region.write_reply(place, 0, &[IoSlice::new(&[7; 100])]));
+    }
+
+    #[test]
+    fn who_gets_no_region_is_refused_and_has_not_come() {
+        let terms = Terms { window: 2, replies: 2, loans: 1, ..Terms::of(1, 0) };
+        let registry = Registry::new(terms, 2);
+        let counts =
+            || [&registry.clients_come, &registry.clients_refused].map(|count| count.load(Relaxed));
+        let refused = registry.enter(|_| Err(io::ErrorKind::OutOfMemory.into()));
+        assert!(refused.is_err());
+        assert_eq!((registry.count(), counts()), (0, [0, 1]));
+        let entered = registry.enter(|peer| {
+            let memory = mapped::create(terms.region_bytes(), terms.bulk_at())?;
+            let map = Mapped::of(&memory, terms.region_bytes())?;
+            Ok(Region::new(map, terms, peer, vec![memory]))
+        });
+        assert!(entered.expect("memory").is_some());
+        assert_eq!((registry.count(), counts()), (1, [1, 1]));
     }
 
     #[test]

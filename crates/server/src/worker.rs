@@ -13,7 +13,7 @@
 //! wired.
 
 use crate::built::OBSERVES;
-use crate::clock::Clock;
+use crate::clock::{Clock, nanos_of};
 use crate::control::Control;
 use crate::core::Core;
 use crate::idle::Sleeper;
@@ -28,6 +28,7 @@ use laneway_transport::datagram::Datagrams;
 use laneway_transport::{FOREVER, Ready, Token, Transport, Wait};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The longest an idle worker sleeps.
@@ -284,6 +285,7 @@ impl<T: Transport> Worker<T> {
         let due = self.control.as_ref().map_or(u64::MAX, |control| control.due_nanos());
         let due = due.min(streams.watchers.due_nanos()).min(streams.held.due_nanos());
         let due = due.min(udp.as_ref().map_or(u64::MAX, |udp| udp.desk.ask_nanos));
+        let due = due.min(self.flush_due_nanos(now));
         let sleep = Duration::from_nanos(due.saturating_sub(now));
         // A server that is stopping has nothing to spin for.
         let stopping = core.stopping;
@@ -296,6 +298,18 @@ impl<T: Transport> Worker<T> {
             Wait::AtMost(sleep) if !stopping => self.until_alarm(now, sleep),
             wait => wait,
         }
+    }
+
+    /// When a `flush_all` to come is to be carried out by the workers. The lane in the kernel wakes
+    /// none: it goes on answering from what is to be gone until one of them is awake.
+    fn flush_due_nanos(&self, now: u64) -> u64 {
+        let core = &self.parts.core;
+        let at = core.shared.flush_at.load(Relaxed); // whoever carries it out looks again
+        if at == 0 || core.shared.durable.get().is_some() {
+            return u64::MAX;
+        }
+        let at_nanos = nanos_of(Duration::from_secs(at.into()));
+        now + at_nanos.saturating_sub(core.clock.unix_nanos(now))
     }
 
     /// Say that this worker is about to sleep, then look once more. True: it must not.

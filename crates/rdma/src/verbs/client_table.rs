@@ -93,8 +93,9 @@ pub struct ClientTable {
     domain: Arc<Domain>,
     /// Counts up with every client that comes or goes.
     edition: Edition,
-    /// Held while a client gets its place, which takes a while: workers wait for `clients`.
-    entering: Mutex<()>,
+    /// The generation of the next client. Held while a client gets its place, which takes a while:
+    /// workers wait for `clients`.
+    entering: Mutex<u32>,
     clients: Mutex<Roll<Arc<Guest>>>,
     /// Those that are gone, as long as a worker has hold of them.
     retired: Mutex<Vec<Arc<Guest>>>,
@@ -140,7 +141,7 @@ impl ClientTable {
             card,
             domain,
             edition: Edition::new(),
-            entering: Mutex::new(()),
+            entering: Mutex::new(0),
             clients: Mutex::new(Roll::new(limits.clients)),
             retired: Mutex::new(Vec::new()),
             active: std::iter::repeat_with(|| PlaceSet::new(limits.clients))
@@ -476,30 +477,28 @@ impl House for ClientTable {
 
     fn admit(&self, hello: Hello, stream: &OwnedFd) -> Admitted {
         // There may be several doors: nobody else takes a place meanwhile.
-        let _alone = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut generation = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = |why: &str| {
+            self.clients_refused.fetch_add(1, Relaxed);
+            refuse(stream, why);
+            Admitted::Refused
+        };
         let from = address_of(stream);
         let (place, service) = match self.place_for(&hello, from) {
             Ok(found) => found,
-            Err(why) => {
-                self.clients_refused.fetch_add(1, Relaxed);
-                refuse(stream, &why);
-                return Admitted::Refused;
-            }
+            Err(why) => return refused(&why),
         };
-        let generation = self.clients_come.fetch_add(1, Relaxed) as u32;
-        let peer = Peer { client: place as u16, generation };
+        let peer = Peer { client: place as u16, generation: *generation };
+        *generation = generation.wrapping_add(1);
         let door = match stream.try_clone() {
             Ok(door) => Arc::new(door),
-            Err(_) => return Admitted::Gone,
+            Err(error) => return refused(&format!("its connection cannot be kept: {error}")),
         };
         let (guest, line) = match self.welcome(&hello, service, peer, (door, from)) {
             Ok(made) => made,
-            Err(why) => {
-                self.clients_refused.fetch_add(1, Relaxed);
-                refuse(stream, &why);
-                return Admitted::Refused;
-            }
+            Err(why) => return refused(&why),
         };
+        self.clients_come.fetch_add(1, Relaxed);
         keep_asking(stream);
         let has_slots = guest.has_slots();
         // Before the client hears of it: it may write at once.

@@ -7,6 +7,7 @@ use laneway_rig::resp::{are_replies, words};
 use laneway_rig::{Plan, Rig, value};
 use laneway_server::clock::Clock;
 use laneway_store::Moment;
+use std::time::Duration;
 
 /// Items that one turn may take out of the store: of a sweep, and of a draft.
 const ITEMS_PER_TURN: u64 = 64;
@@ -115,6 +116,33 @@ fn what_comes_behind_the_second_of_a_flush_to_come_is_not_flushed_and_sees_nothi
     assert_eq!(String::from_utf8_lossy(&got), format!("STORED\r\n{value}"));
     rig.turns(10);
     assert_eq!(rig.ask(&client, b"get new\r\n", b"END\r\n"), value.as_bytes());
+}
+
+/// Who looks at memory past the workers, as the lane in the kernel does, finds what is to be gone
+/// until one of them is awake.
+#[test]
+fn an_idle_worker_sleeps_no_further_than_to_the_second_of_a_flush_to_come() {
+    const MS: u64 = 1_000_000;
+    let mut rig = Rig::new(&Plan::of(2, Form::TimeShare));
+    let client = rig.net.connect();
+    rig.set(&client, "old", b"o");
+    assert_eq!(rig.ask(&client, b"flush_all 10\r\n", b"\r\n"), b"OK\r\n");
+    rig.clock.advance(9_600 * MS - rig.clock.nanos());
+    // The other worker has the control loop, and wakes once in an epoch for that.
+    let asleep = (0..10_000).find_map(|_| {
+        rig.turn();
+        rig.workers[1].transport().inner().asleep()
+    });
+    let asleep = asleep.expect("nothing is asked");
+    assert!(asleep <= Duration::from_millis(400), "{asleep:?}");
+    let is_there = |rig: &Rig| {
+        let (store, now) = (&rig.shared.store, rig.clock.moment(rig.clock.nanos()));
+        store.peek(store.hash(b"old"), b"old", now).is_some()
+    };
+    assert!(is_there(&rig), "its second has not come");
+    rig.clock.advance(asleep.as_nanos() as u64);
+    rig.turn();
+    assert!(!is_there(&rig));
 }
 
 /// By RESP the worker that has received a request executes it, whatever domain its keys are of.
