@@ -122,6 +122,8 @@ fn build_program(name: &str) -> Result<(), Failure> {
             build_of_kernel("interception")
         }
         tier_bench::PROGRAM => tier_bench::build(),
+        // This program, whose task `restart` starts servers.
+        "{release}/../debug/xtask" => build(&["-p", "laneway"]),
         // Some other program, which is there or is not.
         _ => Ok(()),
     }

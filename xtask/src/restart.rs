@@ -7,6 +7,9 @@
 //! checkpoint, at the rate that is measured here. That of `fsck` is twice as long as so many bytes
 //! take to read in order. All of them are read for that, before it and behind it: where a virtual
 //! machine's host has a cache, the rate of the first ones, which were just read, is that cache's.
+//!
+//! `cargo xtask bench restart` records all of it: `--json`, a flag for that alone, prints one line
+//! of JSON and leaves the verdict to the definition.
 
 use crate::client::{Client, number};
 use crate::outcome::{Failure, Outcome, failed, passed};
@@ -17,8 +20,10 @@ use crate::server::{Executable, Server};
 use fastrand::Rng;
 use laneway_tier::{Backend, Blocks, Directory, DirectorySettings, IndexKind, ItemMeta};
 use rustix::fs::OFlags;
+use serde_json::json;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,6 +89,7 @@ struct Options {
     memory: Memory,
     rewritten_bytes: u64,
     seed: u64,
+    json: bool,
 }
 
 /// Which index is asked for; persistent memory is then emulated in [`MEMORY`]. Without `--pm-index`
@@ -121,6 +127,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         memory: Memory { index: None },
         rewritten_bytes: REWRITTEN_BYTES,
         seed: 1,
+        json: false,
     };
     flags!(parser, {
         Long("size") => options.size_bytes = bytes("--size", &parser.value()?.string()?)?,
@@ -130,18 +137,29 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         Long("server") => options.server = Some(parser.value()?.into()),
         Long("pm-index") => options.memory.index = Some(index(&parser.value()?.string()?)?),
         Long("seed") => options.seed = parser.value()?.parse()?,
+        Long("json") => options.json = true,
     });
     if options.size_bytes < SIZE_BYTES_MIN {
         let (size, least) = (options.size_bytes, SIZE_BYTES_MIN >> 20);
         return Err(Failure::Usage(format!("--size {size}: must be at least {least}m")));
     }
+    let json = options.json.then(output_for_json).transpose()?;
     let executable = Executable::named_or_laneway(options.server.as_deref())?;
     let removed = Folder::make("restart")?;
     let folder = PathBuf::from(removed.file(""));
     let Options { size_bytes, memory, rewritten_bytes, seed, .. } = options;
     let items = size_bytes / ITEM_BYTES;
-    let rig = Rig { executable, folder: &folder, memory, items, size_bytes };
+    let rig = Rig { executable, folder: &folder, memory, items, size_bytes, json };
     rig.run(rewritten_bytes, seed)
+}
+
+/// Standard output, for JSON alone: from now on everything else that this process and its children
+/// print goes to standard error.
+fn output_for_json() -> Result<File, String> {
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    let told = |error: io::Error| format!("cannot redirect standard output: {error}");
+    rustix::stdio::dup2_stdout(io::stderr()).map_err(|error| told(error.into()))?;
+    output.map(File::from).map_err(told)
 }
 
 fn index(text: &str) -> Result<IndexKind, Failure> {
@@ -175,6 +193,8 @@ struct Rig<'a> {
     memory: Memory,
     items: u64,
     size_bytes: u64,
+    /// Where what was measured is told as JSON, if it is to be.
+    json: Option<File>,
 }
 
 /// How one start went.
@@ -182,6 +202,13 @@ struct Rig<'a> {
 struct Start {
     took: Duration,
     bound: Duration,
+}
+
+impl Start {
+    fn measured(self) -> serde_json::Value {
+        let [took, bound] = [self.took, self.bound].map(|time| time.as_secs_f64());
+        json!({ "seconds": took, "bound_seconds": bound, "of_bound": took / bound })
+    }
 }
 
 /// How all of one kind went, by the time they took.
@@ -222,13 +249,36 @@ impl Rig<'_> {
         );
         let holds = |start: Start| start.took <= start.bound;
         let mut all_hold = starts.iter().all(|(_, starts)| holds(starts.median()));
-        if self.memory.index.is_none() {
-            let check = self.check()?;
+        let check = self.memory.index.is_none().then(|| self.check()).transpose()?;
+        if let Some((check, _)) = check {
             all_hold &= holds(check);
             let [took, bound] = [check.took, check.bound].map(|time| time.as_secs_f64());
             told.push_str(&format!("; fsck of all of it {took:.2} s (bound {bound:.2})"));
         }
+        if let Some(mut output) = self.json.as_ref() {
+            writeln!(output, "{}", self.measured(&starts, check))
+                .map_err(|error| format!("cannot write what was measured: {error}"))?;
+            return passed(told); // whoever asked has the bounds, too
+        }
         if all_hold { passed(told) } else { failed(told) }
+    }
+
+    /// What the figures of `cargo xtask bench restart` point into.
+    fn measured(
+        &self,
+        starts: &[(&str, Starts)],
+        check: Option<(Start, Duration)>,
+    ) -> serde_json::Value {
+        let mut measured = json!({ "items": self.items, "bytes": self.size_bytes });
+        for (when, starts) in starts {
+            measured[*when] = starts.median().measured();
+        }
+        if let Some((check, reading)) = check {
+            measured["fsck"] = check.measured();
+            let of_reading = check.took.as_secs_f64() / reading.as_secs_f64();
+            measured["fsck"]["of_reading"] = of_reading.into();
+        }
+        measured
     }
 
     /// Puts the items into the folder, with as many writes at a time as there are threads.
@@ -308,8 +358,9 @@ impl Rig<'_> {
         Ok(())
     }
 
-    /// Checks the folder, which no server has open, with cold caches.
-    fn check(&self) -> Result<Start, String> {
+    /// Checks the folder, which no server has open, with cold caches. It returns beside that how
+    /// long as many bytes as the items have take to be read in order.
+    fn check(&self) -> Result<(Start, Duration), String> {
         let before = self.read_in_order()?;
         println!(
             "as many bytes as the items have, in order: {:.2} s; now fsck",
@@ -322,7 +373,8 @@ impl Rig<'_> {
         let behind = self.read_in_order()?;
         println!("fsck: {:.2} s; then in order {:.2} s", took.as_secs_f64(), behind.as_secs_f64());
         let reading = (before + behind) / 2;
-        Ok(Start { took, bound: reading.mul_f64(CHECK_OF_READING_MAX).max(START_BOUND) })
+        let bound = reading.mul_f64(CHECK_OF_READING_MAX).max(START_BOUND);
+        Ok((Start { took, bound }, reading))
     }
 
     /// How long as many bytes of the SSD's file as the items have take to be read.
@@ -447,6 +499,7 @@ fn open_past_the_cache(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use laneway_load::pairs::{Round, definition, statistics::judge_what_is_there};
     use laneway_tier::disk::real::FileDisk;
 
     #[test]
@@ -459,6 +512,28 @@ mod tests {
         for wrong in ["", "g", "10gg", "1.5g", "10t", "-1", "99999999999g"] {
             assert!(matches!(bytes("--size", wrong), Err(Failure::Usage(_))), "{wrong}");
         }
+    }
+
+    #[test]
+    fn every_figure_of_the_benchmark_is_in_what_a_round_measures() {
+        let start = |took| Start { took: Duration::from_secs(took), bound: Duration::from_secs(4) };
+        let starts = ["filled", "killed", "stopped"]
+            .map(|when| (when, Starts(vec![start(1), start(3), start(5)])));
+        let rig = Rig {
+            executable: Executable::inside("laneway"),
+            folder: Path::new(""),
+            memory: Memory { index: None },
+            items: 7,
+            size_bytes: 9,
+            json: None,
+        };
+        let measured = rig.measured(&starts, Some((start(6), Duration::from_secs(3))));
+        assert_eq!(measured["killed"]["of_bound"], 0.75);
+        assert_eq!(measured["fsck"]["of_reading"], 2.0);
+        let definition = definition::read(&process::root(), "restart").expect("it is there");
+        let round = Round::from([("restart".to_owned(), measured)]);
+        let judged = judge_what_is_there(&definition.figures, &[round]);
+        assert_eq!(judged.len(), definition.figures.len());
     }
 
     #[test]

@@ -14,10 +14,10 @@ pub const BUILTIN: &[(&str, &str)] = builtin! {
     "kernel-neighbours" "kernel-programs" "large-4mb-0125" "large-4mb-075" "large-4mb-075-deployed"
     "mass-expiry" "memory" "miss" "mixed-50" "multiget-50" "multiget-large" "noisy-1mb-deployed"
     "noisy-8mb" "noisy-8mb-deployed" "observe" "pipeline-mix" "resp-16" "resp-mget-50" "resp-noisy"
-    "sandbox" "scale" "server-set" "server-set-p99" "set-1" "set-16" "shift" "shm" "shm-idle"
-    "tier-adapts" "tier-compress" "tier-miss" "tier-miss-p99" "tier-p99" "tier-split" "tier-synced"
-    "tier-unsynced" "tls-get" "tls-storm" "twitter-held-out" "udp-500kb-0125" "udp-500kb-075"
-    "udp-500kb-075-deployed" "udp-get" "udp-mb"
+    "restart" "sandbox" "scale" "server-set" "server-set-p99" "set-1" "set-16" "shift" "shm"
+    "shm-idle" "tier-adapts" "tier-compress" "tier-miss" "tier-miss-p99" "tier-p99" "tier-split"
+    "tier-synced" "tier-unsynced" "tls-get" "tls-storm" "twitter-held-out" "udp-500kb-0125"
+    "udp-500kb-075" "udp-500kb-075-deployed" "udp-get" "udp-mb"
 };
 
 /// The text of definition `id`.

@@ -176,6 +176,10 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
         ("write us", "/workloads/W/latency_us/mean"),
         ("written", "/whole/write_amplification"),
         ("restart s", "/restart_seconds"),
+        ("filled s", "/filled/seconds"),
+        ("killed s", "/killed/seconds"),
+        ("stopped s", "/stopped/seconds"),
+        ("fsck s", "/fsck/seconds"),
     ];
     for (words, pointer) in parts {
         if let Some(value) = measured.pointer(pointer).and_then(Measured::as_f64)
