@@ -604,6 +604,31 @@ mod tests {
         })
     }
 
+    /// A server that tells each of these in turn to who asks where it takes datagrams.
+    fn telling(told: Vec<String>) -> (SocketAddr, std::thread::JoinHandle<()>) {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = server.local_addr().expect("it is bound");
+        let telling = std::thread::spawn(move || {
+            for told in told {
+                let (mut stream, _) = server.accept().expect("the client comes");
+                let mut line = [0; 16];
+                stream.read_exact(&mut line).expect("it asks");
+                assert_eq!(&line, b"stats topology\r\n");
+                stream.write_all(told.as_bytes()).expect("it listens");
+            }
+        });
+        (address, telling)
+    }
+
+    /// Soon asks anew where a server is that does not answer.
+    fn doubting() -> Settings {
+        Settings {
+            deadline_nanos: 20_000_000,
+            topology_nanos: PATIENCE_NANOS,
+            ..Settings::default()
+        }
+    }
+
     #[test]
     fn a_server_that_was_started_anew_at_another_address_and_port_is_found_again() {
         let moved_to = Ipv4Addr::new(127, 0, 0, 2);
@@ -612,24 +637,12 @@ mod tests {
         let (before, after) = (bound(Ipv4Addr::LOCALHOST), bound(moved_to));
         let port = |socket: &std::net::UdpSocket| socket.local_addr().expect("it is bound").port();
         let (first, second) = (port(&before), port(&after));
-        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let address = server.local_addr().expect("it is bound");
-        let telling = std::thread::spawn(move || {
-            for (at, port) in [(Ipv4Addr::LOCALHOST, first), (moved_to, second)] {
-                let (mut stream, _) = server.accept().expect("the client comes");
-                let mut line = [0; 16];
-                stream.read_exact(&mut line).expect("it asks");
-                let told = format!("STAT udp_port_base {port}\r\nSTAT queues 1\r\n");
-                let told = format!("{told}STAT udp_address {at}\r\nEND\r\n");
-                stream.write_all(told.as_bytes()).expect("it listens");
-            }
+        let told = [(Ipv4Addr::LOCALHOST, first), (moved_to, second)].map(|(at, port)| {
+            let told = format!("STAT udp_port_base {port}\r\nSTAT queues 1\r\n");
+            format!("{told}STAT udp_address {at}\r\nEND\r\n")
         });
-        let settings = Settings {
-            deadline_nanos: 20_000_000,
-            topology_nanos: PATIENCE_NANOS,
-            ..Settings::default()
-        };
-        let mut client = Client::connect_with(address, settings).expect("it tells");
+        let (address, telling) = telling(told.to_vec());
+        let mut client = Client::connect_with(address, doubting()).expect("it tells");
         assert_eq!(client.topology().port(0), first);
         assert!(matches!(client.get("k"), Err(Error::TimedOut { .. })), "nobody answers there");
         client.core.settings_mut().deadline_nanos = PATIENCE_NANOS;
@@ -647,22 +660,9 @@ mod tests {
         // Nobody reads it.
         let queue = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let port = queue.local_addr().expect("it is bound").port();
-        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let address = server.local_addr().expect("it is bound");
-        let telling = std::thread::spawn(move || {
-            for _ in 0..2 {
-                let (mut stream, _) = server.accept().expect("the client comes");
-                stream.read_exact(&mut [0; 16]).expect("it asks");
-                let told = format!("STAT udp_port_base {port}\r\nSTAT queues 1\r\nEND\r\n");
-                stream.write_all(told.as_bytes()).expect("it listens");
-            }
-        });
-        let settings = Settings {
-            deadline_nanos: 20_000_000,
-            topology_nanos: PATIENCE_NANOS,
-            ..Settings::default()
-        };
-        let mut client = Client::connect_with(address, settings).expect("it tells");
+        let told = format!("STAT udp_port_base {port}\r\nSTAT queues 1\r\nEND\r\n");
+        let (address, telling) = telling(vec![told; 2]);
+        let mut client = Client::connect_with(address, doubting()).expect("it tells");
         let socket = |client: &Client| match &client.link {
             Link::Udp(socket) => std::ptr::from_ref::<Socket>(socket),
             _ => unreachable!("it is asked by datagrams"),
@@ -764,23 +764,13 @@ mod tests {
 
     #[test]
     fn every_address_of_a_name_is_tried() {
-        let told = b"STAT udp_port_base 21000\r\nSTAT queues 2\r\nEND\r\n";
-        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let live = server.local_addr().expect("it is bound");
+        let told = "STAT udp_port_base 21000\r\nSTAT queues 2\r\nEND\r\n".to_owned();
+        let (live, telling) = telling(vec![told; 2]);
         // The port of one who connected: nobody listens there, nor can as long as it is open.
         let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let held =
             TcpStream::connect(other.local_addr().expect("it is bound")).expect("it listens");
         let dead = held.local_addr().expect("it is bound");
-        let serving = std::thread::spawn(move || {
-            for _ in 0..2 {
-                let (mut stream, _) = server.accept().expect("the client comes");
-                let mut line = [0; 16];
-                stream.read_exact(&mut line).expect("it asks");
-                assert_eq!(&line, b"stats topology\r\n");
-                stream.write_all(told).expect("it listens");
-            }
-        });
         let (address, datagrams, topology) =
             topology_by_tcp(&[dead, live], PATIENCE_NANOS).expect("the second answers");
         assert_eq!((address, datagrams, topology), (live, live, Topology::queues(21_000, 2)));
@@ -788,6 +778,6 @@ mod tests {
         let (address, ..) =
             topology_by_tcp(&[wildcard], PATIENCE_NANOS).expect("it leads to this host");
         assert_eq!(address, live, "only what comes from there is believed");
-        serving.join().expect("it served both");
+        telling.join().expect("it told twice");
     }
 }

@@ -37,6 +37,16 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
+/// Functions of what has no value: whoever calls one would have to hold a value.
+macro_rules! none {
+    (
+        $none:expr;
+        $($(#[$what:meta])* $vis:vis fn $name:ident($($given:tt)*) $(-> $result:ty)?;)*
+    ) => {
+        $($(#[$what])* $vis fn $name($($given)*) $(-> $result)? { match $none {} })*
+    };
+}
+
 /// A device.
 pub mod card {
     use super::{Arc, Place, Trouble};
@@ -60,14 +70,12 @@ pub mod client_table {
     pub enum Guest {}
 
     impl Guest {
-        /// Whether it writes its requests into slots.
-        pub fn has_slots(&self) -> bool {
-            match *self {}
-        }
-
-        /// Whether the next request of a lane is there.
-        pub fn has_request(&self, _lane: usize) -> bool {
-            match *self {}
+        none! {
+            *self;
+            /// Whether it writes its requests into slots.
+            pub fn has_slots(&self) -> bool;
+            /// Whether the next request of a lane is there.
+            pub fn has_request(&self, _lane: usize) -> bool;
         }
     }
 }
@@ -81,24 +89,16 @@ pub mod mailroom {
     pub enum Mailroom {}
 
     impl Mailroom {
-        /// Whether a lane has something.
-        pub fn has_some(&self, _lane: usize) -> bool {
-            match *self {}
-        }
-
-        /// Readable when something has come to a lane.
-        pub fn descriptor(&self, _lane: usize) -> BorrowedFd<'_> {
-            match *self {}
-        }
-
-        /// Have the descriptor told of what comes.
-        pub fn arm(&self, _lane: usize) -> bool {
-            match *self {}
-        }
-
-        /// Have it be told anew.
-        pub fn clear(&self, _lane: usize) {
-            match *self {}
+        none! {
+            *self;
+            /// Whether a lane has something.
+            pub fn has_some(&self, _lane: usize) -> bool;
+            /// Readable when something has come to a lane.
+            pub fn descriptor(&self, _lane: usize) -> BorrowedFd<'_>;
+            /// Have the descriptor told of what comes.
+            pub fn arm(&self, _lane: usize) -> bool;
+            /// Have it be told anew.
+            pub fn clear(&self, _lane: usize);
         }
     }
 }
@@ -138,79 +138,41 @@ impl ClientTable {
         match *card {}
     }
 
-    /// How each client's memory is laid out.
-    pub fn bounds(&self) -> Bounds {
-        match self.none {}
-    }
-
-    /// By which device they come.
-    pub fn place(&self) -> &Place {
-        match self.none {}
-    }
-
-    /// The clients that a worker polls in a lane.
-    pub fn active(&self, _worker: usize, _lane: usize) -> &PlaceSet {
-        match self.none {}
-    }
-
-    /// Where datagrams arrive.
-    pub fn mailroom(&self) -> Option<&Mailroom> {
-        match self.none {}
-    }
-
-    /// Places for datagrams of each worker.
-    pub fn datagram_places(&self) -> usize {
-        match self.none {}
-    }
-
-    /// How many clients there may be.
-    pub fn limits(&self) -> ClientLimits {
-        match self.none {}
-    }
-
-    /// Changes when a client comes or goes.
-    pub fn version(&self) -> u64 {
-        match self.none {}
-    }
-
-    /// Has a copy of the table say who is there now.
-    pub fn follow(
-        &self,
-        (_copy, _seen): (&mut Vec<Option<Arc<Guest>>>, &mut u64),
-        _writers: &mut Vec<usize>,
-        _changed: impl FnMut(Option<&Guest>, Option<&Guest>),
-    ) {
-        match self.none {}
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        match self.none {}
-    }
-
-    /// How many of them have slots.
-    pub fn writers(&self) -> usize {
-        match self.none {}
-    }
-
-    /// Every count and its name, summed.
-    pub fn sums(&self) -> Vec<(&'static str, u64)> {
-        match self.none {}
-    }
-
-    /// Whether a worker's queue pair broke and did not begin anew.
-    pub fn is_deaf(&self, _worker: usize) -> Option<bool> {
-        match self.none {}
-    }
-
-    /// Memory locked for each client, beside what it is granted.
-    pub fn client_bytes(&self) -> usize {
-        match self.none {}
-    }
-
-    /// Memory that is granted now.
-    pub fn granted_bytes(&self) -> usize {
-        match self.none {}
+    none! {
+        self.none;
+        /// How each client's memory is laid out.
+        pub fn bounds(&self) -> Bounds;
+        /// By which device they come.
+        pub fn place(&self) -> &Place;
+        /// The clients that a worker polls in a lane.
+        pub fn active(&self, _worker: usize, _lane: usize) -> &PlaceSet;
+        /// Where datagrams arrive.
+        pub fn mailroom(&self) -> Option<&Mailroom>;
+        /// Places for datagrams of each worker.
+        pub fn datagram_places(&self) -> usize;
+        /// How many clients there may be.
+        pub fn limits(&self) -> ClientLimits;
+        /// Changes when a client comes or goes.
+        pub fn version(&self) -> u64;
+        /// Has a copy of the table say who is there now.
+        pub fn follow(
+            &self,
+            (_copy, _seen): (&mut Vec<Option<Arc<Guest>>>, &mut u64),
+            _writers: &mut Vec<usize>,
+            _changed: impl FnMut(Option<&Guest>, Option<&Guest>),
+        );
+        /// How many there are.
+        pub fn count(&self) -> usize;
+        /// How many of them have slots.
+        pub fn writers(&self) -> usize;
+        /// Every count and its name, summed.
+        pub fn sums(&self) -> Vec<(&'static str, u64)>;
+        /// Whether a worker's queue pair broke and did not begin anew.
+        pub fn is_deaf(&self, _worker: usize) -> Option<bool>;
+        /// Memory locked for each client, beside what it is granted.
+        pub fn client_bytes(&self) -> usize;
+        /// Memory that is granted now.
+        pub fn granted_bytes(&self) -> usize;
     }
 }
 
@@ -218,24 +180,13 @@ impl House for ClientTable {
     type Hello = Infallible;
     const SAY: &str = "";
 
-    fn hear(&self, _said: &[u8]) -> Heard<Infallible> {
-        match self.none {}
-    }
-
-    fn admit(&self, hello: Infallible, _stream: &OwnedFd) -> Admitted {
-        match hello {}
-    }
-
-    fn misheard(&self) {
-        match self.none {}
-    }
-
-    fn leave(&self, _peer: Peer) {
-        match self.none {}
-    }
-
-    fn bury(&self) -> bool {
-        match self.none {}
+    none! {
+        self.none;
+        fn hear(&self, _said: &[u8]) -> Heard<Infallible>;
+        fn admit(&self, _hello: Infallible, _stream: &OwnedFd) -> Admitted;
+        fn misheard(&self);
+        fn leave(&self, _peer: Peer);
+        fn bury(&self) -> bool;
     }
 }
 
@@ -251,42 +202,22 @@ impl VerbsResponder {
 }
 
 impl Responder for VerbsResponder {
-    fn queues(&self) -> usize {
-        match *self {}
-    }
-
-    fn poll_slots(&mut self, _queue: usize, _burst: usize) -> usize {
-        match *self {}
-    }
-
-    fn request(&self, _index: usize) -> Request<'_> {
-        match *self {}
-    }
-
-    fn reply(
-        &mut self,
-        _peer: Peer,
-        _queue: usize,
-        _pieces: &[IoSlice<'_>],
-        _spare: usize,
-    ) -> Posted {
-        match *self {}
-    }
-
-    fn pump(&mut self) -> io::Result<()> {
-        match *self {}
-    }
-
-    fn tidy(&mut self) {
-        match *self {}
-    }
-
-    fn lenders(&self) -> Box<dyn Lenders> {
-        match *self {}
-    }
-
-    fn verbs(&self) -> Verbs {
-        match *self {}
+    none! {
+        *self;
+        fn queues(&self) -> usize;
+        fn poll_slots(&mut self, _queue: usize, _burst: usize) -> usize;
+        fn request(&self, _index: usize) -> Request<'_>;
+        fn reply(
+            &mut self,
+            _peer: Peer,
+            _queue: usize,
+            _pieces: &[IoSlice<'_>],
+            _spare: usize,
+        ) -> Posted;
+        fn pump(&mut self) -> io::Result<()>;
+        fn tidy(&mut self);
+        fn lenders(&self) -> Box<dyn Lenders>;
+        fn verbs(&self) -> Verbs;
     }
 }
 
@@ -305,92 +236,47 @@ pub fn enter(
 }
 
 impl VerbsRequester {
-    /// How the server's memory is laid out.
-    pub fn bounds(&self) -> Bounds {
-        match *self {}
-    }
-
-    /// How requests are carried.
-    pub fn service(&self) -> Service {
-        match *self {}
-    }
-
-    /// Whether a reply is there.
-    pub fn has_reply(&mut self) -> bool {
-        match *self {}
-    }
-
-    /// Whether the server has ended.
-    pub fn is_server_gone(&self) -> bool {
-        match *self {}
-    }
-
-    /// Sleep until there is a reply, and at most so long.
-    pub fn sleep(&mut self, _most: Duration) -> io::Result<()> {
-        match *self {}
-    }
-
-    /// How many more requests a lane takes now, however long.
-    pub fn room(&mut self, _lane: usize) -> usize {
-        match *self {}
-    }
-
-    /// How many it takes at most.
-    pub fn window(&self) -> usize {
-        match *self {}
-    }
-
-    /// There was less room in a lane than somebody wants.
-    pub fn want_room(&mut self, _lane: usize) {
-        match *self {}
+    none! {
+        *self;
+        /// How the server's memory is laid out.
+        pub fn bounds(&self) -> Bounds;
+        /// How requests are carried.
+        pub fn service(&self) -> Service;
+        /// Whether a reply is there.
+        pub fn has_reply(&mut self) -> bool;
+        /// Whether the server has ended.
+        pub fn is_server_gone(&self) -> bool;
+        /// Sleep until there is a reply, and at most so long.
+        pub fn sleep(&mut self, _most: Duration) -> io::Result<()>;
+        /// How many more requests a lane takes now, however long.
+        pub fn room(&mut self, _lane: usize) -> usize;
+        /// How many it takes at most.
+        pub fn window(&self) -> usize;
+        /// There was less room in a lane than somebody wants.
+        pub fn want_room(&mut self, _lane: usize);
     }
 }
 
 impl Requester for VerbsRequester {
-    fn queues(&self) -> usize {
-        match *self {}
-    }
-
-    fn post_request(&mut self, _queue: usize, _message: &[u8]) -> Posted {
-        match *self {}
-    }
-
-    fn poll_replies(&mut self, _burst: usize, _take: &mut dyn FnMut(usize, &[u8])) -> usize {
-        match *self {}
-    }
-
-    fn pump(&mut self) -> io::Result<()> {
-        match *self {}
-    }
-
-    fn verbs(&self) -> Verbs {
-        match *self {}
+    none! {
+        *self;
+        fn queues(&self) -> usize;
+        fn post_request(&mut self, _queue: usize, _message: &[u8]) -> Posted;
+        fn poll_replies(&mut self, _burst: usize, _take: &mut dyn FnMut(usize, &[u8])) -> usize;
+        fn pump(&mut self) -> io::Result<()>;
+        fn verbs(&self) -> Verbs;
     }
 }
 
 impl LongRequester for VerbsRequester {
-    fn has_room(&mut self, _queue: usize) -> bool {
-        match *self {}
-    }
-
-    fn lent_bytes_max(&self) -> usize {
-        match *self {}
-    }
-
-    fn lend(&mut self, _name: u16, _message: &[u8]) -> Lend {
-        match *self {}
-    }
-
-    fn lend_again(&mut self, _sealed_descriptor: &SealedDescriptor) -> Lend {
-        match *self {}
-    }
-
-    fn take_back(&mut self, _name: u16) {
-        match *self {}
-    }
-
-    fn open_reply(&self, _sealed_descriptor: &SealedDescriptor, _out: &mut Vec<u8>) -> bool {
-        match *self {}
+    none! {
+        *self;
+        fn has_room(&mut self, _queue: usize) -> bool;
+        fn lent_bytes_max(&self) -> usize;
+        fn lend(&mut self, _name: u16, _message: &[u8]) -> Lend;
+        fn lend_again(&mut self, _sealed_descriptor: &SealedDescriptor) -> Lend;
+        fn take_back(&mut self, _name: u16);
+        fn open_reply(&self, _sealed_descriptor: &SealedDescriptor, _out: &mut Vec<u8>) -> bool;
     }
 }
 

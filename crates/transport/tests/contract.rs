@@ -1,6 +1,6 @@
 //! What every transport promises, checked for each kind: TCP, unix sockets, memory.
 
-use laneway_transport::memory::{Client, Faults, MemoryTransport, Net};
+use laneway_transport::memory::{Client, Faults, Net};
 use laneway_transport::socket::{Listener, SocketTransport};
 use laneway_transport::{FOREVER, Interest, Ready, Stream, Token, Transport, Wait};
 use std::fs::Permissions;
@@ -255,26 +255,33 @@ fn sockets(listener: Listener) -> (SocketTransport, SocketTransport, Option<Sock
     (transport(), transport(), address)
 }
 
-#[test]
-fn tcp_keeps_the_contract() {
+fn tcp() -> (SocketTransport, SocketTransport, SocketAddr) {
     let any = "127.0.0.1:0".parse().expect("an address");
     let (one, two, address) = sockets(Listener::tcp(any, 16).expect("loopback listens"));
-    let address = address.expect("TCP has one");
+    (one, two, address.expect("TCP has one"))
+}
+
+/// A path that no other test has.
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()))
+}
+
+#[test]
+fn tcp_keeps_the_contract() {
+    let (one, two, address) = tcp();
     check(one, two, || TcpStream::connect(address).expect("connects"));
 }
 
 #[test]
 fn unix_sockets_keep_the_contract() {
-    let name = format!("laneway-contract-{}", std::process::id());
-    let path: PathBuf = std::env::temp_dir().join(name);
+    let path = scratch("contract");
     let (one, two, _) = sockets(Listener::unix(&path, 0o600, 16).expect("temp is writable"));
     check(one, two, || UnixStream::connect(&path).expect("connects"));
 }
 
 #[test]
 fn a_unix_socket_that_somebody_has_is_left_alone() {
-    let name = format!("laneway-taken-{}", std::process::id());
-    let path: PathBuf = std::env::temp_dir().join(name);
+    let path = scratch("taken");
     let other = UnixDatagram::bind(&path).expect("temp is writable");
     assert!(Listener::unix(&path, 0o600, 16).is_err() && path.exists(), "it is of another kind");
     drop(other);
@@ -290,8 +297,7 @@ fn a_unix_socket_that_somebody_has_is_left_alone() {
 /// A socket whose owner is none of its clients is his all the same. (Root may open any.)
 #[test]
 fn a_unix_socket_that_its_owner_may_not_open_is_replaced_where_nobody_has_it() {
-    let name = format!("laneway-others-{}", std::process::id());
-    let path: PathBuf = std::env::temp_dir().join(name);
+    let path = scratch("others");
     let mode = || path.metadata().expect("it is there").permissions().mode() & 0o777;
     let living = UnixListener::bind(&path).expect("temp is writable");
     let permissions = Permissions::from_mode(0o060);
@@ -308,23 +314,18 @@ fn a_unix_socket_that_its_owner_may_not_open_is_replaced_where_nobody_has_it() {
 #[test]
 fn memory_keeps_the_contract() {
     let net = Net::new(Faults::NONE);
-    let transports: [MemoryTransport; 2] = [net.transport(), net.transport()];
-    let [one, two] = transports;
-    check(one, two, || MemoryPeer(net.connect()));
+    check(net.transport(), net.transport(), || MemoryPeer(net.connect()));
 }
 
 #[test]
 fn the_end_of_a_tcp_peer_is_told() {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let (one, two, address) = sockets(Listener::tcp(any, 16).expect("loopback listens"));
-    let address = address.expect("TCP has one");
+    let (one, two, address) = tcp();
     check_end(one, two, || TcpStream::connect(address).expect("connects"));
 }
 
 #[test]
 fn the_end_of_a_peer_by_unix_socket_is_told() {
-    let name = format!("laneway-ends-{}", std::process::id());
-    let path: PathBuf = std::env::temp_dir().join(name);
+    let path = scratch("ends");
     let (one, two, _) = sockets(Listener::unix(&path, 0o600, 16).expect("temp is writable"));
     check_end(one, two, || UnixStream::connect(&path).expect("connects"));
 }
@@ -337,16 +338,12 @@ fn the_end_of_a_peer_in_memory_is_told() {
 
 #[test]
 fn alarms_of_sockets_end_waits() {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let (one, ..) = sockets(Listener::tcp(any, 16).expect("loopback listens"));
-    check_alarm(one);
+    check_alarm(tcp().0);
 }
 
 #[test]
 fn what_is_left_unsent_can_be_limited() {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let (one, _, address) = sockets(Listener::tcp(any, 16).expect("loopback listens"));
-    let address = address.expect("TCP has one");
+    let (one, _, address) = tcp();
     check_limit(one, || TcpStream::connect(address).expect("connects"));
     let net = Net::new(Faults::NONE);
     check_limit(net.transport(), || MemoryPeer(net.connect()));

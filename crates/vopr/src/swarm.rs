@@ -14,6 +14,15 @@ const MEMORY_BYTES_AMPLE: u64 = 24 << 20;
 /// What a run draws of [`Kept`].
 const KEPT: [Kept; 5] = [Kept::No, Kept::No, Kept::Always, Kept::Always, Kept::Interval];
 
+/// What [`Swarm::smaller`] sets to the least, one after the other.
+const LOWER: &str = "\
+    short=0 refuse=0, reset=0, disk-faults=0, rot=0, evicts=0, back=0, datagram-faults=0, admin=0, \
+    flush=0, jumps=0, wrong=0, filler=0, ends=0, large=0, hot=0, domains=1, refuse-memory=0, \
+    adaptive=0, resp=0, resp-alone=0, users=0, binary=0, backups=0, scrubs=0, operates=0, \
+    splits=0, compresses=0, by-age=0, slow-us=0 log-keys=0, read-only=0, per-address=0, \
+    client-rate=0, client-bytes=0, listener-rate=0, listener-bytes=0, watch=0, tls=0, pipeline=1, \
+    burst=1, helps=0";
+
 /// When an acknowledged write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
@@ -433,46 +442,7 @@ impl Swarm {
         add(&|swarm| swarm.datagram_clients = 0);
         add(&|swarm| swarm.shm_clients = 0);
         add(&|swarm| swarm.clients = (swarm.clients / 2).max(1));
-        add(&|swarm| (swarm.short, swarm.refuse) = (0, 0));
-        add(&|swarm| swarm.reset = 0);
-        add(&|swarm| swarm.disk_faults = false);
-        add(&|swarm| swarm.rot = false);
-        add(&|swarm| swarm.evicts = false);
-        add(&|swarm| swarm.back = false);
-        add(&|swarm| swarm.datagram_faults = 0);
-        add(&|swarm| swarm.admin = false);
-        add(&|swarm| swarm.flush = false);
-        add(&|swarm| swarm.jumps = false);
-        add(&|swarm| swarm.wrong = false);
-        add(&|swarm| swarm.filler = false);
-        add(&|swarm| swarm.ends = 0);
-        add(&|swarm| swarm.large = 0);
-        add(&|swarm| swarm.hot = false);
-        add(&|swarm| swarm.domains = 1);
-        add(&|swarm| swarm.refuse_memory = 0);
-        add(&|swarm| swarm.adaptive = false);
-        add(&|swarm| swarm.resp = false);
-        add(&|swarm| swarm.resp_alone = false);
-        add(&|swarm| swarm.users = false);
-        add(&|swarm| swarm.binary = false);
-        add(&|swarm| swarm.backups = false);
-        add(&|swarm| swarm.scrubs = false);
-        add(&|swarm| swarm.operates = false);
-        add(&|swarm| swarm.splits = false);
-        add(&|swarm| swarm.compresses = false);
-        add(&|swarm| swarm.by_age = false);
-        add(&|swarm| (swarm.slow_micros, swarm.log_keys) = (0, false));
-        add(&|swarm| swarm.read_only = false);
-        add(&|swarm| swarm.per_address = false);
-        add(&|swarm| swarm.client_rate = 0);
-        add(&|swarm| swarm.client_bytes = 0);
-        add(&|swarm| swarm.listener_rates.0 = 0);
-        add(&|swarm| swarm.listener_rates.1 = 0);
-        add(&|swarm| swarm.watch = false);
-        add(&|swarm| swarm.tls = 0);
-        add(&|swarm| swarm.pipeline = 1);
-        add(&|swarm| swarm.burst = 1);
-        add(&|swarm| swarm.helps = false);
+        LOWER.split(", ").for_each(|numbers| add(&|swarm| swarm.set_all(numbers)));
         add(&|swarm| swarm.keys = (swarm.keys / 2).max(1));
         all
     }

@@ -1,7 +1,7 @@
 //! Sockets that a service manager hands over (`sd_listen_fds(3)`): what comes by them is served,
 //! whatever the flags say, and what cannot be used refuses the start.
 
-use crate::rig::{BINARY, Process, ask, read_to};
+use crate::rig::{BINARY, HERE, Process, ask, connect, read_to, skip, stat};
 use laneway_certs::{Authority, Folder, VERSIONS, session};
 use rustls::StreamOwned;
 use std::io::{Read, Write};
@@ -13,11 +13,16 @@ use std::process::{Command, Stdio};
 /// Becomes the server, whose process id is the shell's, with its standard streams as the sockets.
 const HAND_OVER: &str = "export LISTEN_PID=${PID_TOLD:-$$}; \
                          exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
-const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
 /// Exit status of a server that cannot listen.
 const STATUS_LISTEN: &str = "exit status: 71";
 
-/// `laneway serve` with these flags, that is handed one or two sockets of these names.
+/// A server with these flags, that is handed one or two sockets of these names.
+fn serve<const COUNT: usize>(names: &str, sockets: [OwnedFd; COUNT], flags: &[&str]) -> Process {
+    let server = Process::start(command(names, sockets, flags));
+    server.unwrap_or_else(|said| panic!("{names} {flags:?}: {said}"))
+}
+
+/// The command that starts it.
 fn command<const COUNT: usize>(names: &str, sockets: [OwnedFd; COUNT], flags: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", HAND_OVER, BINARY, "serve"]).args(flags);
@@ -44,13 +49,12 @@ fn sockets_that_are_handed_over_take_the_place_of_the_listeners() {
     let path = folder.path().join("socket");
     let unix = UnixListener::bind(&path).expect("temp is writable");
     let (listener, place) = tcp();
-    for round in 0..2 {
+    for _ in 0..2 {
         // Who comes while nobody serves waits in the socket's queue.
         let mut early = TcpStream::connect(&place).expect("it listens already");
         early.write_all(b"mn\r\n").expect("the kernel takes it");
         let sockets = [copy(&listener), unix.try_clone().expect("a descriptor is free").into()];
-        let server = Process::start(command("laneway.socket:readonly", sockets, &HERE));
-        let server = server.unwrap_or_else(|said| panic!("{round}: {said}"));
+        let server = serve("laneway.socket:readonly", sockets, &HERE);
         let path = path.to_str().expect("text");
         assert_eq!(server.places(), [&place, &format!("readonly:{path}")], "{}", server.said);
         for flag in ["listen (-l)", "port (-p)"] {
@@ -62,10 +66,8 @@ fn sockets_that_are_handed_over_take_the_place_of_the_listeners() {
         let refused = b"CLIENT_ERROR this port is read-only\r\n";
         assert_eq!(ask(&mut reader, b"delete k\r\n", b"\r\n"), refused);
         assert_eq!(ask(&mut reader, b"get k\r\n", b"END\r\n"), b"VALUE k 0 1\r\nv\r\nEND\r\n");
-        let settings = ask(&mut early, b"stats settings\r\n", b"END\r\n");
         let port = place.rsplit(':').next().expect("it has one");
-        let told = String::from_utf8(settings).expect("text");
-        assert!(told.contains(&format!("STAT tcpport {port}\r\n")), "{told}");
+        assert_eq!(stat(&mut early, "settings", "tcpport").to_string(), port);
         for descriptor in [3, 4] {
             let file = format!("/proc/{}/fdinfo/{descriptor}", server.child.id());
             let told = std::fs::read_to_string(file).expect("it is open");
@@ -84,21 +86,16 @@ fn names_say_what_comes_by_a_socket_and_a_sandbox_changes_nothing() {
     let (resp, resp_place) = tcp();
     let (admin, admin_place) = tcp();
     let flags = [&HERE[..], &["--sandbox", "on"]].concat();
-    let server = Process::start(command("resp:admin", [copy(&resp), copy(&admin)], &flags));
-    let server = server.unwrap_or_else(|said| panic!("{said}"));
+    let server = serve("resp:admin", [copy(&resp), copy(&admin)], &flags);
     assert_eq!(server.places(), [format!("resp:{resp_place}")]);
-    let mut client = TcpStream::connect(&resp_place).expect("it is served");
-    assert_eq!(ask(&mut client, b"PING\r\n", b"\r\n"), b"+PONG\r\n");
-    let mut operator = TcpStream::connect(&admin_place).expect("it is served");
+    assert_eq!(ask(&mut connect(&resp_place), b"PING\r\n", b"\r\n"), b"+PONG\r\n");
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {admin_place}\r\n\r\n");
-    let answer = ask(&mut operator, request.as_bytes(), b"ready\n");
+    let answer = ask(&mut connect(&admin_place), request.as_bytes(), b"ready\n");
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
     server.stop();
     // A socket for operators alone leaves clients to the flags.
-    let server = Process::start(command("admin", [copy(&admin)], &HERE));
-    let server = server.unwrap_or_else(|said| panic!("{said}"));
-    let mut client = TcpStream::connect(server.places()[0]).expect("it is served");
-    assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    let server = serve("admin", [copy(&admin)], &HERE);
+    assert_eq!(ask(&mut server.connect(), b"mn\r\n", b"\r\n"), b"MN\r\n");
     assert!(server.said.contains(&format!("metrics on http://{admin_place}/")), "{}", server.said);
     server.stop();
 }
@@ -114,14 +111,13 @@ fn a_socket_is_encrypted_where_the_server_is_unless_its_name_says_otherwise() {
     let flags = [&HERE[..], &["--tls-cert", &cert, "--tls-key", &key]].concat();
     let ((listener, place), (open, open_place)) = (tcp(), tcp());
     let sockets = [copy(&listener), copy(&open)];
-    let server = Process::start(command("laneway.socket:notls+readonly", sockets, &flags));
-    let server = server.unwrap_or_else(|said| panic!("{said}"));
+    let server = serve("laneway.socket:notls+readonly", sockets, &flags);
     assert_eq!(server.places(), [format!("readonly:{open_place}"), format!("tls:{place}")]);
     let stream = TcpStream::connect(&place).expect("it is served");
     let mut encrypted = StreamOwned::new(session(&authority.client(VERSIONS[1], None)), stream);
     assert_eq!(ask(&mut encrypted, b"set k 0 0 1\r\nv\r\n", b"\r\n"), b"STORED\r\n");
-    let mut plain = TcpStream::connect(&open_place).expect("it is served");
-    assert_eq!(ask(&mut plain, b"get k\r\n", b"END\r\n"), b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    let got = ask(&mut connect(&open_place), b"get k\r\n", b"END\r\n");
+    assert_eq!(got, b"VALUE k 0 1\r\nv\r\nEND\r\n");
     server.stop();
 }
 
@@ -186,16 +182,14 @@ fn flags_that_are_passed_over_refuse_nothing() {
         &["--resp", "1"],
     ] {
         let (listener, place) = tcp();
-        let server = Process::start(command("a.socket", [copy(&listener)], flags));
-        let server = server.unwrap_or_else(|said| panic!("{flags:?}: {said}"));
+        let server = serve("a.socket", [copy(&listener)], flags);
         assert_eq!(server.places(), [&place], "{flags:?}");
         assert!(server.said.contains(" is passed over, "), "{flags:?}: {}", server.said);
         server.stop();
     }
     let (listener, place) = tcp();
     let flags = [&HERE[..], &["--admin", "no-such-name.invalid:1"]].concat();
-    let server = Process::start(command("admin", [copy(&listener)], &flags));
-    let server = server.unwrap_or_else(|said| panic!("{said}"));
+    let server = serve("admin", [copy(&listener)], &flags);
     assert!(server.said.contains("admin is passed over, "), "{}", server.said);
     assert!(server.said.contains(&format!("metrics on http://{place}/")), "{}", server.said);
     assert!(!server.said.contains("listen (-l) is passed over"), "{}", server.said);
@@ -231,8 +225,7 @@ fn what_is_handed_to_another_process_is_left_alone() {
     command.env("PID_TOLD", "1");
     let server = Process::start(command).unwrap_or_else(|said| panic!("{said}"));
     assert_ne!(server.places(), [&place]);
-    let mut client = TcpStream::connect(server.places()[0]).expect("it listens by itself");
-    assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+    assert_eq!(ask(&mut server.connect(), b"mn\r\n", b"\r\n"), b"MN\r\n");
     server.stop();
     listener.set_nonblocking(true).expect("it can be");
     let mut nobody = TcpStream::connect(&place).expect("it is ours still");
@@ -245,9 +238,7 @@ fn what_is_handed_to_another_process_is_left_alone() {
 fn systemd_itself_hands_a_socket_over_with_the_first_connection() {
     const PROGRAM: &str = "systemd-socket-activate";
     if !Command::new(PROGRAM).arg("--version").output().is_ok_and(|told| told.status.success()) {
-        let why = format!("SKIPPED: activation: there is no {PROGRAM} (Debian: systemd)\n");
-        let _ = std::io::stderr().write_all(why.as_bytes()); // past the capture of tests' output
-        return;
+        return skip("activation", &format!("there is no {PROGRAM} (Debian: systemd)"));
     }
     let place = tcp().1; // free by now
     let mut command = Command::new(PROGRAM);

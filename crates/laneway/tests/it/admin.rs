@@ -2,12 +2,11 @@
 //! nobody who misbehaves shuts the others out.
 
 use crate::rig::watched::Watched;
-use crate::rig::{BINARY, Process, ask, read_to};
+use crate::rig::{HERE, Process, SIZES, Scratch, ask, read_to, refused, set};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 
@@ -17,14 +16,11 @@ const LARGE: usize = 1_000_000;
 fn load(stream: &mut TcpStream, name: &str, rounds: usize) {
     let value = vec![b'v'; LARGE];
     for round in 0..rounds {
-        let set = format!("set {name}{round} 0 0 5\r\nvalue\r\n");
-        ask(stream, set.as_bytes(), b"STORED\r\n");
+        ask(stream, &set(&format!("{name}{round}"), b"value"), b"STORED\r\n");
         ask(stream, format!("get {name}{round}\r\n").as_bytes(), b"END\r\n");
         ask(stream, format!("get no{name}\r\n").as_bytes(), b"END\r\n");
         if round % 10 == 0 {
-            let line = format!("set big{name} 0 0 {LARGE}\r\n").into_bytes();
-            let set = [&line[..], &value, b"\r\n"].concat();
-            ask(stream, &set, b"STORED\r\n");
+            ask(stream, &set(&format!("big{name}"), &value), b"STORED\r\n");
             ask(stream, format!("get big{name}\r\n").as_bytes(), b"END\r\n");
         }
     }
@@ -268,15 +264,11 @@ fn a_thousand_idle_connections_and_readers_that_do_not_read_shut_nobody_out() {
 
 #[test]
 fn what_a_data_folder_holds_is_told_by_metrics_as_by_stats() {
-    let folder = std::env::temp_dir().join(format!("laneway-metrics-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    let path = folder.to_str().expect("it is text");
-    let sizes = ["--pm-size", "64m", "--ssd-size", "64m"];
-    let server = Watched::start(&[&["--data-dir", path][..], &sizes].concat());
+    let folder = Scratch::new("metrics");
+    let server = Watched::start(&[&["--data-dir", folder.path()], &SIZES[..]].concat());
     let mut client = server.client();
     for (key, bytes) in [("small", 100), ("large", 100_000)] {
-        let request = format!("set {key} 0 0 {bytes}\r\n{}\r\n", "x".repeat(bytes));
-        ask(&mut client, request.as_bytes(), b"STORED\r\n");
+        ask(&mut client, &set(key, &vec![b'x'; bytes]), b"STORED\r\n");
     }
     let scrape = server.scrape();
     scrape.histograms_are_whole();
@@ -298,37 +290,28 @@ fn what_a_data_folder_holds_is_told_by_metrics_as_by_stats() {
     let (used, all) = (server.stat("tier", "log_bytes_used"), server.stat("tier", "log_bytes"));
     assert!(0 < used && used < all, "{used} of {all}");
     server.process.stop();
-    std::fs::remove_dir_all(&folder).expect("it is there");
 }
 
 #[test]
 fn where_the_endpoint_cannot_be_is_told() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let taken = held.local_addr().expect("it is bound").to_string();
-    for (address, status, told) in [
+    let address = "must be an address and a port";
+    for (place, status, told) in [
         ("11280", 2, "must be an address and a port, such as 127.0.0.1:11280"),
-        ("nowhere.invalid:1", 2, "must be an address and a port"),
-        ("", 2, "must be an address and a port"),
+        ("nowhere.invalid:1", 2, address),
+        ("", 2, address),
+        (&taken, 71, "choose another address with --admin"),
     ] {
-        refused(address, status, told);
+        let said = refused(&[&HERE[..], &["--admin", place]].concat(), status, told);
+        assert!(said.contains(place), "{place}: {said}");
     }
-    refused(&taken, 71, "choose another address with --admin");
-}
-
-fn refused(address: &str, status: i32, told: &str) {
-    let mut command = Command::new(BINARY);
-    command.args(["serve", "-p", "-1", "-l", "127.0.0.1", "--admin", address]);
-    let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{address}: {said}");
-    assert!(said.contains(told) && said.contains(address), "{address}: {said}");
 }
 
 #[test]
 fn an_address_that_others_reach_is_warned_of_once() {
-    let flags = ["-p", "-1", "-l", "127.0.0.1", "--admin"];
     for (address, warnings) in [("0.0.0.0:0", 1), ("127.0.0.1:0", 0)] {
-        let process = Process::serve(&[&flags[..], &[address]].concat());
+        let process = Process::here(&["--admin", address]);
         let count = process.said.matches("without a password").count();
         assert_eq!(count, warnings, "{}", process.said);
         process.stop();

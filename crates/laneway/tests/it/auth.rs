@@ -1,58 +1,30 @@
 //! `-Y` of the binary: refused starts, SIGHUP, what is said of servers that everybody may use, and
 //! the same bytes as memcached 1.6.45 has where `cargo xtask peers` has unpacked it.
 
-use crate::rig::{BINARY, Process, ask};
+use crate::rig::{BINARY, HANG, Process, Scratch, ask, connect, laneway, refused, skip, text};
 use nix::fcntl::OFlag;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long an answer may take before the test says that the server hangs.
-const HANG: Duration = Duration::from_secs(60);
-
-/// A file of users, its owner's alone, removed with the test.
-struct UserFile(PathBuf);
-
-impl UserFile {
-    fn new(name: &str, text: &str) -> UserFile {
-        let path = std::env::temp_dir().join(format!("laneway-{}-{name}", std::process::id()));
-        let file = UserFile(path);
-        file.write(text);
-        file
-    }
-
-    fn write(&self, text: &str) {
-        std::fs::write(&self.0, text).expect("temp is writable");
-        self.allow(0o600);
-    }
-
-    fn allow(&self, mode: u32) {
-        let permissions = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(&self.0, permissions).expect("it is ours");
-    }
-
-    fn name(&self) -> &str {
-        self.0.to_str().expect("temp paths are text")
-    }
+/// A file of users, its owner's alone.
+fn user_file(name: &str, users: &str) -> Scratch {
+    let file = Scratch::new(name);
+    write(&file, users);
+    file
 }
 
-impl Drop for UserFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0); // the test is over
-    }
+fn write(file: &Scratch, users: &str) {
+    std::fs::write(&file.0, users).expect("temp is writable");
+    allow(file, 0o600);
 }
 
-fn start(flags: &[&str]) -> Process {
-    Process::serve(&[&["-p", "-1", "-l", "127.0.0.1"], flags].concat())
-}
-
-fn connect(place: &str) -> TcpStream {
-    let stream = TcpStream::connect(place).expect("it serves");
-    stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
-    stream
+fn allow(file: &Scratch, mode: u32) {
+    let permissions = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(&file.0, permissions).expect("it is ours");
 }
 
 /// What a fresh connection is told that says it is this user.
@@ -60,44 +32,42 @@ fn login(place: &str, user: &str, password: &str) -> String {
     let value = format!("{user} {password}");
     let request = format!("set a 0 0 {}\r\n{value}\r\n", value.len());
     let told = ask(&mut connect(place), request.as_bytes(), b"\r\n");
-    String::from_utf8_lossy(&told).trim_end().to_owned()
+    text(told).trim_end().to_owned()
 }
 
 #[test]
 fn a_start_that_would_let_somebody_in_without_a_password_is_refused() {
-    let good = UserFile::new("good-users", "alice:secret\n");
-    let bad = UserFile::new("bad-users", "alice:secret\nnonsense\n");
+    let good = user_file("good-users", "alice:secret\n");
+    let bad = user_file("bad-users", "alice:secret\nnonsense\n");
     for (flags, words) in [
         (&["-Y", "/no/such/file"][..], "-Y /no/such/file: it cannot be read"),
-        (&["-Y", bad.name()], "line 2: no colon; write user:password"),
-        (&["-Y", good.name(), "-U", "5000"], "leave -U and --udp-base out, or -Y"),
-        (&["-Y", good.name(), "--udp-base", "5000"], "leave -U and --udp-base out, or -Y"),
-        (&["-Y", good.name(), "--shm", "/s"], "leave --shm out, or -Y"),
+        (&["-Y", bad.path()], "line 2: no colon; write user:password"),
+        (&["-Y", good.path(), "-U", "5000"], "leave -U and --udp-base out, or -Y"),
+        (&["-Y", good.path(), "--udp-base", "5000"], "leave -U and --udp-base out, or -Y"),
+        (&["-Y", good.path(), "--shm", "/s"], "leave --shm out, or -Y"),
         #[cfg(feature = "rdma")]
-        (&["-Y", good.name(), "--rdma", "rxe0"], "leave --rdma out, or -Y"),
+        (&["-Y", good.path(), "--rdma", "rxe0"], "leave --rdma out, or -Y"),
     ] {
-        let output = Command::new(BINARY).arg("serve").args(flags).output().expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {told}");
-        assert!(told.contains(words) && !told.contains("secret"), "{flags:?}: {told}");
+        let told = refused(flags, 2, words);
+        assert!(!told.contains("secret"), "{flags:?}: {told}");
     }
 }
 
 #[test]
 fn hup_reads_the_users_again_and_keeps_the_old_ones_where_the_file_is_wrong() {
-    let users = UserFile::new("hup-users", "alice:secret\n");
-    let mut server = start(&["-Y", users.name(), "-U", "0"]);
+    let users = user_file("hup-users", "alice:secret\n");
+    let mut server = Process::here(&["-Y", users.path(), "-U", "0"]);
     let place = server.places()[0].to_owned();
     let mut stays = connect(&place);
     assert_eq!(ask(&mut stays, b"set a 0 0 12\r\nalice secret\r\n", b"\r\n"), b"STORED\r\n");
     assert_eq!(login(&place, "alice", "new"), "CLIENT_ERROR authentication failure");
-    users.write("alice:new\nbob:other\n");
+    write(&users, "alice:new\nbob:other\n");
     server.signal("HUP");
     server.await_log("2 users from now on, 1 before");
     assert_eq!(login(&place, "bob", "other"), "STORED");
     assert_eq!(login(&place, "alice", "new"), "STORED");
     assert_eq!(login(&place, "alice", "secret"), "CLIENT_ERROR authentication failure");
-    users.write("no users here\n");
+    write(&users, "no users here\n");
     server.signal("HUP");
     server.await_log("line 1: no colon");
     assert_eq!(ask(&mut stays, b"get k\r\n", b"\r\n"), b"END\r\n", "who was let in stays");
@@ -110,8 +80,8 @@ fn hup_reads_the_users_again_and_keeps_the_old_ones_where_the_file_is_wrong() {
 
 #[test]
 fn a_reload_that_hangs_holds_up_no_stop() {
-    let users = UserFile::new("hung-users", "alice:secret\n");
-    let server = start(&["-Y", users.name()]);
+    let users = user_file("hung-users", "alice:secret\n");
+    let server = Process::here(&["-Y", users.path()]);
     std::fs::remove_file(&users.0).expect("it is ours");
     let made = Command::new("mkfifo").arg(&users.0).status().expect("coreutils are there");
     assert!(made.success());
@@ -134,17 +104,17 @@ fn a_reload_that_hangs_holds_up_no_stop() {
 
 #[test]
 fn a_server_for_everybody_says_so_once_and_others_say_nothing() {
-    let users = UserFile::new("warned-users", "alice:secret\n");
-    let open = UserFile::new("open-users", "alice:secret\n");
-    open.allow(0o644);
+    let users = user_file("warned-users", "alice:secret\n");
+    let open = user_file("open-users", "alice:secret\n");
+    allow(&open, 0o644);
     for (flags, words) in [
         (
             &["-p", "-1", "-l", "0.0.0.0"][..],
             Some("there is no password, and nothing is encrypted"),
         ),
         (&["-p", "-1", "-l", "127.0.0.1"], None),
-        (&["-p", "-1", "-l", "0.0.0.0", "-Y", users.name()], None),
-        (&["-p", "-1", "-l", "127.0.0.1", "-Y", open.name()], Some("chmod 600")),
+        (&["-p", "-1", "-l", "0.0.0.0", "-Y", users.path()], None),
+        (&["-p", "-1", "-l", "127.0.0.1", "-Y", open.path()], Some("chmod 600")),
     ] {
         let server = Process::serve(flags);
         server.signal("TERM");
@@ -157,20 +127,17 @@ fn a_server_for_everybody_says_so_once_and_others_say_nothing() {
 
 #[test]
 fn no_tool_stores_its_login_in_a_server_that_asks_for_none() {
-    let file = UserFile::new("unasked-login", "alice:secret\n");
-    let server = start(&[]);
+    let file = user_file("unasked-login", "alice:secret\n");
+    let server = Process::here(&[]);
     let place = server.places()[0];
     let mut client = connect(place);
     assert_eq!(ask(&mut client, b"set login 0 0 4\r\nmine\r\n", b"\r\n"), b"STORED\r\n");
     for tool in ["stats", "ping"] {
-        let mut command = Command::new(BINARY);
-        command.args([tool, "--server", place, "--login", file.name()]);
-        let output = command.output().expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{tool}: {told}");
+        let output = laneway(&[tool, "--server", place, "--login", file.path()]);
+        assert_eq!(output.status.code(), Some(0), "{tool}: {}", text(output.stderr));
     }
     let kept = ask(&mut client, b"get login\r\n", b"END\r\n");
-    assert_eq!(String::from_utf8_lossy(&kept), "VALUE login 0 4\r\nmine\r\nEND\r\n");
+    assert_eq!(text(kept), "VALUE login 0 4\r\nmine\r\nEND\r\n");
 }
 
 /// memcached that runs, on this port.
@@ -215,19 +182,17 @@ fn whole_answer(place: &str, sent: &[u8]) -> String {
     stream.shutdown(std::net::Shutdown::Write).expect("it is open");
     let mut got = Vec::new();
     let _ = stream.read_to_end(&mut got); // a reset tells as much as an end
-    String::from_utf8_lossy(&got).replace("1.6.45-laneway", "1.6.45")
+    text(got).replace("1.6.45-laneway", "1.6.45")
 }
 
 #[test]
 fn memcached_answers_the_same() {
-    let users = UserFile::new("shared-users", "alice:secret\nbob:two:colons and blanks\n");
-    let Some(memcached) = Memcached::start(users.name()) else {
-        let words =
-            "SKIPPED: -Y beside memcached: memcached 1.6.45 is not there (cargo xtask peers)\n";
-        std::io::stderr().write_all(words.as_bytes()).expect("stderr");
-        return;
+    let users = user_file("shared-users", "alice:secret\nbob:two:colons and blanks\n");
+    let Some(memcached) = Memcached::start(users.path()) else {
+        let why = "memcached 1.6.45 is not there (cargo xtask peers)";
+        return skip("-Y beside memcached", why);
     };
-    let server = start(&["-Y", users.name()]);
+    let server = Process::here(&["-Y", users.path()]);
     let (ours, theirs) = (server.places()[0], format!("127.0.0.1:{}", memcached.1));
     let long = [b"set ", &[b'k'; 300][..], b" 0 0 12\r\nalice secret\r\n"].concat();
     for request in [

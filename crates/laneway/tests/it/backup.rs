@@ -1,39 +1,32 @@
 //! Backups of the real server: made while it is written to, restored, and what they refuse.
 
-use crate::rig::{BINARY, Process, ask};
-use std::collections::BTreeMap;
+use crate::rig::{
+    BINARY, HERE, Process, SIZES, Scratch, ask, connect, laneway, refused, skip, stats, text,
+};
+use crate::tier::value;
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
-
-/// How long an answer may take before the test says the server hangs. Never waited out when all
-/// is well.
-const HANG: Duration = Duration::from_secs(60);
-/// Small media: a start makes them.
-const SIZES: [&str; 4] = ["--pm-size", "32m", "--ssd-size", "64m"];
 
 /// Folders for the data and for its backups.
-struct Place(PathBuf);
+struct Place(Scratch);
 
 impl Place {
     fn new(name: &str) -> Place {
-        let name = format!("laneway-backup-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("copies")).expect("made");
-        Place(path)
+        let folder = Scratch::folder(&format!("backup-{name}"));
+        fs::create_dir(folder.file("copies")).expect("made");
+        Place(folder)
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a temporary folder has a plain name").into()
+        self.0.file(name)
     }
 
     fn copies(&self) -> Vec<String> {
-        let found = fs::read_dir(self.0.join("copies")).expect("it is there");
+        let found = fs::read_dir(self.path("copies")).expect("it is there");
         let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
         let mut names: Vec<String> =
             found.map(|entry| name(entry).into_string().expect("a plain name")).collect();
@@ -43,50 +36,27 @@ impl Place {
 
     /// `laneway serve` of the folder of this name.
     fn flags<'f>(&self, paths: &'f [String; 2], flags: &[&'f str]) -> Vec<&'f str> {
-        let own =
-            ["-p", "-1", "-l", "127.0.0.1", "--data-dir", &paths[0], "--backup-dir", &paths[1]];
-        [&own, &SIZES[..], flags].concat()
+        let own = ["--data-dir", &paths[0], "--backup-dir", &paths[1]];
+        [&HERE[..], &own, &SIZES, flags].concat()
     }
 
     fn serve(&self, folder: &str, flags: &[&str]) -> Process {
         let paths = [self.path(folder), self.path("copies")];
         Process::serve(&self.flags(&paths, flags))
     }
-}
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+    /// Has the copy `day` made of so many items of this length.
+    fn copy(&self, items: u64, bytes: usize) {
+        let server = self.serve("data", &[]);
+        let mut client = server.connect();
+        (0..items).for_each(|n| set(&mut client, &format!("key-{n}"), n, &value(n, bytes)));
+        assert!(backup(server.places()[0], &["day"]).status.success());
+        server.stop();
     }
 }
 
-fn address(server: &Process) -> SocketAddr {
-    server.places()[0].parse().expect("it listens on TCP")
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
-    stream
-}
-
-fn backup(address: SocketAddr, words: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
-    command.args(["backup", "--server", &address.to_string()]).args(words);
-    command
-}
-
-fn ran(mut command: Command) -> Output {
-    command.output().expect("the binary was built for this test")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A value that tells which write it comes from, in every part.
-fn value(version: u64, bytes: usize) -> Vec<u8> {
-    format!("{version:08}.").bytes().cycle().take(bytes).collect()
+fn backup(server: &str, words: &[&str]) -> Output {
+    laneway(&[&["backup", "--server", server], words].concat())
 }
 
 fn set(stream: &mut TcpStream, key: &str, flags: u64, value: &[u8]) {
@@ -98,7 +68,7 @@ fn set(stream: &mut TcpStream, key: &str, flags: u64, value: &[u8]) {
 /// The state that `stats backup` tells, once it is another than "running".
 fn ended(stream: &mut TcpStream) -> String {
     loop {
-        let told = text(&ask(stream, b"stats backup\r\n", b"END\r\n"));
+        let told = stats(stream, "backup");
         if !told.contains("backup_state running") {
             return told;
         }
@@ -108,17 +78,14 @@ fn ended(stream: &mut TcpStream) -> String {
 
 /// Keys in order, with length, flags and expiry, of a folder that nobody has open.
 fn scan(folder: &str) -> String {
-    let mut command = Command::new(BINARY);
-    command.args(["scan", folder, "--values"]);
-    let told = ran(command);
+    let told = laneway(&["scan", folder, "--values"]);
     assert!(told.status.success(), "{}", text(&told.stderr));
     text(&told.stdout)
 }
 
 fn load(place: &Place, copy: &str, folder: &str) -> Output {
-    let mut command = Command::new(BINARY);
-    command.args(["load", &place.path(folder), "--input", &place.path(copy)]).args(SIZES);
-    ran(command)
+    let own = ["load", &place.path(folder), "--input", &place.path(copy)];
+    laneway(&[&own, &SIZES[..]].concat())
 }
 
 #[test]
@@ -128,16 +95,14 @@ fn a_server_in_a_sandbox_makes_backups_and_a_read_only_port_begins_none() {
     let flags = place.flags(&paths, &["--sandbox", "on"]);
     let both = |flag| if flag == "127.0.0.1" { "127.0.0.1,readonly:127.0.0.1" } else { flag };
     let server = Process::serve(&flags.into_iter().map(both).collect::<Vec<_>>());
-    let read_only = server.places().iter().find_map(|place| place.strip_prefix("readonly:"));
-    let read_only = read_only.expect("one of them").parse().expect("it is TCP's");
+    let read_only = server.place("readonly:");
     for line in ["backup start none\r\n", "backup stop\r\n"] {
-        let told = ask(&mut connect(read_only), line.as_bytes(), b"\r\n");
+        let told = ask(&mut connect(&read_only), line.as_bytes(), b"\r\n");
         assert_eq!(told, b"CLIENT_ERROR this port is read-only\r\n");
     }
-    let open = server.places().iter().find(|place| place.starts_with("127.")).unwrap().parse();
-    let open = open.expect("it is TCP's");
+    let open = server.places().into_iter().find(|place| place.starts_with("127.")).unwrap();
     set(&mut connect(open), "k", 0, &value(1, 300));
-    let told = ran(backup(open, &["day"]));
+    let told = backup(open, &["day"]);
     assert!(told.status.success(), "{}", text(&told.stderr));
     assert_eq!(place.copies(), ["day"]);
     server.stop();
@@ -148,7 +113,7 @@ fn a_backup_of_a_server_that_is_written_to_is_restored_as_of_one_instant() {
     const WRITERS: usize = 3;
     let place = Place::new("restore");
     let server = place.serve("data", &["--backup-rate", "0"]);
-    let at = address(&server);
+    let at = server.places()[0];
     let mut client = connect(at);
     for number in 0..300_u64 {
         let bytes = if number % 10 == 0 { 40_000 } else { 300 };
@@ -176,7 +141,7 @@ fn a_backup_of_a_server_that_is_written_to_is_restored_as_of_one_instant() {
             std::thread::yield_now();
         }
         before = rounds.each_ref().map(|number| number.load(SeqCst));
-        let told = ran(backup(at, &["day-1"]));
+        let told = backup(at, &["day-1"]);
         // It is begun before the command returns.
         after = rounds.each_ref().map(|number| number.load(SeqCst) + 1);
         is_over.store(true, SeqCst);
@@ -186,14 +151,12 @@ fn a_backup_of_a_server_that_is_written_to_is_restored_as_of_one_instant() {
     assert!(text(&told.stdout).contains("day-1: 360 items"), "{}", text(&told.stdout));
     assert_eq!(place.copies(), ["day-1"]);
     server.stop();
-    let mut check = Command::new(BINARY);
-    check.args(["backup", "--check", &place.path("copies/day-1")]);
-    let checked = ran(check);
+    let checked = laneway(&["backup", "--check", &place.path("copies/day-1")]);
     assert!(text(&checked.stdout).contains("360 items, whole"), "{}", text(&checked.stderr));
     let loaded = load(&place, "copies/day-1", "restored");
     assert!(loaded.status.success(), "{}", text(&loaded.stderr));
     let restored = place.serve("restored", &[]);
-    let mut client = connect(address(&restored));
+    let mut client = restored.connect();
     for number in 0..300_u64 {
         let bytes = if number % 10 == 0 { 40_000 } else { 300 };
         let line = format!("VALUE still-{number} {number} {bytes}\r\n");
@@ -220,15 +183,9 @@ fn copies_go_to_no_data_folder() {
     let place = Place::new("own");
     let data = place.path("data");
     fs::create_dir(&data).expect("temp is writable");
-    let flags = ["-p", "-1", "--data-dir", &data, "--backup-dir", &format!("{data}/../data")];
-    let refused = ran({
-        let mut command = Command::new(BINARY);
-        command.arg("serve").args(flags).args(SIZES);
-        command
-    });
-    assert_eq!(refused.status.code(), Some(2));
-    let told = text(&refused.stderr);
-    assert!(told.contains("the data folder is no place for copies of it"), "{told}");
+    let own = ["-p", "-1", "--data-dir", &data, "--backup-dir", &format!("{data}/../data")];
+    let flags = [&own, &SIZES[..]].concat();
+    refused(&flags, 2, "the data folder is no place for copies of it");
 }
 
 #[test]
@@ -236,7 +193,7 @@ fn copies_go_to_no_data_folder() {
 fn what_a_backup_refuses_it_says_and_nothing_is_made() {
     let place = Place::new("refused");
     let server = place.serve("data", &["--backup-rate", "1k"]);
-    let at = address(&server);
+    let at = server.places()[0];
     let mut client = connect(at);
     set(&mut client, "key", 0, &value(1, 60_000));
     set(&mut client, "more", 0, &value(1, 60_000));
@@ -253,19 +210,21 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
         let reply = text(&ask(&mut client, format!("{request}\r\n").as_bytes(), b"\r\n"));
         assert!(reply.starts_with(told), "{request}: {reply}");
     }
-    let told = ran(backup(at, &["a b"]));
+    let told = backup(at, &["a b"]);
     assert_eq!(told.status.code(), Some(1), "{}", text(&told.stderr));
     assert_eq!(place.copies(), [""; 0]);
     // One that takes a minute: another is refused, and who goes ends it.
-    let mut slow = backup(at, &["slow"]).stderr(Stdio::null()).spawn().expect("it runs");
+    let mut slow = Command::new(BINARY);
+    slow.args(["backup", "--server", at, "slow"]).stderr(Stdio::null());
+    let mut slow = slow.spawn().expect("it runs");
     while place.copies() != ["slow.part"] {
         std::thread::yield_now();
     }
-    let told = ran(backup(at, &["other"]));
+    let told = backup(at, &["other"]);
     assert!(text(&told.stderr).contains("a backup is under way"), "{}", text(&told.stderr));
     // Its file is there before it has counted the items.
     let counted = loop {
-        let told = text(&ask(&mut client, b"stats backup\r\n", b"END\r\n"));
+        let told = stats(&mut client, "backup");
         assert!(told.contains("backup_name slow"), "{told}");
         if !told.contains("backup_items_at_start 0") {
             break told;
@@ -284,10 +243,10 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
     assert!(ended(&mut client).contains("it was stopped by a client"));
     // What is there stays.
     fs::write(place.path("copies/kept"), b"mine").expect("written");
-    let told = ran(backup(at, &["kept"]));
+    let told = backup(at, &["kept"]);
     assert!(text(&told.stderr).contains("is there already"), "{}", text(&told.stderr));
     assert_eq!(fs::read(place.path("copies/kept")).expect("it stays"), b"mine");
-    let told = text(&ask(&mut client, b"stats backup\r\n", b"END\r\n"));
+    let told = stats(&mut client, "backup");
     for line in ["STAT backup_name again\r\n", "STAT backup_refused kept\r\n"] {
         assert!(told.contains(line), "the one before is the last one: {told}");
     }
@@ -297,9 +256,8 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
     assert_eq!(place.copies(), ["kept"]);
     // Without a folder for them there are none.
     let data = place.path("data");
-    let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", &data];
-    let server = Process::serve(&[&own, &SIZES[..]].concat());
-    let told = ran(backup(address(&server), &["day"]));
+    let server = Process::here(&[&["--data-dir", &*data], &SIZES[..]].concat());
+    let told = backup(server.places()[0], &["day"]);
     assert!(text(&told.stderr).contains("--backup-dir"), "{}", text(&told.stderr));
     server.stop();
     for (flags, told) in [
@@ -307,9 +265,7 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
         (&["--data-dir", "x", "--backup-rate", "1m"], "say --backup-dir"),
         (&["--backup-dir", "/tmp"], "say --data-dir"),
     ] {
-        let refused = Command::new(BINARY).arg("serve").args(flags).output().expect("it runs");
-        assert_eq!(refused.status.code(), Some(2), "{flags:?}");
-        assert!(text(&refused.stderr).contains(told), "{flags:?}: {}", text(&refused.stderr));
+        refused(flags, 2, told);
     }
     assert!(!Path::new("x").exists(), "what is refused makes nothing");
 }
@@ -317,11 +273,7 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
 #[test]
 fn a_damaged_copy_is_refused_before_the_folder_is_made() {
     let place = Place::new("damaged");
-    let server = place.serve("data", &[]);
-    let mut client = connect(address(&server));
-    (0..50).for_each(|n| set(&mut client, &format!("key-{n}"), n, &value(n, 200)));
-    assert!(ran(backup(address(&server), &["day"])).status.success());
-    server.stop();
+    place.copy(50, 200);
     let whole = fs::read(place.path("copies/day")).expect("it is there");
     for (at, what) in [(whole.len() - 20, "end"), (whole.len() / 2, "middle"), (9, "front")] {
         let mut flipped = whole.clone();
@@ -342,11 +294,7 @@ fn a_damaged_copy_is_refused_before_the_folder_is_made() {
 #[test]
 fn a_folder_that_is_half_loaded_serves_nobody_until_it_is_loaded() {
     let place = Place::new("half");
-    let server = place.serve("data", &[]);
-    let mut client = connect(address(&server));
-    (0..50).for_each(|n| set(&mut client, &format!("key-{n}"), n, &value(n, 200)));
-    assert!(ran(backup(address(&server), &["day"])).status.success());
-    server.stop();
+    place.copy(50, 200);
     // Nobody looks at all of what is piped before it is loaded.
     let whole = fs::read(place.path("copies/day")).expect("it is there");
     let restored = place.path("restored");
@@ -360,7 +308,7 @@ fn a_folder_that_is_half_loaded_serves_nobody_until_it_is_loaded() {
     assert_eq!(told.status.code(), Some(74));
     assert!(text(&told.stderr).contains("ends early"), "{}", text(&told.stderr));
     for command in ["scan", "dump"] {
-        let told = Command::new(BINARY).args([command, &restored]).output().expect("it runs");
+        let told = laneway(&[command, &restored]);
         assert_eq!(told.status.code(), Some(74), "{command}");
         let stderr = text(&told.stderr);
         assert!(stderr.contains("did not come to its end"), "{command}: {stderr}");
@@ -379,19 +327,11 @@ fn a_folder_that_is_half_loaded_serves_nobody_until_it_is_loaded() {
 #[test]
 fn a_load_that_had_no_room_is_told_of_and_comes_to_its_end_in_a_larger_store() {
     let place = Place::new("no-room");
-    let server = place.serve("data", &[]);
-    let mut client = connect(address(&server));
-    (0..80).for_each(|n| set(&mut client, &format!("key-{n}"), n, &value(n, 500_000)));
-    assert!(ran(backup(address(&server), &["day"])).status.success());
-    server.stop();
+    place.copy(80, 500_000);
     let (restored, copy) = (place.path("restored"), place.path("copies/day"));
-    let load = |ssd: &str| {
-        let mut command = Command::new(BINARY);
-        command.args(["load", &restored, "--input", &copy]);
-        command.args(["--pm-size", "32m", "--ssd-size", ssd]);
-        ran(command)
-    };
-    let checked = || Command::new(BINARY).args(["fsck", &restored]).output().expect("it runs");
+    let own = ["load", &restored, "--input", &copy, "--pm-size", "32m", "--ssd-size"];
+    let load = |ssd: &str| laneway(&[&own[..], &[ssd]].concat());
+    let checked = || laneway(&["fsck", &restored]);
     let full = load("20m");
     assert_eq!(full.status.code(), Some(74));
     let told = text(&full.stderr);
@@ -416,10 +356,10 @@ fn the_highest_cas_id_that_a_client_may_choose_is_restored_and_loses_no_later_wr
     const CHOSEN: &[u8] = b"ms chosen 1 c E18446744073709551615\r\nz\r\n";
     let place = Place::new("chosen");
     let server = place.serve("data", &[]);
-    let mut client = connect(address(&server));
+    let mut client = server.connect();
     assert_eq!(ask(&mut client, CHOSEN, b"\r\n"), b"HD c18446744073709551615\r\n");
     set(&mut client, "other", 1, b"before");
-    assert!(ran(backup(address(&server), &["day"])).status.success());
+    assert!(backup(server.places()[0], &["day"]).status.success());
     server.stop();
     let loaded = load(&place, "copies/day", "restored");
     assert!(loaded.status.success(), "{}", text(&loaded.stderr));
@@ -427,7 +367,7 @@ fn the_highest_cas_id_that_a_client_may_choose_is_restored_and_loses_no_later_wr
     for folder in ["data", "restored"] {
         for round in 0..2_u64 {
             let server = place.serve(folder, &[]);
-            let mut client = connect(address(&server));
+            let mut client = server.connect();
             let got = ask(&mut client, b"mg chosen c v\r\n", b"z\r\n");
             assert_eq!(text(&got), "VA 1 c18446744073709551615\r\nz\r\n", "{folder}");
             if 0 < round {
@@ -459,19 +399,13 @@ fn a_full_disk_ends_a_backup_and_the_server_goes_on() {
     command.args(place.flags(&paths, &[]));
     let server = match Process::start(command) {
         Ok(server) => server,
-        Err(why) => {
-            // Not `eprintln`: the runner of tests keeps what a test that passes prints.
-            let _ = writeln!(std::io::stderr(), "SKIPPED: backup: no right to mount: {why}");
-            return;
-        }
+        Err(why) => return skip("backup: no right to mount", &why),
     };
-    let mut client = connect(address(&server));
-    let mut written = BTreeMap::new();
+    let mut client = server.connect();
     for number in 0..20_u64 {
         set(&mut client, &format!("key-{number}"), 0, &value(number, 40_000));
-        written.insert(number, value(number, 40_000));
     }
-    let told = ran(backup(address(&server), &["day"]));
+    let told = backup(server.places()[0], &["day"]);
     assert_eq!(told.status.code(), Some(1));
     let stderr = text(&told.stderr);
     assert!(stderr.contains("day: ") && stderr.contains("No space left"), "{stderr}");
@@ -481,7 +415,7 @@ fn a_full_disk_ends_a_backup_and_the_server_goes_on() {
         let request = format!("delete key-{n}\r\n");
         assert_eq!(ask(&mut client, request.as_bytes(), b"\r\n"), b"DELETED\r\n");
     });
-    let told = ran(backup(address(&server), &["day"]));
+    let told = backup(server.places()[0], &["day"]);
     assert!(told.status.success(), "{}", text(&told.stderr));
     assert!(text(&told.stdout).contains("4 items"), "{}", text(&told.stdout));
     server.stop();

@@ -1,61 +1,34 @@
 //! The binary configured by a file, by variables and by flags; what it prints for shells, for `man`
 //! and as a configuration.
 
-use crate::rig::{BINARY, Process, ask};
+use crate::rig::{BINARY, Process, Scratch, stat, text};
 use std::io::Write;
-use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-
-/// A file of the test's own, removed with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, text: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("laneway-{}-{name}", std::process::id()));
-        std::fs::write(&path, text).expect("temp is writable");
-        Scratch(path)
-    }
-
-    fn name(&self) -> &str {
-        self.0.to_str().expect("temp paths are text")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0); // the test is over
-    }
-}
 
 fn run(args: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(BINARY);
     command.args(args).envs(variables.iter().copied()).output().expect("it runs")
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 #[test]
 fn a_server_is_configured_by_a_file_a_variable_and_a_flag() {
-    let file = Scratch::new("serve.toml", "port = -1\nlisten = \"127.0.0.1\"\nmemory-limit = 16\n");
+    let file =
+        Scratch::file_of("serve.toml", "port = -1\nlisten = \"127.0.0.1\"\nmemory-limit = 16\n");
     let mut command = Command::new(BINARY);
     command.args(["serve", "-I", "4096"]);
-    command.env("LANEWAY_CONFIG", file.name()).env("LANEWAY_MEMORY_LIMIT", "32");
+    command.env("LANEWAY_CONFIG", file.path()).env("LANEWAY_MEMORY_LIMIT", "32");
     let process = Process::start(command).expect("it serves");
-    let mut client = TcpStream::connect(process.places()[0]).expect("it serves");
-    let told = text(&ask(&mut client, b"stats settings\r\n", b"END\r\n"));
-    assert!(told.contains("STAT maxbytes 33554432\r\n"), "{told}");
-    assert!(told.contains("STAT item_size_max 4096\r\n"), "{told}");
+    let mut client = process.connect();
+    assert_eq!(stat(&mut client, "settings", "maxbytes"), 32 << 20);
+    assert_eq!(stat(&mut client, "settings", "item_size_max"), 4096);
     process.stop();
 }
 
 #[test]
 fn users_are_read_again_though_the_file_of_config_is_wrong() {
-    let users = Scratch::new("hup-wrong-users", "a:b\n");
-    let file = Scratch::new("hup-wrong.toml", "port = -1\nlisten = \"127.0.0.1\"\n");
-    let mut server = Process::serve(&["--config", file.name(), "-Y", users.name()]);
+    let users = Scratch::file_of("hup-wrong-users", "a:b\n");
+    let file = Scratch::file_of("hup-wrong.toml", "port = -1\nlisten = \"127.0.0.1\"\n");
+    let mut server = Process::serve(&["--config", file.path(), "-Y", users.path()]);
     std::fs::write(&file.0, "port = \"none\"\n").expect("temp is writable");
     std::fs::write(&users.0, "a:b\nc:d\n").expect("temp is writable");
     server.signal("HUP");
@@ -67,15 +40,11 @@ fn users_are_read_again_though_the_file_of_config_is_wrong() {
 #[test]
 fn hup_tells_what_has_changed_and_changes_what_can_be() {
     let text_of = |rest: &str| format!("port = -1\nlisten = \"127.0.0.1\"\n{rest}");
-    let file = Scratch::new("hup.toml", &text_of("memory-limit = 64\n"));
+    let file = Scratch::file_of("hup.toml", &text_of("memory-limit = 64\n"));
     let write = |rest: &str| std::fs::write(&file.0, text_of(rest)).expect("temp is writable");
-    let mut server = Process::serve(&["--config", file.name()]);
-    let mut client = TcpStream::connect(server.places()[0]).expect("it serves");
-    let mut limit = || {
-        let told = text(&ask(&mut client, b"stats\r\n", b"END\r\n"));
-        let line = told.lines().find_map(|line| line.strip_prefix("STAT limit_maxbytes "));
-        line.expect("it is told").trim().parse::<u64>().expect("a number")
-    };
+    let mut server = Process::serve(&["--config", file.path()]);
+    let mut client = server.connect();
+    let mut limit = || stat(&mut client, "", "limit_maxbytes");
     assert_eq!(limit(), 64 << 20);
     write("memory-limit = 96\nverbose = 1\nconn-limit = 9\n");
     server.signal("HUP");
@@ -126,10 +95,7 @@ fn a_configuration_that_came_by_a_pipe_is_not_read_again() {
     let mut server = Process::start(command).expect("it serves");
     server.signal("HUP");
     server.await_log("SIGHUP: --config /dev/stdin: it is no file, and is read once");
-    let mut client = TcpStream::connect(server.places()[0]).expect("it serves");
-    let told = text(&ask(&mut client, b"stats\r\n", b"END\r\n"));
-    assert!(told.contains(&format!("STAT limit_maxbytes {}\r\n", 96 << 20)), "{told}");
-    drop(client);
+    assert_eq!(stat(&mut server.connect(), "", "limit_maxbytes"), 96 << 20);
     server.stop();
 }
 
@@ -137,11 +103,11 @@ fn a_configuration_that_came_by_a_pipe_is_not_read_again() {
 #[test]
 fn a_configuration_that_comes_by_standard_input_starts_nothing_in_the_background() {
     let all = "port = -1\nlisten = \"127.0.0.1\"\n";
-    let file = Scratch::new("background.toml", all);
+    let file = Scratch::file_of("background.toml", all);
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     writer.write_all(all.as_bytes()).expect("it has room");
     drop(writer);
-    let asks = Scratch::new("asks-for-background.toml", &format!("{all}daemon = true\n"));
+    let asks = Scratch::file_of("asks-for-background.toml", &format!("{all}daemon = true\n"));
     let opened = |file: &Scratch| Stdio::from(std::fs::File::open(&file.0).expect("it is there"));
     for (input, words) in [
         (Stdio::from(reader), &["-d"][..]),
@@ -163,8 +129,8 @@ fn what_is_printed_as_configuration_prints_itself() {
     let variables = [("LANEWAY_HOT", "off"), ("LANEWAY_UDP_PORT", "5000")];
     let first = run(&["serve", "-m", "1g", "-vv", "-l", "::1", "--print-config"], &variables);
     assert!(first.status.success(), "{}", text(&first.stderr));
-    let file = Scratch::new("printed.toml", &text(&first.stdout));
-    let again = run(&["serve", "--config", file.name(), "--print-config"], &[]);
+    let file = Scratch::file_of("printed.toml", &text(&first.stdout));
+    let again = run(&["serve", "--config", file.path(), "--print-config"], &[]);
     let settings = |output: &Output| {
         let lines = text(&output.stdout);
         let lines = lines.lines().map(|line| line.split("  # by").next().map(str::to_owned));
@@ -176,14 +142,14 @@ fn what_is_printed_as_configuration_prints_itself() {
 
 #[test]
 fn a_configuration_that_cannot_be_says_where_it_stands() {
-    let file = Scratch::new("wrong.toml", "\nport = 70000\n");
-    let place = format!("(port is given by {}:2)", file.name());
-    let typo = Scratch::new("typo.toml", "\n\nlisen = \"127.0.0.1\"\n");
+    let file = Scratch::file_of("wrong.toml", "\nport = 70000\n");
+    let place = format!("(port is given by {}:2)", file.path());
+    let typo = Scratch::file_of("typo.toml", "\n\nlisen = \"127.0.0.1\"\n");
     let typo_place =
-        format!("{}:3: lisen: not a key of this file; did you mean listen?", typo.name());
+        format!("{}:3: lisen: not a key of this file; did you mean listen?", typo.path());
     for (args, variables, status, words) in [
-        (&["serve", "--config", file.name()][..], &[][..], 2, &*place),
-        (&["serve", "--config", typo.name()], &[], 1, &typo_place),
+        (&["serve", "--config", file.path()][..], &[][..], 2, &*place),
+        (&["serve", "--config", typo.path()], &[], 1, &typo_place),
         (&["serve"], &[("LANEWAY_LISEN", "127.0.0.1")], 1, "did you mean LANEWAY_LISTEN?"),
         (&["serve"], &[("LANEWAY_THREADS", "0")], 2, "(threads is given by LANEWAY_THREADS)"),
         (&["serve", "--print-config", "-t", "0"], &[], 2, "-t 0: must be from 1"),

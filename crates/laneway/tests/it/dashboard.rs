@@ -1,9 +1,7 @@
 //! The dashboard in a real browser, of a server that clients keep busy: numbers appear.
 
-use crate::rig::ask;
 use crate::rig::watched::Watched;
-use std::io::Write;
-use std::path::PathBuf;
+use crate::rig::{Scratch, ask, set, skip};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -19,31 +17,24 @@ fn element<'a>(page: &'a str, id: &str, end: &str) -> &'a str {
     rest.split_once(end).expect("the element ends").0
 }
 
-/// A path that no other test has.
-fn scratch(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("laneway-dashboard-{}-{name}", std::process::id()))
-}
-
 /// The page after half a minute of its own time, which passes as fast as the server answers; none
 /// where there is no browser, which is told.
 fn page_in_browser(name: &str, url: &str) -> Option<String> {
-    let profile = scratch(name);
+    let profile = Scratch::new(&format!("dashboard-{name}"));
     let browser = BROWSERS.iter().find(|name| {
         Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
     });
     let Some(browser) = browser else {
-        let why = "SKIPPED: the dashboard in a browser: there is no chromium\n";
-        std::io::stderr().write_all(why.as_bytes()).expect("stderr is open");
+        skip("the dashboard in a browser", "there is no chromium");
         return None;
     };
     let mut command = Command::new(browser);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
     command.args(["--no-first-run", "--disable-background-networking", "--disable-sync"]);
     command.args(["--disable-component-update", "--disable-dev-shm-usage"]);
-    command.arg(format!("--user-data-dir={}", profile.display()));
+    command.arg(format!("--user-data-dir={}", profile.path()));
     command.args(["--virtual-time-budget=30000", "--dump-dom", url]);
     let output = command.output().expect("it runs");
-    let _ = std::fs::remove_dir_all(profile); // the browser may not have made it
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8(output.stdout).expect("a page is text"))
 }
@@ -57,14 +48,14 @@ fn numbers_appear_on_the_dashboard_of_a_busy_server() {
             let mut stream = server.client();
             let over = &over;
             scope.spawn(move || {
-                let line = format!("set big{client} 0 0 {LARGE}\r\n").into_bytes();
-                ask(&mut stream, &[&line[..], &[b'x'; LARGE], b"\r\n"].concat(), b"STORED\r\n");
+                let big = format!("big{client}");
+                ask(&mut stream, &set(&big, &[b'x'; LARGE]), b"STORED\r\n");
                 ask(&mut stream, b"set small 0 0 5\r\nvalue\r\n", b"STORED\r\n");
                 while !over.load(SeqCst) {
                     for _ in 0..50 {
                         ask(&mut stream, b"get small\r\n", b"END\r\n");
                     }
-                    ask(&mut stream, format!("get big{client}\r\n").as_bytes(), b"END\r\n");
+                    ask(&mut stream, format!("get {big}\r\n").as_bytes(), b"END\r\n");
                 }
             });
         }
@@ -96,8 +87,7 @@ fn numbers_appear_on_the_dashboard_of_a_busy_server() {
 fn a_saved_page_replays_what_it_carries_without_a_server() {
     let server = Watched::start(&["-t", "1", "--threshold", "32k"]);
     let mut client = server.client();
-    let line = format!("set big 0 0 {LARGE}\r\n").into_bytes();
-    ask(&mut client, &[&line[..], &[b'x'; LARGE], b"\r\n"].concat(), b"STORED\r\n");
+    ask(&mut client, &set("big", &[b'x'; LARGE]), b"STORED\r\n");
     ask(&mut client, b"set small 0 0 5\r\nvalue\r\n", b"STORED\r\n");
     let state = |at: u64| {
         let (status, text) = server.get("/api/state");
@@ -120,11 +110,10 @@ fn a_saved_page_replays_what_it_carries_without_a_server() {
     server.process.stop();
     let saved = page.replacen("id=\"recording\">[]", &format!("id=\"recording\">{recording}"), 1);
     assert!(saved.len() > page.len() + 1_000, "the page has a place for a recording");
-    let file = scratch("saved.html");
+    let folder = Scratch::folder("dashboard");
+    let file = folder.file("saved.html");
     std::fs::write(&file, saved).expect("temp is writable");
-    let shown = page_in_browser("saved", &format!("file://{}", file.display()));
-    std::fs::remove_file(&file).expect("it is there");
-    let Some(page) = shown else { return };
+    let Some(page) = page_in_browser("saved", &format!("file://{file}")) else { return };
     assert!(element(&page, "state", "</span>").starts_with("recorded 1970-01-01 00:16"));
     let figures = element(&page, "figures", "</dl>");
     for told in [">100/s<", ">2/s<", ">75.5 %<"] {

@@ -2,12 +2,7 @@
 //! build it. `cargo xtask features` asks the same of the default binary.
 
 use crate::rig::watched::Watched;
-use crate::rig::{BINARY, has_feature};
-use std::process::{Command, Output};
-
-fn laneway(arguments: &[&str]) -> Output {
-    Command::new(BINARY).args(arguments).output().expect("the binary was built for this test")
-}
+use crate::rig::{has_feature, laneway};
 
 #[test]
 fn the_version_and_the_doctor_tell_the_same_features() {

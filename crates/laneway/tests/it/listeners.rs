@@ -1,6 +1,6 @@
 //! Read-only ports, and how many connections an address may have, of the binary.
 
-use crate::rig::{Process, ask};
+use crate::rig::{Process, ask, stat};
 use std::io::Read;
 use std::net::TcpStream;
 
@@ -24,9 +24,7 @@ fn a_read_only_port_reads_what_another_port_writes() {
     assert_eq!(ask(&mut reader, b"set k 0 0 3\r\nnew\r\n", b"\r\n"), refused);
     let hit = b"VALUE k 0 5\r\nvalue\r\nEND\r\n";
     assert_eq!(ask(&mut reader, b"get k\r\n", b"END\r\n"), hit);
-    let stats = ask(&mut reader, b"stats settings\r\n", b"END\r\n");
-    let stats = String::from_utf8(stats).expect("stats are text");
-    assert!(stats.contains("STAT read_only_ports 1\r\n"), "{stats}");
+    assert_eq!(stat(&mut reader, "settings", "read_only_ports"), 1);
     server.stop();
 }
 
@@ -50,21 +48,15 @@ fn who_comes_by_a_port_with_a_limit_waits_and_the_others_do_not() {
     // Three at once, and one each 50 ms.
     let ten = b"mn\r\n".repeat(10);
     assert_eq!(ask(&mut limited, &ten, &b"MN\r\n".repeat(10)), b"MN\r\n".repeat(10));
-    let stats = ask(&mut other, b"stats\r\n", b"END\r\n");
-    let stats = String::from_utf8(stats).expect("stats are text");
-    let told = stats.lines().find_map(|line| line.strip_prefix("STAT listener_throttled "));
-    let waits: u64 = told.expect("it is told").parse().expect("it is a number");
-    assert!(waits > 0 && stats.contains("STAT client_throttled 0\r\n"), "{stats}");
-    let settings = ask(&mut other, b"stats settings\r\n", b"END\r\n");
-    let settings = String::from_utf8(settings).expect("settings are text");
-    assert!(settings.contains("STAT limited_ports 1\r\n"), "{settings}");
+    assert!(stat(&mut other, "", "listener_throttled") > 0);
+    assert_eq!(stat(&mut other, "", "client_throttled"), 0);
+    assert_eq!(stat(&mut other, "settings", "limited_ports"), 1);
     server.stop();
 }
 
 #[test]
 fn an_address_has_no_more_connections_than_it_may() {
-    let flags = ["-p", "-1", "-l", "127.0.0.1", "--connections-per-address", "2"];
-    let server = Process::serve(&flags);
+    let server = Process::here(&["--connections-per-address", "2"]);
     let place = server.places()[0].to_owned();
     let (mut first, mut second) = (connect(&place), connect(&place));
     assert_eq!(ask(&mut first, b"mn\r\n", b"\r\n"), b"MN\r\n");

@@ -1,27 +1,23 @@
 //! `laneway serve --numa fake:2`: two domains on any machine, asked by the client library over UDP,
 //! which knows to which a key belongs, and over TCP, which does not.
 
-use crate::rig::{BINARY, Process, ask, awaited};
+use crate::rig::{BINARY, HANG, HERE, Process, ask, awaited, set, stats};
 use laneway_client::{Client, Request, Settings, Topology};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
 
 const WORKERS: u16 = 4;
 const KEYS: u32 = 200;
-/// What is waited at most for what must come: more than any thread waits for a CPU.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn patient() -> Settings {
-    let nanos = PATIENCE.as_nanos() as u64;
+    let nanos = HANG.as_nanos() as u64;
     Settings { deadline_nanos: nanos, topology_nanos: nanos, ..Settings::default() }
 }
 
 struct Server {
     process: Process,
-    tcp: String,
 }
 
 impl Server {
@@ -31,26 +27,17 @@ impl Server {
         let bases = (0..200).map(|step| first.wrapping_add(4 * step).max(20_000));
         let try_start = |base: u16| {
             let mut command = Command::new(BINARY);
-            command
-                .args(["serve", "-p", "-1", "-l", "127.0.0.1", "-t", &WORKERS.to_string()])
-                .args(["--numa", "fake:2", "-U", "-1", "--udp-base", &base.to_string()])
-                // One that waits for its deadline would hang the test.
-                .args(["--drain-ms", "600000"])
-                .args(flags);
-            let process = Process::start(command).ok()?;
-            let tcp = process.places()[0].to_owned();
-            Some(Server { process, tcp })
+            command.arg("serve").args(HERE).args(["-t", &WORKERS.to_string(), "--numa", "fake:2"]);
+            // One that waits for its deadline would hang the test.
+            command.args(["-U", "-1", "--udp-base", &base.to_string(), "--drain-ms", "600000"]);
+            command.args(flags);
+            Some(Server { process: Process::start(command).ok()? })
         };
         bases.into_iter().find_map(try_start).expect("of two hundred places one is free")
     }
 
-    fn connect(&self) -> TcpStream {
-        TcpStream::connect(&self.tcp).expect("it listens")
-    }
-
     fn stats(&self, words: &str) -> BTreeMap<String, String> {
-        let reply = ask(&mut self.connect(), format!("stats {words}\r\n").as_bytes(), b"END\r\n");
-        let text = String::from_utf8(reply).expect("text");
+        let text = stats(&mut self.process.connect(), words);
         let pairs = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
@@ -74,19 +61,13 @@ fn value(number: u32) -> Vec<u8> {
 }
 
 fn set_line(number: u32) -> Vec<u8> {
-    let value = value(number);
-    let mut request = format!("set {} 0 0 {}\r\n", key(number), value.len()).into_bytes();
-    request.extend_from_slice(&value);
-    request.extend_from_slice(b"\r\n");
-    request
+    set(&key(number), &value(number))
 }
 
 fn value_lines(number: u32) -> Vec<u8> {
     let value = value(number);
-    let mut lines = format!("VALUE {} 0 {}\r\n", key(number), value.len()).into_bytes();
-    lines.extend_from_slice(&value);
-    lines.extend_from_slice(b"\r\n");
-    lines
+    let head = format!("VALUE {} 0 {}\r\n", key(number), value.len());
+    [head.as_bytes(), &value, b"\r\n"].concat()
 }
 
 #[test]
@@ -96,7 +77,7 @@ fn clients_that_choose_the_queue_never_cross_domains() {
     assert_eq!((topology["domains"].as_str(), topology["queues"].as_str()), ("2", "4"));
     let domain_of = |worker: u16| topology[&format!("worker:{worker}:domain")].clone();
     assert_eq!((0..WORKERS).map(domain_of).collect::<Vec<_>>(), ["0", "0", "1", "1"]);
-    let client = Client::connect_with(server.tcp.as_str(), patient());
+    let client = Client::connect_with(server.process.places()[0], patient());
     let mut client = client.expect("it tells its queues");
     for number in 0..KEYS {
         client.ask(Request::set(key(number), value(number))).expect("stored");
@@ -119,7 +100,7 @@ fn clients_that_choose_the_queue_never_cross_domains() {
 fn a_connection_reaches_the_keys_of_every_domain() {
     for design in ["lanes", "minos"] {
         let server = Server::start(&["--design", design]);
-        let mut stream = server.connect();
+        let mut stream = server.process.connect();
         for number in 0..KEYS {
             assert_eq!(ask(&mut stream, &set_line(number), b"\r\n"), b"STORED\r\n", "{number}");
         }
@@ -185,7 +166,7 @@ fn datagrams_that_come_to_a_wrong_domain_are_answered_too() {
     let line = format!("get {}\r\n", names.join(" "));
     let expected: Vec<u8> = (1..12).flat_map(value_lines).chain(*b"END\r\n").collect();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+    socket.set_read_timeout(Some(HANG)).expect("a time");
     let ports = (base..base + WORKERS).chain([port("udp_port")]);
     for (number, port) in ports.enumerate() {
         let header = [0, number as u8, 0, 0, 0, 1, 0, 0];

@@ -1,53 +1,27 @@
 //! Commands whose output goes nowhere, or to a file: what their statuses tell, and what is left.
 
-use crate::rig::{BINARY, Process, ask};
+use crate::rig::{BINARY, Process, SIZES, Scratch, ask, set, text};
 use std::fs;
 use std::io::{BufRead, BufReader, PipeWriter, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 const VALUE_BYTES: usize = 9000;
 
-/// A folder of this test's own, with a data folder in it.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let name = format!("laneway-output-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("made");
-        Place(path)
+/// Makes a data folder that holds so many items.
+fn store(folder: &Scratch, items: usize) -> String {
+    let data = folder.file("data");
+    let server = Process::here(&[&["--data-dir", &*data], &SIZES[..]].concat());
+    let mut client = server.connect();
+    for number in 0..items {
+        let request = set(&format!("k{number}"), &value(number));
+        assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
     }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a temporary folder has a plain name").into()
-    }
-
-    /// Makes a data folder that holds so many items.
-    fn store(&self, items: usize) -> String {
-        let data = self.path("data");
-        let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", &data];
-        let server =
-            Process::serve(&[&own[..], &["--pm-size", "32m", "--ssd-size", "64m"]].concat());
-        let mut client = TcpStream::connect(server.places()[0]).expect("connects");
-        for number in 0..items {
-            let head = format!("set k{number} 0 0 {VALUE_BYTES}\r\n");
-            let request = [head.as_bytes(), &value(number), b"\r\n"].concat();
-            assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
-        }
-        drop(client);
-        server.stop();
-        data
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    drop(client);
+    server.stop();
+    data
 }
 
 fn value(number: usize) -> Vec<u8> {
@@ -76,10 +50,6 @@ fn ran(command: &mut Command) -> Output {
     command.output().expect("the binary was built for this test")
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// A pipe that nobody reads.
 fn unread() -> PipeWriter {
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -89,8 +59,8 @@ fn unread() -> PipeWriter {
 
 #[test]
 fn damage_is_told_by_the_status_to_who_reads_no_line() {
-    let place = Place::new("unread");
-    let data = place.store(3);
+    let place = Scratch::folder("output-unread");
+    let data = store(&place, 3);
     damage(&data, &[0, 2]);
     let checked = ran(laneway(&["fsck", &data]).stdout(unread()));
     assert_eq!(checked.status.code(), Some(1), "{}", text(&checked.stderr));
@@ -152,23 +122,23 @@ fn a_backup_that_lacks_items_says_so_whoever_reads_it() {
 
 #[test]
 fn a_dump_is_for_its_owner_alone_and_takes_the_place_of_another_once_it_is_whole() {
-    let place = Place::new("dump");
-    let data = place.store(3);
-    let day = place.path("day.dump");
+    let place = Scratch::folder("output-dump");
+    let data = store(&place, 3);
+    let day = place.file("day.dump");
     fs::write(&day, b"of yesterday").expect("written");
     fs::set_permissions(&day, fs::Permissions::from_mode(0o644)).expect("ours");
     // A name that leads to no file: found out before anything is lost.
-    fs::create_dir(place.path("day.dump.part")).expect("made");
+    fs::create_dir(place.file("day.dump.part")).expect("made");
     let refused = ran(&mut laneway(&["dump", &data, "--output", &day]));
     assert_eq!(refused.status.code(), Some(74), "{}", text(&refused.stderr));
     assert!(text(&refused.stderr).contains("day.dump.part is there"), "{}", text(&refused.stderr));
     assert_eq!(fs::read(&day).expect("it stays"), b"of yesterday");
-    fs::remove_dir(place.path("day.dump.part")).expect("ours");
+    fs::remove_dir(place.file("day.dump.part")).expect("ours");
     let dumped = ran(&mut laneway(&["dump", &data, "--output", &day]));
     assert!(dumped.status.success(), "{}", text(&dumped.stderr));
     let mode = fs::metadata(&day).expect("it was written").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "every value is in it");
-    assert!(!Path::new(&place.path("day.dump.part")).exists());
+    assert!(!Path::new(&place.file("day.dump.part")).exists());
     let checked = ran(&mut laneway(&["backup", "--check", &day]));
     assert!(text(&checked.stdout).contains("3 items, whole"), "{}", text(&checked.stderr));
     // A pipe is none that could be synced.
@@ -184,8 +154,8 @@ fn full() -> fs::File {
 
 #[test]
 fn a_list_that_could_not_be_written_is_no_success() {
-    let place = Place::new("full");
-    let data = place.store(3);
+    let place = Scratch::folder("output-full");
+    let data = store(&place, 3);
     for words in [
         &["scan", &data][..],
         &["scan", &data, "--values"],
@@ -214,7 +184,7 @@ fn a_list_that_could_not_be_written_is_no_success() {
 
 #[test]
 fn what_only_prints_says_where_that_could_not_be_written() {
-    let server = Process::serve(&["-p", "-1", "-l", "127.0.0.1"]);
+    let server = Process::here(&[]);
     let place = server.places()[0];
     for words in [
         &["stats", "--server", place][..],
@@ -244,7 +214,7 @@ fn what_only_prints_says_where_that_could_not_be_written() {
 
 #[test]
 fn a_report_that_could_not_be_written_is_no_success() {
-    let server = Process::serve(&["-p", "-1", "-l", "127.0.0.1"]);
+    let server = Process::here(&[]);
     let load = "--keys 100 --value-bytes 10 --closed --warmup 0 --duration 0.01";
     for output in [&["--quiet", "--json", "-"][..], &[]] {
         let mut command = laneway(&["bench", "--server", server.places()[0]]);

@@ -2,7 +2,7 @@
 //! labels that they have, and Prometheus takes it.
 
 use crate::rig::watched::{Scrape, Watched};
-use crate::rig::{BINARY, ask};
+use crate::rig::{BINARY, SIZES, Scratch, ask};
 use laneway_certs::{Authority, Folder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -57,12 +57,9 @@ fn scrape_of_encrypted() -> Scrape {
 
 #[test]
 fn what_alerts_and_the_grafana_dashboard_ask_for_is_in_a_scrape() {
-    let folder = std::env::temp_dir().join(format!("laneway-packaging-{}", std::process::id()));
-    let data = folder.to_str().expect("temp paths are text");
-    let temporary = std::env::temp_dir();
-    let backups = temporary.to_str().expect("temp paths are text");
-    let flags = ["--data-dir", data, "--pm-size", "64m", "--ssd-size", "64m", "-U", "-1"];
-    let server = Watched::start(&[&flags[..], &["--backup-dir", backups]].concat());
+    let (folder, backups) = (Scratch::new("packaging"), Scratch::folder("packaging-backups"));
+    let own = ["--data-dir", folder.path(), "--backup-dir", backups.path(), "-U", "-1"];
+    let server = Watched::start(&[&own[..], &SIZES].concat());
     let mut there: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     // Clients are told by address once there are any.
     ask(&mut server.client(), b"version\r\n", b"\r\n");
@@ -89,7 +86,6 @@ fn what_alerts_and_the_grafana_dashboard_ask_for_is_in_a_scrape() {
         }
     }
     server.process.stop();
-    std::fs::remove_dir_all(folder).expect("it was made");
 }
 
 #[test]

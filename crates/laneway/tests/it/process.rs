@@ -1,18 +1,11 @@
 //! What a server asks of its process before it serves: descriptors, memory that stays resident,
 //! another user.
 
-use crate::rig::{BINARY, Process, ask};
+use crate::rig::{BINARY, HERE, Process, SIZES, ask, skip};
 use laneway_certs::Folder;
 use std::fs;
-use std::io::Write;
-use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
-use std::time::Duration;
-
-/// How long an answer may take before the test says that the server hangs.
-const HANG: Duration = Duration::from_secs(60);
-const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
 
 /// `laneway serve` with these flags, after a shell has set these limits.
 fn limited(limits: &str, flags: &[&str]) -> Process {
@@ -35,22 +28,17 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").expect("Linux has it").uid() == 0
 }
 
-/// Past the capture of the tests' output, or nobody would see it.
-fn skip(why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: process: {why}");
-}
-
 #[test]
 fn memory_that_is_locked_is_what_is_used_and_not_what_is_reserved() {
     let server = limited("", &["-k", "-m", "64", "-t", "1"]);
     if server.said.contains("-k: memory") {
-        return skip("memory cannot be locked here");
+        return skip("process", "memory cannot be locked here");
     }
     // The store's address space is a gigabyte at least.
     assert!(status(&server, "VmLck") > 1 << 20, "new memory is locked");
     assert!(status(&server, "VmRSS") < 256 << 10, "{} KiB", status(&server, "VmRSS"));
-    let mut client = TcpStream::connect(server.places()[0]).expect("it listens");
-    assert_eq!(ask(&mut client, b"set k 0 0 1\r\nv\r\n", b"\r\n"), b"STORED\r\n");
+    let stored = ask(&mut server.connect(), b"set k 0 0 1\r\nv\r\n", b"\r\n");
+    assert_eq!(stored, b"STORED\r\n");
     server.stop();
 }
 
@@ -76,7 +64,7 @@ fn a_limit_on_locked_memory_refuses_no_start() {
 #[test]
 fn sockets_are_those_of_the_user_that_root_becomes() {
     if !is_root() {
-        return skip("root alone can become another user");
+        return skip("process", "root alone can become another user");
     }
     let folder = Folder::new();
     let path = |name: &str| folder.path().join(name);
@@ -103,9 +91,8 @@ fn a_folder_for_backups_that_the_servers_user_cannot_write_is_found_at_the_start
     fs::set_permissions(&backups, fs::Permissions::from_mode(0o555)).expect("it is ours");
     let as_user: &[&str] = if is_root() { &["-u", "nobody"] } else { &[] };
     let durable = ["--data-dir", &data, "--backup-dir", &backups];
-    let sizes = ["--pm-size", "32m", "--ssd-size", "64m"];
     let mut command = Command::new(BINARY);
-    command.arg("serve").args(HERE).args(durable).args(sizes).args(as_user);
+    command.arg("serve").args(HERE).args(durable).args(SIZES).args(as_user);
     let said = Process::start(command).err().expect("it cannot make a backup");
     let told = format!("--backup-dir {backups}: the server's user cannot make a file there: ");
     assert!(said.contains(&told) && said.ends_with("74"), "{said}");
@@ -114,7 +101,7 @@ fn a_folder_for_backups_that_the_servers_user_cannot_write_is_found_at_the_start
 #[test]
 fn a_core_can_be_dumped_of_the_user_that_root_becomes() {
     if !is_root() {
-        return skip("root alone can become another user");
+        return skip("process", "root alone can become another user");
     }
     let server = limited("", &["-u", "nobody", "-r", "-t", "1"]);
     // Where the kernel writes no core, what it tells of the process is root's.
@@ -135,8 +122,7 @@ fn as_many_connections_as_are_promised_are_served_beside_what_workers_take() {
         assert!(promised > 50, "{}", server.said);
         let mut clients = Vec::new();
         for _ in 0..promised {
-            let mut client = TcpStream::connect(server.places()[0]).expect("it listens");
-            client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+            let mut client = server.connect();
             let said = ask(&mut client, b"mn\r\n", b"\r\n");
             assert_eq!(said, b"MN\r\n", "{limits} beside {} of {promised}", clients.len());
             clients.push(client);

@@ -1,13 +1,7 @@
 //! The binary on a machine without RDMA, without the device that is named, or built without the
 //! feature `rdma`: it says so, and what to do.
 
-use crate::rig::has_feature;
-use std::process::{Command, Output};
-
-fn laneway(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_laneway"));
-    command.args(arguments).output().expect("the binary was built for this test")
-}
+use crate::rig::{has_feature, laneway};
 
 #[test]
 fn the_doctor_tells_what_rdma_needs_and_what_is_missing() {
@@ -36,12 +30,9 @@ fn the_doctor_tells_what_rdma_needs_and_what_is_missing() {
 #[cfg(feature = "rdma")]
 #[test]
 fn a_device_that_is_not_there_is_refused_and_the_way_out_is_said() {
-    let output = laneway(&["serve", "-p", "-1", "-l", "127.0.0.1", "--rdma", "no_such_device"]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(71), "{told}");
-    assert!(told.contains("--rdma: ") && told.contains("see laneway doctor"), "{told}");
-    let output = laneway(&["serve", "--rdma", "rxe0:zero"]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("a port is a number"), "{told}");
+    use crate::rig::{HERE, refused};
+    let nowhere = [&HERE[..], &["--rdma", "no_such_device"]].concat();
+    let told = refused(&nowhere, 71, "--rdma: ");
+    assert!(told.contains("see laneway doctor"), "{told}");
+    refused(&["--rdma", "rxe0:zero"], 2, "a port is a number");
 }

@@ -1,12 +1,10 @@
 //! File systems that are mounted read-only: under a data folder, under one of its media, and under
 //! the folder of backups. Each is a mount of its own, in a namespace that ends with the program.
 
-use crate::rig::{BINARY, Process, ask};
-use crate::tier::{Folder, SIZES, Server, get, set, text, tool, value};
+use crate::rig::{BINARY, HERE, Process, SIZES, Scratch, ask, laneway, set, skip, text};
+use crate::tier::{get, serve, tool, value};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -38,14 +36,8 @@ fn may_mount(folder: &str) -> bool {
         Ok(output) => text(&output.stderr),
         Err(error) => error.to_string(),
     };
-    skipped("no right to mount", &why);
+    skip("a read-only mount: no right to mount", why.trim());
     false
-}
-
-fn skipped(what: &str, why: &str) {
-    let why = why.trim();
-    // Not `eprintln`: the runner of tests keeps what a test that passes prints.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: a read-only mount: {what}: {why}");
 }
 
 /// Every file below a folder, with what is in it.
@@ -70,7 +62,7 @@ fn assert_refused(ran: &Output, words: &[&str]) {
     }
 }
 
-fn store(server: Server) {
+fn store(server: Process) {
     let mut client = server.connect();
     for (key, bytes) in [("small", 100), ("large", 50_000)] {
         assert_eq!(ask(&mut client, &set(key, &value(7, bytes)), b"\r\n"), b"STORED\r\n");
@@ -79,7 +71,7 @@ fn store(server: Server) {
 }
 
 /// What [`store`] stored is there.
-fn assert_kept(server: Server) {
+fn assert_kept(server: Process) {
     let mut client = server.connect();
     for (key, bytes) in [("small", 100), ("large", 50_000)] {
         assert!(get(&mut client, key) == Some(value(7, bytes)), "{key}");
@@ -89,20 +81,19 @@ fn assert_kept(server: Server) {
 
 #[test]
 fn a_store_on_a_read_only_mount_can_be_checked_and_everything_else_is_refused() {
-    let folder = Folder::new("mount");
-    store(Server::start(&folder, &[]));
+    let folder = Scratch::new("mount");
+    store(serve(&folder, &[]));
     if !may_mount(folder.path()) {
         return;
     }
-    let path = |name: &str| folder.0.join(name).to_str().expect("plain").to_string();
-    let (copy, new) = (path("copy"), path("new"));
+    let (copy, new) = (folder.file("copy"), folder.file("new"));
     assert!(tool(&folder, "dump", &["--output", &copy]).status.success());
     let before = files(&folder.0);
     let place = format!("--data-dir {}: ", folder.path());
-    let serve = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
+    let start = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
     for args in [
-        &serve[..],
-        &[&serve[..], &["--pm-size", "48m", "--ssd-size", "96m"]].concat(),
+        &start[..],
+        &[&start[..], &["--pm-size", "48m", "--ssd-size", "96m"]].concat(),
         &["fsck", folder.path(), "--repair"],
         &["compact", folder.path()],
         &["scan", folder.path()],
@@ -112,19 +103,19 @@ fn a_store_on_a_read_only_mount_can_be_checked_and_everything_else_is_refused() 
         assert_refused(&ran(folder.path(), args), &[&place, "laneway fsck checks it as it is"]);
     }
     // Of one that is to be made the folder that cannot be is named.
-    let made = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", &new];
+    let made = [&["serve", "--data-dir", &new], &HERE[..]].concat();
     assert_refused(&ran(folder.path(), &made), &[&format!("make the store's folder: {new}: ")]);
     let checked = ran(folder.path(), &["fsck", folder.path()]);
     assert_eq!(text(&checked.stdout), "2 items can be read, 0 cannot\n");
     assert!(checked.status.success(), "{}", text(&checked.stderr));
     assert!(files(&folder.0) == before, "something was written");
-    assert_kept(Server::start(&folder, &[]));
+    assert_kept(serve(&folder, &[]));
 }
 
 #[test]
 fn a_log_or_an_ssd_on_a_read_only_mount_is_refused_and_the_other_one_is_left_alone() {
     for (flag, name) in [("--pm", "log"), ("--ssd", "ssd")] {
-        let (folder, fresh) = (Folder::new("mount-one"), Folder::new("mount-fresh"));
+        let (folder, fresh) = (Scratch::new("mount-one"), Scratch::new("mount-fresh"));
         let apart = folder.0.join("apart");
         fs::create_dir_all(&apart).expect("made");
         let mounted = apart.to_str().expect("plain");
@@ -132,41 +123,38 @@ fn a_log_or_an_ssd_on_a_read_only_mount_is_refused_and_the_other_one_is_left_alo
             return;
         }
         let (medium, new) = (format!("{mounted}/{name}"), format!("{mounted}/new"));
-        store(Server::start(&folder, &[flag, &medium]));
+        store(serve(&folder, &[flag, &medium]));
         let before = files(&folder.0);
-        let own = ["-p", "-1", "-l", "127.0.0.1", flag];
-        let serve =
-            [&["serve", "--data-dir", folder.path()], &own[..], &[medium.as_str()]].concat();
-        assert_refused(&ran(mounted, &serve), &[&format!("{medium}: ")]);
+        let start = [&["serve", "--data-dir", folder.path(), flag, &medium], &HERE[..]].concat();
+        assert_refused(&ran(mounted, &start), &[&format!("{medium}: ")]);
         let checked = ran(mounted, &["fsck", folder.path(), flag, &medium]);
         assert_eq!(text(&checked.stdout), "2 items can be read, 0 cannot\n", "{flag}");
         // A new store is made of both or of none.
-        let made =
-            [&["serve", "--data-dir", fresh.path()], &own[..], &[new.as_str()], &SIZES].concat();
+        let start = ["serve", "--data-dir", fresh.path(), flag, &new];
+        let made = [&start[..], &HERE, &SIZES].concat();
         assert_refused(&ran(mounted, &made), &[&new]);
         let left: Vec<PathBuf> = files(&fresh.0).into_keys().collect();
         assert_eq!(left, [fresh.0.join("lock")], "{flag}");
         assert!(files(&folder.0) == before, "{flag}: something was written");
-        assert_kept(Server::start(&folder, &[flag, &medium]));
+        assert_kept(serve(&folder, &[flag, &medium]));
     }
 }
 
 #[test]
 fn backups_to_a_read_only_mount_are_refused_and_can_be_made_once_it_is_writable() {
-    let place = Folder::new("mount-copies");
-    let path = |name: &str| place.0.join(name).to_str().expect("plain").to_string();
-    let (data, copies) = (path("data"), path("copies"));
+    let place = Scratch::new("mount-copies");
+    let (data, copies) = (place.file("data"), place.file("copies"));
     fs::create_dir_all(&copies).expect("made");
     if !may_mount(&copies) {
         return;
     }
-    let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", &data, "--backup-dir", &copies];
-    let serve = [&["serve"], &own[..], &SIZES].concat();
+    let own = ["serve", "--data-dir", &data, "--backup-dir", &copies];
+    let start = [&own[..], &HERE, &SIZES].concat();
     let name = format!("--backup-dir {copies}: ");
-    assert_refused(&ran(&copies, &serve), &[&name, "or name another"]);
+    assert_refused(&ran(&copies, &start), &[&name, "or name another"]);
     // One that becomes so while the server runs.
     let mut command = in_namespace(MOUNTED, &copies, BINARY);
-    command.args(&serve);
+    command.args(&start);
     let server = Process::start(command).expect("it may mount");
     let remounted = |how: &str| -> Result<(), String> {
         let id = server.child.id().to_string();
@@ -176,14 +164,11 @@ fn backups_to_a_read_only_mount_are_refused_and_can_be_made_once_it_is_writable(
         output.status.success().then_some(()).ok_or_else(|| text(&output.stderr))
     };
     if let Err(why) = remounted("remount,bind,ro") {
-        return skipped("no right to enter a namespace", &why);
+        return skip("a read-only mount: no right to enter a namespace", why.trim());
     }
-    let mut client = TcpStream::connect(server.places()[0]).expect("connects");
+    let mut client = server.connect();
     assert_eq!(ask(&mut client, &set("small", &value(7, 100)), b"\r\n"), b"STORED\r\n");
-    let backup = || {
-        let asked = ["backup", "--server", server.places()[0], "day"];
-        Command::new(BINARY).args(asked).output().expect("it runs")
-    };
+    let backup = || laneway(&["backup", "--server", server.places()[0], "day"]);
     let refused = backup();
     let told = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{told}");
@@ -199,7 +184,6 @@ fn backups_to_a_read_only_mount_are_refused_and_can_be_made_once_it_is_writable(
     assert!(made.status.success(), "{}", text(&made.stderr));
     server.stop();
     let day = format!("{copies}/day");
-    let checked = ["backup", "--check", &day];
-    let checked = Command::new(BINARY).args(checked).output().expect("it runs");
+    let checked = laneway(&["backup", "--check", &day]);
     assert!(text(&checked.stdout).contains(": 1 items, whole"), "{}", text(&checked.stderr));
 }

@@ -1,8 +1,7 @@
 //! A server that cannot start says what is missing and what to change, in one line, and ends with
 //! a status that tells a wrong machine from a wrong command line.
 
-use crate::rig::BINARY;
-use std::path::PathBuf;
+use crate::rig::{BINARY, HERE, Scratch, laneway, text};
 use std::process::Command;
 
 /// What the last line says and the status of `laneway serve` with these flags, after a shell has
@@ -11,22 +10,16 @@ fn refused(limits: &str, flags: &[&str]) -> (String, Option<i32>) {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{limits} exec \"$0\" serve \"$@\""), BINARY]).args(flags);
     let output = shell.output().expect("there is a shell");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = text(&output.stderr);
     assert!(!said.contains("panicked") && !said.contains("ready on"), "{said}");
     (said.lines().last().unwrap_or_default().to_owned(), output.status.code())
 }
 
-fn scratch(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("laneway-refusals-{}-{name}", std::process::id()))
-}
-
 #[test]
 fn what_the_machine_does_not_give_is_named_with_the_way_out() {
-    let precious = scratch("precious");
-    std::fs::write(&precious, "precious").expect("temp is writable");
-    let file = precious.to_str().expect("temp paths are text");
+    let precious = Scratch::file_of("precious", "precious");
+    let file = precious.path();
     let nowhere = format!("{file}/door");
-    const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
     let rows: [(&str, &[&str], i32, &[&str]); 8] = [
         ("", &["-s", &nowhere], 71, &["cannot listen on", &nowhere, "-s"]),
         ("", &["--shm", &nowhere], 71, &["cannot listen on", &nowhere, "another path with --shm"]),
@@ -43,8 +36,7 @@ fn what_the_machine_does_not_give_is_named_with_the_way_out() {
         assert_eq!(ended, Some(status), "{limits} {flags:?}: {said}");
         assert!(told.iter().all(|words| said.contains(words)), "{limits} {flags:?}: {said}");
     }
-    assert_eq!(std::fs::read(&precious).expect("it is there"), b"precious");
-    std::fs::remove_file(&precious).expect("it is there");
+    assert_eq!(std::fs::read(file).expect("it is there"), b"precious");
 }
 
 #[test]
@@ -56,9 +48,7 @@ fn a_plan_ends_with_0_where_it_has_an_answer_1_where_there_is_none_and_2_where_n
         (&["--rate", "-1"], 2, "--rate -1: must be a number from 1 to"),
         (&["--trace", "/no/such/file"], 2, "--trace /no/such/file: "),
     ] {
-        let mut command = Command::new(BINARY);
-        let output =
-            command.args(["sim", "plan"]).args(quick).args(flags).output().expect("it runs");
+        let output = laneway(&[&["sim", "plan"], &quick[..], flags].concat());
         assert_eq!(output.status.code(), Some(status), "{flags:?}");
         let said = if status == 0 { &output.stdout } else { &output.stderr };
         let said = String::from_utf8_lossy(said);

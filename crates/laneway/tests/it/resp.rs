@@ -1,14 +1,11 @@
 //! Transactions behind `WATCH` by several clients at once, on workers that run at once: money goes
 //! from account to account, and none is made or lost. And who may not speak RESP: a browser.
 
-use crate::rig::{Process, ask};
+use crate::rig::{Process, SIZES, Scratch, ask, connect};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
-/// How long an answer may take before the test says that the server hangs.
-const HANG: Duration = Duration::from_secs(60);
 const ACCOUNTS: usize = 8;
 const EACH: i64 = 1000;
 const TELLERS: u64 = 4;
@@ -17,8 +14,7 @@ struct Redis(BufReader<TcpStream>);
 
 impl Redis {
     fn connect(place: &str) -> Redis {
-        let stream = TcpStream::connect(place).expect("it serves");
-        stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+        let stream = connect(place);
         stream.set_nodelay(true).expect("it is TCP");
         Redis(BufReader::new(stream))
     }
@@ -114,7 +110,7 @@ fn audit(place: &str, is_over: &AtomicBool) {
 }
 
 fn check(flags: &[&str], times: u32) {
-    let server = Process::serve(&[&["-p", "-1", "-l", "127.0.0.1", "-t", "4"], flags].concat());
+    let server = Process::here(&[&["-t", "4"], flags].concat());
     let place = server.places()[0].to_owned();
     let mut redis = Redis::connect(&place);
     for number in 0..ACCOUNTS {
@@ -148,29 +144,22 @@ fn money_goes_from_domain_to_domain() {
 #[test]
 fn money_in_a_data_folder_does_so_too() {
     for durability in ["ack", "interval:5"] {
-        let name = format!("laneway-resp-money-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let path = folder.to_str().expect("a temporary folder has a plain name");
-        let sizes = ["--pm-size", "32m", "--ssd-size", "64m", "--durability", durability];
-        check(&[&["--data-dir", path][..], &sizes].concat(), 100);
-        std::fs::remove_dir_all(&folder).expect("the server has ended");
+        let folder = Scratch::new("resp-money");
+        let own = ["--data-dir", folder.path(), "--durability", durability];
+        check(&[&own[..], &SIZES].concat(), 100);
     }
 }
 
 /// Of HTTP the lines are unknown commands, and the body is whatever a page has put into it.
 #[test]
 fn no_web_page_speaks_by_its_readers_browser() {
-    let server = Process::serve(&["-p", "-1", "-l", "127.0.0.1", "--resp", "0"]);
-    let places: Vec<String> = server.places().into_iter().map(str::to_owned).collect();
-    let resp = places.iter().find_map(|place| place.strip_prefix("resp:"));
-    let resp = resp.expect("it is asked for");
-    let mut client = TcpStream::connect(&places[0]).expect("it serves");
-    client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let server = Process::here(&["--resp", "0"]);
+    let resp = server.place("resp:");
+    let mut client = server.connect();
     assert_eq!(ask(&mut client, b"set k 0 0 1\r\nv\r\n", b"\r\n"), b"STORED\r\n");
     for head in ["POST / HTTP/1.1\r\n", "PUT / HTTP/1.1\r\nHost: localhost\r\n"] {
-        for place in [resp, &*places[0]] {
-            let mut browser = TcpStream::connect(place).expect("it serves");
-            browser.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+        for place in [&*resp, server.places()[0]] {
+            let mut browser = connect(place);
             let request = format!("{head}Content-Length: 18\r\n\r\nFLUSHALL\r\nflush_all\r\n");
             browser.write_all(request.as_bytes()).expect("it reads");
             let mut told = Vec::new();

@@ -3,19 +3,16 @@
 
 use crate::rig;
 use crate::rig::watched::Watched;
-use crate::rig::{Process, ask};
+use crate::rig::{HANG, Process, SIZES, ask, connect, set, skip, stats};
 use laneway_certs::{Authority, Folder, VERSIONS, session};
 use rustls::StreamOwned;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{TcpListener, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
-
-/// How long an answer may take before the test says that the server hangs.
-const HANG: Duration = Duration::from_secs(60);
 
 /// A field of what the kernel tells of each of a process's threads.
 fn of_each_thread(server: &Process, field: &str) -> Vec<String> {
@@ -33,16 +30,10 @@ fn text_in(folder: &Folder, name: &str) -> String {
     folder.path().join(name).to_str().expect("text").to_owned()
 }
 
-fn place(server: &Process, kind: &str) -> String {
-    let places = server.places();
-    let place = places.iter().find_map(|place| place.strip_prefix(kind));
-    place.unwrap_or_else(|| panic!("{kind} in {places:?}")).to_owned()
-}
-
-fn connect(place: &str) -> TcpStream {
-    let stream = TcpStream::connect(place).expect("it listens");
-    stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
-    stream
+/// A file of users, its owner's alone.
+fn write_users(path: &Path, users: &str) {
+    fs::write(path, users).expect("temp is writable");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
 
 /// An item by UDP.
@@ -69,34 +60,10 @@ fn every_protocol_is_served_files_are_read_again_and_the_folder_is_written() {
     let (cert, key) = (files("cert.pem"), files("key.pem"));
     let (data, door, pid) = (files("data"), files("door"), files("pid"));
     fs::create_dir(&data).expect("temp is writable");
-    let flags = [
-        "-p",
-        "-1",
-        "-l",
-        "127.0.0.1,notls:127.0.0.1",
-        "-U",
-        "-1",
-        "--sandbox",
-        "on",
-        "-t",
-        "2",
-        "--tls-cert",
-        &cert,
-        "--tls-key",
-        &key,
-        "--shm",
-        &door,
-        "-P",
-        &pid,
-        "--data-dir",
-        &data,
-        "--pm-size",
-        "32m",
-        "--ssd-size",
-        "64m",
-        "-I",
-        "4m",
-    ];
+    let ports = ["-p", "-1", "-l", "127.0.0.1,notls:127.0.0.1", "-U", "-1", "--shm", &door];
+    let paths = ["--tls-cert", &cert, "--tls-key", &key, "-P", &pid, "--data-dir", &data];
+    let others = ["--sandbox", "on", "-t", "2", "-I", "4m"];
+    let flags = [&ports[..], &paths, &SIZES, &others].concat();
     let big = vec![b'x'; 3 << 20];
     for round in 0..2 {
         let mut server = Process::serve(&flags);
@@ -111,16 +78,13 @@ fn every_protocol_is_served_files_are_read_again_and_the_folder_is_written() {
         let hit = b"VALUE k 0 5\r\nvalue\r\nEND\r\n";
         assert_eq!(kept, if round == 0 { &b"END\r\n"[..] } else { hit }, "what it kept");
         assert_eq!(ask(&mut client, b"set k 0 0 5\r\nvalue\r\n", b"\r\n"), b"STORED\r\n");
-        let set = [format!("set big 0 0 {}\r\n", big.len()).as_bytes(), &big, b"\r\n"].concat();
-        assert_eq!(ask(&mut client, &set, b"\r\n"), b"STORED\r\n");
+        assert_eq!(ask(&mut client, &set("big", &big), b"\r\n"), b"STORED\r\n");
         let got = ask(&mut client, b"get big\r\n", b"END\r\n");
         assert!(got.len() > big.len());
         assert_eq!(ask(&mut client, b"mg k v\r\n", b"e\r\n"), b"VA 5\r\nvalue\r\n");
-        let settings = ask(&mut client, b"stats settings\r\n", b"END\r\n");
-        assert!(String::from_utf8_lossy(&settings).contains("STAT sandbox on\r\n"));
+        assert!(stats(&mut client, "settings").contains("STAT sandbox on\r\n"));
         for family in ["", "tier", "conns", "large", "udp", "shm", "tls", "hotkeys"] {
-            let line = format!("stats {family}\r\n");
-            assert!(ask(&mut client, line.as_bytes(), b"END\r\n").len() > 5, "{family}");
+            assert!(stats(&mut client, family).len() > 5, "{family}");
         }
         let mut redis = connect(plain);
         assert_eq!(
@@ -133,12 +97,12 @@ fn every_protocol_is_served_files_are_read_again_and_the_folder_is_written() {
         let mut reply = [0; 24];
         binary.read_exact(&mut reply).expect("an answer comes");
         assert_eq!(reply[..2], [0x81, 0x0a]);
-        assert_eq!(by_udp(&place(&server, "udp:"), "k"), hit);
+        assert_eq!(by_udp(&server.place("udp:"), "k"), hit);
         put(authority.pair());
         server.signal("HUP");
         server.await_log("is shown from now on");
         let config = authority.client(VERSIONS[1], None);
-        let mut encrypted = StreamOwned::new(session(&config), connect(&place(&server, "tls:")));
+        let mut encrypted = StreamOwned::new(session(&config), connect(&server.place("tls:")));
         assert_eq!(ask(&mut encrypted, b"get k\r\n", b"END\r\n"), hit);
         let shm = laneway_client::Client::connect_shm(&door, laneway_client::Settings::default());
         let found = shm.expect("it is let in").get("k").expect("it answers").expect("it is there");
@@ -157,15 +121,10 @@ fn a_file_that_its_flags_do_not_name_is_refused_in_the_sandbox_alone() {
         ("off", "2 users from now on"),
     ] {
         let (folder, elsewhere) = (Folder::new(), Folder::new());
-        folder.write("users", "a:b\n");
-        elsewhere.write("users", "a:b\nc:d\n");
-        for folder in [&folder, &elsewhere] {
-            let mode = fs::Permissions::from_mode(0o600);
-            fs::set_permissions(folder.path().join("users"), mode).expect("it is ours");
-        }
         let users = text_in(&folder, "users");
-        let flags = ["-p", "-1", "-l", "127.0.0.1", "-Y", &users, "--sandbox", sandbox];
-        let mut server = Process::serve(&flags);
+        write_users(Path::new(&users), "a:b\n");
+        write_users(&elsewhere.path().join("users"), "a:b\nc:d\n");
+        let mut server = Process::here(&["-Y", &users, "--sandbox", sandbox]);
         // Whoever may change the file could have it lead anywhere.
         fs::remove_file(&users).expect("it is ours");
         symlink(elsewhere.path().join("users"), &users).expect("temp is writable");
@@ -186,16 +145,13 @@ fn files_are_read_again_behind_a_folder_that_is_a_link_to_another() {
     let release = |name: &str, users: &str| {
         let release = folder.path().join("releases").join(name);
         fs::create_dir_all(&release).expect("temp is writable");
-        fs::write(release.join("users"), users).expect("temp is writable");
-        let mode = fs::Permissions::from_mode(0o600);
-        fs::set_permissions(release.join("users"), mode).expect("it is ours");
+        write_users(&release.join("users"), users);
     };
     release("7", "a:b\n");
     let current = folder.path().join("current");
     symlink("releases/7", &current).expect("temp is writable");
     let users = text_in(&folder, "current/users");
-    let flags = ["-p", "-1", "-l", "127.0.0.1", "-Y", &users, "--sandbox", "on"];
-    let mut server = Process::serve(&flags);
+    let mut server = Process::here(&["-Y", &users, "--sandbox", "on"]);
     release("8", "a:b\nc:d\n");
     fs::remove_file(&current).expect("it is ours");
     symlink("releases/8", &current).expect("temp is writable");
@@ -249,9 +205,7 @@ fn the_file_of_config_is_read_again_without_looking_names_up() {
 fn a_file_that_the_file_of_config_names_elsewhere_is_said_to_be_refused_by_the_sandbox() {
     let (folder, elsewhere) = (Folder::new(), Folder::new());
     for folder in [&folder, &elsewhere] {
-        folder.write("users", "a:b\n");
-        let mode = fs::Permissions::from_mode(0o600);
-        fs::set_permissions(folder.path().join("users"), mode).expect("it is ours");
+        write_users(&folder.path().join("users"), "a:b\n");
     }
     let write = |users: &Folder| {
         let users = text_in(users, "users");
@@ -259,8 +213,7 @@ fn a_file_that_the_file_of_config_names_elsewhere_is_said_to_be_refused_by_the_s
     };
     write(&folder);
     let config = text_in(&folder, "laneway.toml");
-    let flags = ["--config", &config, "-p", "-1", "-l", "127.0.0.1", "--sandbox", "on"];
-    let mut server = Process::serve(&flags);
+    let mut server = Process::here(&["--config", &config, "--sandbox", "on"]);
     write(&elsewhere);
     server.signal("HUP");
     server.await_log("everything in the file stays as it was");
@@ -271,23 +224,20 @@ fn a_file_that_the_file_of_config_names_elsewhere_is_said_to_be_refused_by_the_s
 #[test]
 fn another_user_serves_in_a_sandbox_too() {
     if fs::metadata("/proc/self").expect("Linux has it").uid() != 0 {
-        // Past the capture of the tests' output, or nobody would see it.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: sandbox: root alone can become another user");
-        return;
+        return skip("sandbox", "root alone can become another user");
     }
     let folder = Folder::new();
     let mode = fs::Permissions::from_mode(0o755);
     fs::set_permissions(folder.path(), mode).expect("it is ours");
     let users = text_in(&folder, "users");
     folder.write("users", "a:b\n");
-    let flags = ["-u", "nobody", "-p", "-1", "-l", "127.0.0.1", "-Y", &users];
-    let mut server = Process::serve(&[&flags[..], &["--sandbox", "on"]].concat());
+    let mut server = Process::here(&["-u", "nobody", "-Y", &users, "--sandbox", "on"]);
     let told = of_each_thread(&server, "Uid");
     assert!(told.iter().all(|uids| !uids.split_whitespace().any(|uid| uid == "0")), "{told:?}");
     folder.write("users", "a:b\nc:d\n");
     server.signal("HUP");
     server.await_log("2 users from now on");
-    let mut client = connect(server.places()[0]);
+    let mut client = server.connect();
     assert_eq!(ask(&mut client, b"set x 0 0 3\r\nc d\r\n", b"\r\n"), b"STORED\r\n");
     server.stop();
 }

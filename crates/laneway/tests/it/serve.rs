@@ -1,55 +1,16 @@
 //! The server as a process: how it starts, what it says when it cannot, how it ends, and what
 //! hostile or broken clients get. Loopback and unix sockets only.
 
-use crate::rig::{BINARY, Process, ask, read_to};
+use crate::rig::{
+    BINARY, HANG, HERE, Process, ask, connect, laneway, read_to, refused, set, stat, text,
+};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
-
-/// How long an answer may take before the test says the server hangs. Never waited out when all
-/// is well.
-const HANG: Duration = Duration::from_secs(60);
-
-struct Server {
-    process: Process,
-    address: Option<SocketAddr>,
-}
-
-impl Server {
-    /// Start on a port that the kernel chooses, and wait for its word that it is ready.
-    fn start(flags: &[&str]) -> Server {
-        Server::spawn(&[&["-p", "-1", "-l", "127.0.0.1"], flags].concat())
-    }
-
-    fn spawn(flags: &[&str]) -> Server {
-        let process = Process::serve(flags);
-        let address = process.places()[0].parse().ok();
-        Server { process, address }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream =
-            TcpStream::connect(self.address.expect("it listens on TCP")).expect("connects");
-        stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
-        stream
-    }
-
-    fn signal(&self, name: &str) {
-        self.process.signal(name);
-    }
-
-    fn end(self) -> ExitStatus {
-        self.process.end()
-    }
-
-    fn stop(self) {
-        self.process.stop();
-    }
-}
+use std::process::Command;
+use std::time::Instant;
 
 /// Whether the server closes the connection; what it says before is returned.
 fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
@@ -70,7 +31,7 @@ fn scratch(name: &str) -> PathBuf {
 #[test]
 fn sigterm_and_sigint_end_it_with_status_0() {
     for signal in ["TERM", "INT"] {
-        let server = Server::start(&[]);
+        let server = Process::here(&[]);
         let mut client = server.connect();
         assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
         server.signal(signal);
@@ -107,7 +68,7 @@ fn output_that_nobody_reads_is_no_panic() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let output = Command::new(BINARY).args(command).stdout(writer).output().expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr);
+        let told = text(&output.stderr);
         // As a program that SIGPIPE ends, or that does not mind.
         assert!(matches!(output.status.code(), Some(0 | 141)), "{command:?}: {:?}", output.status);
         assert_eq!(told, "", "{command:?}");
@@ -116,12 +77,10 @@ fn output_that_nobody_reads_is_no_panic() {
 
 #[test]
 fn a_reply_under_way_is_finished_before_it_ends() {
-    let server = Server::start(&["-m", "256", "-I", "32m", "--drain-ms", "60000"]);
+    let server = Process::here(&["-m", "256", "-I", "32m", "--drain-ms", "60000"]);
     let mut client = server.connect();
     let value = vec![b'v'; 24 << 20];
-    let mut request = format!("set k 0 0 {}\r\n", value.len()).into_bytes();
-    request.extend_from_slice(&value);
-    assert_eq!(ask(&mut client, &[&request[..], b"\r\n"].concat(), b"\r\n"), b"STORED\r\n");
+    assert_eq!(ask(&mut client, &set("k", &value), b"\r\n"), b"STORED\r\n");
     client.write_all(b"get k\r\n").expect("the server reads");
     let mut head = [0; 8];
     client.read_exact(&mut head).expect("the reply begins");
@@ -135,44 +94,37 @@ fn a_reply_under_way_is_finished_before_it_ends() {
 fn a_port_in_use_is_named_with_the_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("it has one").port().to_string();
-    let output = Command::new(BINARY)
-        .args(["serve", "-l", "127.0.0.1", "-p", &port])
-        .output()
-        .expect("the binary was built for this test");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(71), "{text}");
-    assert!(text.contains(&port) && text.contains("-p"), "{text}");
+    let told = refused(&["-l", "127.0.0.1", "-p", &port], 71, &port);
+    assert!(told.contains("-p"), "{told}");
 }
 
 #[test]
 fn a_unix_socket_is_served_left_alone_or_replaced_as_it_should() {
     let path = scratch("socket");
-    let name = path.to_str().expect("temp paths are text").to_owned();
-    let server = Server::spawn(&["-s", &name, "-a", "0600"]);
+    let name = path.to_str().expect("temp paths are text");
+    let server = Process::serve(&["-s", name, "-a", "0600"]);
     let mut client = UnixStream::connect(&path).expect("it listens");
     assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
     // A living server keeps its socket.
-    let second = Command::new(BINARY).args(["serve", "-s", &name]).output().expect("runs");
-    assert_eq!(second.status.code(), Some(71), "{:?}", second);
+    refused(&["-s", name], 71, "");
     // A killed one leaves it behind, and the next server takes it over.
     server.signal("KILL");
     assert!(!server.end().success());
     assert!(path.exists());
-    Server::spawn(&["-s", &name]).stop();
+    Process::serve(&["-s", name]).stop();
     assert!(!path.exists(), "a server that ends removes its socket");
     // What is no socket is not touched.
     fs::write(&path, "precious").expect("temp is writable");
-    let third = Command::new(BINARY).args(["serve", "-s", &name]).output().expect("runs");
-    assert_eq!(third.status.code(), Some(71));
+    refused(&["-s", name], 71, "");
     assert_eq!(fs::read(&path).expect("still there"), b"precious");
     let _ = fs::remove_file(&path);
 }
 
 #[test]
 fn only_flags_that_tune_memcached_are_passed_over() {
-    Server::start(&["-f", "1.25", "-o", "slab_chunk_max=16384"]).stop();
+    Process::here(&["-f", "1.25", "-o", "slab_chunk_max=16384"]).stop();
     for (flags, status) in [
         (&["-c", "0"][..], 2),
         (&["--log-format", "xml"], 2),
@@ -180,12 +132,8 @@ fn only_flags_that_tune_memcached_are_passed_over() {
         (&["-S"], 2),
         (&["-e", "/f", "--version"], 1),
     ] {
-        let flags = [&["serve", "-p", "-1", "-l", "127.0.0.1"], flags].concat();
-        let output = Command::new(BINARY).args(&flags).output().expect("runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{flags:?}: {told}");
+        let told = refused(&[&HERE, flags].concat(), status, flags[0]);
         assert_eq!(told.lines().count(), 1, "{flags:?}: {told}");
-        assert!(told.contains(flags[5]), "{flags:?}: {told}");
     }
 }
 
@@ -199,12 +147,12 @@ fn in_the_background_a_start_that_fails_is_told_by_status_and_one_that_serves_by
         Command::new(BINARY).args(flags).arg(pid_file).output().expect("runs")
     };
     let refused = start(&pid_file);
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let told = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(71), "{told}");
     assert!(told.contains(&port) && !pid_file.exists(), "{told}");
     drop(taken);
     let started = start(&pid_file);
-    let told = String::from_utf8_lossy(&started.stderr).into_owned();
+    let told = text(&started.stderr);
     assert_eq!((started.status.code(), &*told), (Some(0), ""));
     end_in_the_background(&pid_file, &port);
 }
@@ -212,9 +160,7 @@ fn in_the_background_a_start_that_fails_is_told_by_status_and_one_that_serves_by
 /// Use the server whose first process has ended, and end it.
 fn end_in_the_background(pid_file: &Path, port: &str) {
     let pid = fs::read_to_string(pid_file).expect("it is written before the first process ends");
-    let address: SocketAddr = format!("127.0.0.1:{port}").parse().expect("an address");
-    let mut client = TcpStream::connect(address).expect("it serves already");
-    client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let mut client = connect(&format!("127.0.0.1:{port}"));
     assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
     let killed = Command::new("kill").args(["-s", "TERM", pid.trim()]).status().expect("kill");
     assert!(killed.success());
@@ -232,7 +178,7 @@ fn in_the_background_the_ports_are_written_before_the_first_process_ends() {
     // What cannot be written is told as long as there is somebody to read it.
     let nowhere = scratch("no-such-folder").join("ports");
     let started = command.env("MEMCACHED_PORT_FILENAME", nowhere).output().expect("runs");
-    let told = String::from_utf8_lossy(&started.stderr).into_owned();
+    let told = text(&started.stderr);
     assert_eq!(started.status.code(), Some(0), "{told}");
     assert!(told.contains("MEMCACHED_PORT_FILENAME: the ports cannot be written"), "{told}");
     end_in_the_background(&pid_file, &port);
@@ -246,8 +192,7 @@ fn in_the_background_a_server_goes_on_whose_first_process_is_gone() {
     command.args(["serve", "-d", "-v", "-l", "127.0.0.1", "-p", "-1"]);
     command.env("LANEWAY_IN_BACKGROUND", "1").stdout(told);
     let process = Process::start(command).expect("it serves");
-    let mut client = TcpStream::connect(process.places()[0]).expect("it serves");
-    client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let mut client = process.connect();
     assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
     process.stop();
 }
@@ -255,20 +200,18 @@ fn in_the_background_a_server_goes_on_whose_first_process_is_gone() {
 #[test]
 fn keys_are_told_unless_dumping_is_forbidden() {
     for (flags, told) in [(&[][..], "END\r\n"), (&["-X"], "stats cachedump not allowed\r\n")] {
-        let server = Server::start(flags);
+        let server = Process::here(flags);
         let answer = ask(&mut server.connect(), b"stats cachedump 1 0\r\n", b"\r\n");
-        assert!(String::from_utf8_lossy(&answer).ends_with(told), "{flags:?}");
+        assert!(answer.ends_with(told.as_bytes()), "{flags:?}");
         server.stop();
     }
 }
 
 #[test]
 fn statistics_that_a_server_does_not_have_are_named() {
-    let server = Server::start(&[]);
-    let address = server.address.expect("it listens on TCP").to_string();
-    let asked = Command::new(BINARY).args(["stats", "--server", &address, "nope"]).output();
-    let asked = asked.expect("runs");
-    let told = String::from_utf8_lossy(&asked.stderr);
+    let server = Process::here(&[]);
+    let asked = laneway(&["stats", "--server", server.places()[0], "nope"]);
+    let told = text(asked.stderr);
     assert_eq!(asked.status.code(), Some(1));
     assert!(told.contains("nope: the server has no such statistics"), "{told}");
     server.stop();
@@ -276,10 +219,7 @@ fn statistics_that_a_server_does_not_have_are_named() {
 
 #[test]
 fn every_command_is_listed_and_each_tool_says_how_it_alone_is_called() {
-    let help = |words: &[&str]| {
-        let output = Command::new(BINARY).args(words).output().expect("runs");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let help = |words: &[&str]| text(laneway(words).stdout);
     let overview = help(&["help"]);
     for tool in ["fsck", "compact", "scan", "dump", "load"] {
         assert!(overview.contains(&format!("\n  {tool} ")), "{tool}: {overview}");
@@ -291,7 +231,7 @@ fn every_command_is_listed_and_each_tool_says_how_it_alone_is_called() {
 
 #[test]
 fn hup_changes_nothing_and_usr1_ends_it_with_status_0() {
-    let server = Server::start(&[]);
+    let server = Process::here(&[]);
     let mut client = server.connect();
     server.signal("HUP");
     assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
@@ -302,11 +242,11 @@ fn hup_changes_nothing_and_usr1_ends_it_with_status_0() {
 
 /// What a server with these flags logs while one client comes, says hello and goes.
 fn log_of_one_client(flags: &[&str]) -> String {
-    let server = Server::start(flags);
-    let said = server.process.said.clone();
+    let server = Process::here(flags);
+    let said = server.said.clone();
     assert_eq!(ask(&mut server.connect(), b"mn\r\n", b"\r\n"), b"MN\r\n");
     server.signal("TERM");
-    said + &server.process.rest()
+    said + &server.rest()
 }
 
 #[test]
@@ -343,8 +283,8 @@ fn as_json_every_line_of_the_log_is_an_object() {
 
 #[test]
 fn a_log_that_nobody_reads_any_more_ends_no_server() {
-    let mut server = Server::start(&["-vvv"]);
-    server.process.stop_reading();
+    let mut server = Process::here(&["-vvv"]);
+    server.stop_reading();
     for _ in 0..2 {
         assert_eq!(ask(&mut server.connect(), b"mn\r\n", b"\r\n"), b"MN\r\n");
     }
@@ -353,13 +293,11 @@ fn a_log_that_nobody_reads_any_more_ends_no_server() {
 
 #[test]
 fn help_names_memcacheds_long_options_and_the_version_begins_as_memcacheds() {
-    let help = Command::new(BINARY).args(["serve", "-h"]).output().expect("runs");
-    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    let help = text(laneway(&["serve", "-h"]).stdout);
     for option in ["unix-socket", "memory-limit", "conn-limit", "max-item-size", "listen"] {
-        assert!(text.contains(option), "{option}");
+        assert!(help.contains(option), "{option}");
     }
-    let version = Command::new(BINARY).args(["-V"]).output().expect("runs");
-    assert!(String::from_utf8_lossy(&version.stdout).starts_with("memcached 1.6.45"));
+    assert!(laneway(&["-V"]).stdout.starts_with(b"memcached 1.6.45"));
 }
 
 #[test]
@@ -368,40 +306,37 @@ fn called_memcached_it_is_the_server() {
     let _ = fs::create_dir(&path);
     let link = path.join("memcached");
     let _ = std::os::unix::fs::symlink(BINARY, &link);
-    let output = Command::new(&link).arg("-V").output().expect("runs");
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("memcached 1.6.45"));
     // Tools look at the first line of its help, too.
-    let help = Command::new(&link).arg("-h").output().expect("runs");
-    assert!(String::from_utf8_lossy(&help.stdout).starts_with("memcached 1.6.45"));
+    for flag in ["-V", "-h"] {
+        let output = Command::new(&link).arg(flag).output().expect("runs");
+        assert!(output.stdout.starts_with(b"memcached 1.6.45"), "{flag}");
+    }
     let _ = fs::remove_dir_all(&path);
 }
 
 #[test]
 fn who_says_nothing_for_the_idle_timeout_is_let_go_and_counted() {
-    let server = Server::start(&["-o", "idle_timeout=1"]);
+    let server = Process::here(&["-o", "idle_timeout=1"]);
     let mut client = server.connect();
     assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
     assert_eq!(read_to_end(&mut client), b"");
-    let stats = ask(&mut server.connect(), b"stats\r\n", b"END\r\n");
-    let stats = String::from_utf8_lossy(&stats);
-    assert!(stats.contains("STAT idle_kicks 1\r\n"), "{stats}");
+    assert_eq!(stat(&mut server.connect(), "", "idle_kicks"), 1);
     server.stop();
 }
 
 #[test]
 fn the_pid_file_is_written_and_removed() {
     let path = scratch("pid");
-    let name = path.to_str().expect("temp paths are text").to_owned();
-    let server = Server::start(&["-P", &name]);
+    let server = Process::here(&["-P", path.to_str().expect("temp paths are text")]);
     let text = fs::read_to_string(&path).expect("it is written before the server is ready");
-    assert_eq!(text.trim(), server.process.child.id().to_string());
+    assert_eq!(text.trim(), server.child.id().to_string());
     server.stop();
     assert!(!path.exists());
 }
 
 #[test]
 fn two_megabytes_without_a_newline_close_the_connection_and_harm_nobody() {
-    let server = Server::start(&[]);
+    let server = Process::here(&[]);
     let (mut bad, mut good) = (server.connect(), server.connect());
     // The server may close before it has taken everything.
     let _ = bad.write_all(&vec![b'x'; 2 << 20]);
@@ -416,7 +351,7 @@ fn two_megabytes_without_a_newline_close_the_connection_and_harm_nobody() {
 
 #[test]
 fn a_million_pipelined_requests_are_all_answered() {
-    let server = Server::start(&[]);
+    let server = Process::here(&[]);
     let stream = server.connect();
     let mut writer = stream.try_clone().expect("a socket can be cloned");
     let sender = std::thread::spawn(move || {
@@ -436,7 +371,7 @@ fn a_million_pipelined_requests_are_all_answered() {
 
 #[test]
 fn a_reader_that_stops_in_a_gigabyte_reply_delays_nobody() {
-    let server = Server::start(&["-m", "2600", "-I", "1g", "-t", "1"]);
+    let server = Process::here(&["-m", "2600", "-I", "1g", "-t", "1"]);
     let mut client = server.connect();
     let bytes = (1 << 30) - 1000;
     client.write_all(format!("set k 0 0 {bytes}\r\n").as_bytes()).expect("the server reads");
@@ -463,15 +398,12 @@ fn a_reader_that_stops_in_a_gigabyte_reply_delays_nobody() {
 
 #[test]
 fn full_memory_without_eviction_is_said_and_nothing_is_lost() {
-    let server = Server::start(&["-m", "8", "-M"]);
+    let server = Process::here(&["-m", "8", "-M"]);
     let mut client = server.connect();
     let value = vec![b'f'; 1000];
     let mut stored = 0;
     for number in 0..20_000 {
-        let mut request = format!("set key{number} 0 0 1000\r\n").into_bytes();
-        request.extend_from_slice(&value);
-        request.extend_from_slice(b"\r\n");
-        let reply = ask(&mut client, &request, b"\r\n");
+        let reply = ask(&mut client, &set(&format!("key{number}"), &value), b"\r\n");
         if reply != b"STORED\r\n" {
             assert_eq!(reply, b"SERVER_ERROR out of memory storing object\r\n");
             break;
@@ -488,7 +420,7 @@ fn full_memory_without_eviction_is_said_and_nothing_is_lost() {
 
 /// One client's conversation: values of several sizes set, read back together and one by one, all
 /// sent before any answer is read.
-fn converse(server: &Server, client: usize) {
+fn converse(server: &Process, client: usize) {
     let mut stream = server.connect();
     let (mut asked, mut wanted) = (Vec::new(), Vec::new());
     let lengths = [5, 900, 15_000, 17_000, 60_000, 400_000];
@@ -496,8 +428,7 @@ fn converse(server: &Server, client: usize) {
     for (number, &length) in lengths.iter().enumerate() {
         let value = vec![b'a' + client as u8; length];
         let key = format!("c{client}k{number}");
-        asked.extend(format!("set {key} 0 0 {length}\r\n").as_bytes());
-        asked.extend([&value[..], b"\r\n"].concat());
+        asked.extend(set(&key, &value));
         wanted.extend(b"STORED\r\n");
         let head = format!("VALUE {key} 0 {length}\r\n");
         let hit = [head.as_bytes(), &value, b"\r\n"].concat();
@@ -529,7 +460,7 @@ fn every_design_answers_many_clients_at_once_and_stops_in_order() {
         &["--design", "hkh", "--access", "crew", "-t", "3"],
         &["--design", "hkh", "--access", "erew", "-t", "3"],
     ] {
-        let server = Server::start(&[flags, &["--threshold", "16k"]].concat());
+        let server = Process::here(&[flags, &["--threshold", "16k"]].concat());
         std::thread::scope(|scope| {
             for client in 0..6 {
                 let server = &server;

@@ -1,29 +1,25 @@
 //! `serve --shm` as a process, and clients that write into memory it shares with them: values of
 //! every size, sleepers that are woken, clients and servers that vanish.
 
-use crate::rig::{BINARY, Process, ask};
+use crate::rig::{BINARY, Process, Scratch, ask, laneway, stat, text};
 use laneway_client::{Answer, Client, Error, Refusal, Request, Settings};
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A server with a door of its own, removed with it.
+/// A server with a door of its own; the folder goes after it.
 struct Served {
     process: Option<Process>,
-    folder: PathBuf,
+    folder: Scratch,
     flags: Vec<String>,
 }
 
 impl Served {
     fn new(name: &str, flags: &[&str]) -> Served {
-        let folder =
-            std::env::temp_dir().join(format!("laneway-shm-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let door = folder.join("door").display().to_string();
-        let mut all = vec!["-l", "127.0.0.1", "-p", "-1", "--shm", door.as_str()];
-        all.extend(flags);
+        let folder = Scratch::folder(&format!("shm-{name}"));
+        let door = folder.file("door");
+        let all = [&["--shm", &*door], flags].concat();
         let flags: Vec<String> = all.into_iter().map(String::from).collect();
         let mut served = Served { process: None, folder, flags };
         served.start();
@@ -32,7 +28,7 @@ impl Served {
 
     fn start(&mut self) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        self.process = Some(Process::serve(&flags));
+        self.process = Some(Process::here(&flags));
     }
 
     fn process(&self) -> &Process {
@@ -40,7 +36,7 @@ impl Served {
     }
 
     fn door(&self) -> PathBuf {
-        self.folder.join("door")
+        self.folder.0.join("door")
     }
 
     fn client(&self) -> Client {
@@ -49,12 +45,7 @@ impl Served {
 
     /// A number of `stats shm`, asked over TCP.
     fn stat(&self, name: &str) -> u64 {
-        let place = self.process().places()[0].to_string();
-        let mut stream = TcpStream::connect(place).expect("it listens");
-        let told = ask(&mut stream, b"stats shm\r\n", b"END\r\n");
-        let told = String::from_utf8(told).expect("it is text");
-        let line = told.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-        line.unwrap_or_else(|| panic!("no {name} in {told}")).parse().expect("a number")
+        stat(&mut self.process().connect(), "shm", name)
     }
 
     /// Ask until it is so.
@@ -72,13 +63,6 @@ impl Served {
         let fields: Vec<&str> = behind.split(' ').collect();
         let ticks = |at: usize| fields[at].parse::<u64>().expect("a number");
         ticks(11) + ticks(12)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.process = None;
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -122,7 +106,7 @@ fn values_of_every_size_come_back_by_memory_and_are_the_same_over_tcp() {
     }
     assert!(client.get_to(Request::get("nothing"), |_| ()).expect("it answers").is_none());
     assert!(served.stat("notices") > 8, "long ones lay in their places");
-    let mut stream = TcpStream::connect(served.process().places()[0]).expect("it listens");
+    let mut stream = served.process().connect();
     let told = ask(&mut stream, b"get key:16\r\n", b"END\r\n");
     assert!(told.starts_with(b"VALUE key:16 0 16\r\n"));
     assert!(client.delete("key:16").expect("it answers"));
@@ -281,7 +265,7 @@ fn a_request_that_may_not_be_repeated_is_carried_out_once() {
 fn bench_asks_by_memory_and_every_value_is_right() {
     let served = Served::new("bench", &["-t", "2"]);
     let place = served.process().places()[0].to_string();
-    let report = served.folder.join("report.json");
+    let report = served.folder.file("report.json");
     let mut bench = Command::new(BINARY);
     bench.args(["bench", "--server", &place, "--transport", "shm", "--keys", "500"]);
     bench.args(["--closed", "--depth", "4", "--connections", "2", "--timeout-ms", "60000"]);
@@ -303,12 +287,11 @@ fn bench_asks_by_memory_and_every_value_is_right() {
 #[test]
 fn bench_verbs_counts_one_round_trip_and_one_verb_of_the_server_at_every_length() {
     let served = Served::new("bench-verbs", &["-t", "2"]);
-    let mut bench = Command::new(BINARY);
-    bench.args(["bench", "verbs", "--keys", "200", "--value-bytes", "16,64,256,1024"]);
-    bench.args(["--window", "1,16", "--designs", "herd", "--shm"]);
-    let output = bench.arg(served.door()).output().expect("it starts");
-    let told = String::from_utf8(output.stdout).expect("it is text");
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let load = "bench verbs --keys 200 --value-bytes 16,64,256,1024 --window 1,16 --designs herd";
+    let door = served.folder.file("door");
+    let output = laneway(&load.split(' ').chain(["--shm", &door]).collect::<Vec<_>>());
+    let told = text(output.stdout);
+    assert!(output.status.success(), "{told}{}", text(output.stderr));
     let cells = |line: &str| -> Vec<String> {
         line.split('|').map(|cell| cell.trim().to_string()).collect()
     };

@@ -1,29 +1,19 @@
 //! The log of slow and large requests, and `stats large`, of the binary.
 
-use crate::rig::{self, Process, ask, read_to};
+use crate::rig::{Process, ask, read_to, refused, set, stat, stats};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take before the test says that the server hangs.
-const HANG: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_millis(20);
 const BIG: usize = 8 << 20;
 
 fn start(flags: &[&str]) -> Process {
-    let all = ["-p", "-1", "-l", "127.0.0.1", "-t", "1", "-m", "256", "-I", "16m"];
-    Process::serve(&[&all, flags].concat())
+    Process::here(&[&["-t", "1", "-m", "256", "-I", "16m"], flags].concat())
 }
 
-fn connect(process: &Process) -> TcpStream {
-    TcpStream::connect(process.places()[0]).expect("it serves")
-}
-
-fn set_big(client: &mut TcpStream) {
-    let mut set = format!("set big 0 0 {BIG}\r\n").into_bytes();
-    set.resize(set.len() + BIG, b'x');
-    set.extend_from_slice(b"\r\n");
-    assert_eq!(ask(client, &set, b"\r\n"), b"STORED\r\n");
+fn set_big(client: &mut TcpStream, key: &str) {
+    assert_eq!(ask(client, &set(key, &vec![b'x'; BIG]), b"\r\n"), b"STORED\r\n");
 }
 
 /// A client that takes nothing of a reply for longer than is slow.
@@ -41,8 +31,8 @@ fn a_slow_request_is_logged_with_its_times_and_only_told_its_key_where_asked() {
     for (flags, has_key) in [(&[][..], false), (&["--log-keys"][..], true)] {
         let common = ["--slow-ms", "20", "--log-format", "json", "--threshold", "100000"];
         let mut server = start(&[&common, flags].concat());
-        let (mut client, mut another) = (connect(&server), connect(&server));
-        set_big(&mut client);
+        let (mut client, mut another) = (server.connect(), server.connect());
+        set_big(&mut client, "big");
         ask_and_dawdle(&mut client, &mut another);
         server.await_log(r#""operation":"get""#);
         let line = server.said.lines().find(|line| line.contains(r#""operation":"get""#));
@@ -56,8 +46,7 @@ fn a_slow_request_is_logged_with_its_times_and_only_told_its_key_where_asked() {
         let local = client.local_addr().expect("it is connected").to_string();
         assert_eq!(line["client"], format!("tcp:{local}"));
         assert_eq!(line["key"].as_str(), has_key.then_some("big"), "{line}");
-        let stats = ask(&mut another, b"stats large\r\n", b"END\r\n");
-        let stats = String::from_utf8(stats).expect("stats are text");
+        let stats = stats(&mut another, "large");
         assert!(stats.contains("STAT slow_us 20000.0\r\n"), "{stats}");
         assert_eq!(stats.contains(":key big\r\n"), has_key, "{stats}");
         server.stop();
@@ -68,7 +57,7 @@ fn a_slow_request_is_logged_with_its_times_and_only_told_its_key_where_asked() {
 fn large_requests_are_logged_at_vvv_and_none_by_itself() {
     for (flags, is_logged) in [(&[][..], false), (&["-vvv"][..], true)] {
         let mut server = start(flags);
-        set_big(&mut connect(&server));
+        set_big(&mut server.connect(), "big");
         if is_logged {
             server.await_log("large request");
         }
@@ -83,13 +72,11 @@ fn a_log_that_nobody_takes_keeps_no_server_from_stopping() {
     let server = start(&["--slow-ms", "1", "--log-keys", "--threshold", "100000"]);
     server.shorten_log();
     let key = "k".repeat(250);
-    let mut another = connect(&server);
-    let set = format!("set {key} 0 0 {BIG}\r\n").into_bytes();
-    let set = [set, vec![b'x'; BIG], b"\r\n".to_vec()].concat();
-    assert_eq!(ask(&mut another, &set, b"\r\n"), b"STORED\r\n");
+    let mut another = server.connect();
+    set_big(&mut another, &key);
     // More lines than the pipe takes.
     for _ in 0..20 {
-        let mut client = connect(&server);
+        let mut client = server.connect();
         client.write_all(format!("get {key}\r\n").as_bytes()).expect("it takes a line");
         let asked = Instant::now();
         while asked.elapsed() < Duration::from_millis(3) {
@@ -97,8 +84,7 @@ fn a_log_that_nobody_takes_keeps_no_server_from_stopping() {
         }
         read_to(&mut client, b"END\r\n");
     }
-    let stats = ask(&mut another, b"stats large\r\n", b"END\r\n");
-    let stats = String::from_utf8(stats).expect("stats are text");
+    let stats = stats(&mut another, "large");
     // On a busy machine others were slow, too.
     assert_eq!(stats.matches(":operation get\r\n").count(), 20, "{stats}");
     drop(another);
@@ -114,25 +100,14 @@ fn a_log_that_nobody_takes_holds_up_no_worker_and_says_later_what_it_lacks() {
     server.await_log("settings: ");
     server.shorten_log();
     for _ in 0..CONNECTIONS {
-        let mut client = connect(&server);
-        client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
-        assert_eq!(ask(&mut client, b"mn\r\n", b"\r\n"), b"MN\r\n");
+        assert_eq!(ask(&mut server.connect(), b"mn\r\n", b"\r\n"), b"MN\r\n");
     }
-    let stats = ask(&mut connect(&server), b"stats\r\n", b"END\r\n");
-    let stats = String::from_utf8(stats).expect("stats are text");
-    let dropped = stats.lines().find_map(|line| line.strip_prefix("STAT log_lines_dropped "));
-    let dropped: u64 = dropped.expect("it is told").trim().parse().expect("a number");
-    assert!(dropped > 0, "{stats}");
+    assert!(stat(&mut server.connect(), "", "log_lines_dropped") > 0);
     server.await_log("lines of the log were dropped: its reader does not keep up");
     server.stop();
 }
 
 #[test]
 fn nothing_is_no_time_that_a_request_may_take() {
-    let refused =
-        std::process::Command::new(rig::BINARY).args(["serve", "--slow-ms", "0"]).output();
-    let refused = refused.expect("the binary was built for this test");
-    let words = String::from_utf8(refused.stderr).expect("it is text");
-    assert_eq!(refused.status.code(), Some(2), "{words}");
-    assert!(words.contains("--slow-ms 0: must be at least 1"), "{words}");
+    refused(&["--slow-ms", "0"], 2, "--slow-ms 0: must be at least 1");
 }

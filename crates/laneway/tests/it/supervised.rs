@@ -1,7 +1,7 @@
 //! What a service manager and a health check see of the binary: the messages of `sd_notify(3)`, and
 //! `laneway ping`.
 
-use crate::rig::{self, BINARY, Process};
+use crate::rig::{self, BINARY, HANG, HERE, Process, Scratch, laneway, skip, text};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -12,10 +12,6 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// How long a message may take before the test says that none comes.
-const HANG: Duration = Duration::from_secs(60);
-const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
 
 /// The socket of a service manager, removed with the test.
 struct Manager(UnixDatagram, PathBuf);
@@ -28,11 +24,19 @@ impl Manager {
         Manager(socket, path)
     }
 
+    /// A server that is told of it, with these flags and variables.
+    fn serve(&self, flags: &[&str], variables: &[(&str, &str)]) -> Process {
+        let mut command = Command::new(BINARY);
+        command.arg("serve").args(HERE).args(flags).env("NOTIFY_SOCKET", &self.1);
+        command.envs(variables.iter().copied());
+        Process::start(command).expect("it serves")
+    }
+
     /// The names that stand in the next message, one for each of its lines.
     fn hears(&self) -> Vec<String> {
         let mut message = [0; 512];
         let bytes = rig::awaited(|| self.0.recv(&mut message));
-        let text = String::from_utf8_lossy(&message[..bytes]).into_owned();
+        let text = text(&message[..bytes]);
         let name = |line: &str| match line.split_once('=') {
             Some((name @ "MONOTONIC_USEC", time)) => {
                 assert!(time.parse::<u64>().is_ok_and(|time| time > 0), "{text}");
@@ -53,9 +57,7 @@ impl Drop for Manager {
 #[test]
 fn a_service_manager_is_told_of_the_start_each_reload_and_the_stop() {
     let manager = Manager::new("notify");
-    let mut command = Command::new(BINARY);
-    command.arg("serve").args(HERE).env("NOTIFY_SOCKET", &manager.1);
-    let process = Process::start(command).expect("it serves");
+    let process = manager.serve(&[], &[]);
     assert_eq!(manager.hears(), ["READY=1"]);
     TcpStream::connect(process.places()[0]).expect("who is told so may connect");
     for _ in 0..2 {
@@ -166,21 +168,16 @@ fn thread_of(process: &Process, name: &str) -> Pid {
 #[test]
 fn the_watchdog_is_told_twice_a_period_until_a_worker_hangs_and_again_when_it_goes_on() {
     let manager = Manager::new("watchdog");
-    let mut command = Command::new(BINARY);
-    command.arg("serve").args(HERE).args(["-t", "2", "--sandbox", "on"]);
     // Few enough messages for the socket's queue, until the hang is found out.
-    command.env("NOTIFY_SOCKET", &manager.1).env("WATCHDOG_USEC", "2000000");
-    let mut process = Process::start(command).expect("it serves");
+    let period = [("WATCHDOG_USEC", "2000000")];
+    let mut process = manager.serve(&["-t", "2", "--sandbox", "on"], &period);
     assert_eq!(manager.hears(), ["READY=1"]);
     for _ in 0..2 {
         assert_eq!(manager.hears(), ["WATCHDOG=1"]);
     }
     let worker = thread_of(&process, "worker-1");
     if let Err(error) = ptrace::seize(worker, ptrace::Options::empty()) {
-        let why = format!("SKIPPED: watchdog: a thread cannot be halted: {error}\n");
-        // Past the capture of the tests' output, or nobody would see it.
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
-        return;
+        return skip("watchdog", &format!("a thread cannot be halted: {error}"));
     }
     ptrace::interrupt(worker).expect("it runs");
     let halted = waitpid(worker, Some(WaitPidFlag::__WALL)).expect("it halts");
@@ -206,10 +203,7 @@ fn the_watchdog_is_told_twice_a_period_until_a_worker_hangs_and_again_when_it_go
 fn no_watchdog_is_told_where_nobody_waits_for_it() {
     for (name, value) in [("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "0")] {
         let manager = Manager::new(&format!("no-{name}"));
-        let mut command = Command::new(BINARY);
-        command.arg("serve").args(HERE).env("NOTIFY_SOCKET", &manager.1);
-        command.env("WATCHDOG_USEC", "1000").env(name, value);
-        let process = Process::start(command).expect("it serves");
+        let process = manager.serve(&[], &[("WATCHDOG_USEC", "1000"), (name, value)]);
         assert_eq!(manager.hears(), ["READY=1"]);
         process.signal("TERM");
         assert_eq!(manager.hears(), ["STOPPING=1"]);
@@ -219,25 +213,22 @@ fn no_watchdog_is_told_where_nobody_waits_for_it() {
 
 /// The status of `laneway ping` with these words, and what it says.
 fn ping(words: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(BINARY).arg("ping").args(words).output().expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    let output = laneway(&[&["ping"], words].concat());
+    (output.status.code(), text([output.stdout, output.stderr].concat()))
 }
 
 #[test]
 fn ping_tells_by_its_status_whether_a_server_serves() {
-    let folder = std::env::temp_dir().join(format!("laneway-{}-ping", std::process::id()));
-    std::fs::create_dir(&folder).expect("temp is writable");
-    let (socket, users) = (folder.join("socket"), folder.join("users"));
-    let [socket, users] = [&socket, &users].map(|path| path.to_str().expect("it is text"));
+    let folder = Scratch::folder("ping");
+    let (socket, users) = (&*folder.file("socket"), &*folder.file("users"));
     std::fs::write(users, "app:secret\n").expect("temp is writable");
 
-    let open = Process::serve(&HERE);
+    let open = Process::here(&[]);
     let (status, said) = ping(&["--server", open.places()[0]]);
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("answers: VERSION "), "{said}");
 
-    let closed = Process::serve(&[&HERE[..], &["-Y", users]].concat());
+    let closed = Process::here(&["-Y", users]);
     let (status, said) = ping(&["--server", closed.places()[0]]);
     assert_eq!(status, Some(0), "{said}");
 
@@ -248,8 +239,8 @@ fn ping_tells_by_its_status_whether_a_server_serves() {
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains(socket) && said.contains("is a server running there?"), "{said}");
 
-    let full = Process::serve(&[&HERE[..], &["-c", "1"]].concat());
-    let mut holder = TcpStream::connect(full.places()[0]).expect("it serves one");
+    let full = Process::here(&["-c", "1"]);
+    let mut holder = full.connect();
     rig::ask(&mut holder, b"version\r\n", b"\r\n");
     let (status, said) = ping(&["--server", full.places()[0]]);
     assert_eq!(status, Some(1), "{said}");
@@ -260,7 +251,6 @@ fn ping_tells_by_its_status_whether_a_server_serves() {
         assert_eq!(status, Some(2), "{said}");
         assert!(said.contains(told) && said.contains("laneway ping --help"), "{said}");
     }
-    std::fs::remove_dir_all(folder).expect("it was made");
 }
 
 #[test]

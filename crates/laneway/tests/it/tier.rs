@@ -2,71 +2,15 @@
 //! its tools: `tier_folder`.)
 
 use crate::rig::watched::Watched;
-use crate::rig::{BINARY, Process, ask};
+use crate::rig::{Process, SIZES, Scratch, ask, connect, laneway, set, stat, stats, text};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::net::TcpStream;
+use std::process::Output;
 
-/// How long an answer may take before the test says the server hangs. Never waited out when all
-/// is well.
-const HANG: Duration = Duration::from_secs(60);
-/// Small media: a start makes them.
-pub const SIZES: [&str; 4] = ["--pm-size", "32m", "--ssd-size", "64m"];
-
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("laneway-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Folder(path)
-    }
-
-    pub fn path(&self) -> &str {
-        self.0.to_str().expect("a temporary folder has a plain name")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-pub struct Server {
-    pub process: Process,
-    address: SocketAddr,
-}
-
-impl Server {
-    pub fn start(folder: &Folder, flags: &[&str]) -> Server {
-        let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
-        let process = Process::serve(&[&own, &SIZES[..], flags].concat());
-        let address = process.places()[0].parse().expect("it listens on TCP");
-        Server { process, address }
-    }
-
-    pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).expect("connects");
-        stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
-        stream
-    }
-
-    pub fn kill(self) {
-        self.process.kill();
-    }
-
-    pub fn stop(self) {
-        self.process.stop();
-    }
-}
-
-pub fn set(key: &str, value: &[u8]) -> Vec<u8> {
-    [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+/// `laneway serve` of this folder.
+pub fn serve(folder: &Scratch, flags: &[&str]) -> Process {
+    Process::here(&[&["--data-dir", folder.path()], &SIZES[..], flags].concat())
 }
 
 /// A value that tells which write it comes from, in every part.
@@ -83,41 +27,45 @@ pub fn get(stream: &mut TcpStream, key: &str) -> Option<Vec<u8>> {
     Some(got[head..got.len() - b"\r\nEND\r\n".len()].to_vec())
 }
 
-pub fn tool(folder: &Folder, command: &str, flags: &[&str]) -> Output {
-    let ran = Command::new(BINARY).arg(command).arg(folder.path()).args(flags).output();
-    ran.expect("the binary was built for this test")
+pub fn tool(folder: &Scratch, command: &str, flags: &[&str]) -> Output {
+    laneway(&[&[command, folder.path()], flags].concat())
 }
 
-pub fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// Stores 300 items, one in ten of them large.
+fn store_all(client: &mut TcpStream) {
+    for (key, value) in stored() {
+        assert_eq!(ask(client, &set(&key, &value), b"\r\n"), b"STORED\r\n");
+    }
+}
+
+/// What it stores is there.
+fn assert_all(client: &mut TcpStream) {
+    stored().for_each(|(key, value)| assert!(get(client, &key) == Some(value), "{key}"));
+}
+
+fn stored() -> impl Iterator<Item = (String, Vec<u8>)> {
+    let bytes = |number: u64| if number.is_multiple_of(10) { 50_000 } else { 300 };
+    (0..300).map(move |number| (format!("k{number}"), value(number, bytes(number))))
 }
 
 #[test]
 fn an_index_in_persistent_memory_is_found_after_a_kill_and_checked_by_the_tools() {
-    let folder = Folder::new("fair");
+    let folder = Scratch::new("fair");
     let emulated = ["--pm-backend", "emu", "--unsafe-volatile-pm", "--pm-size", "64m"];
-    let server = Server::start(&folder, &[&emulated[..], &["--pm-index", "fair"]].concat());
+    let server = serve(&folder, &[&emulated[..], &["--pm-index", "fair"]].concat());
     let mut client = server.connect();
-    for number in 0..300_u64 {
-        let bytes = if number % 10 == 0 { 50_000 } else { 300 };
-        let request = set(&format!("k{number}"), &value(number, bytes));
-        assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
-    }
-    let told = |client: &mut TcpStream| text(&ask(client, b"stats tier\r\n", b"END\r\n"));
-    assert!(told(&mut client).contains("STAT scrub yes\r\nSTAT scrub_passes 0\r\n"));
+    store_all(&mut client);
+    assert!(stats(&mut client, "tier").contains("STAT scrub yes\r\nSTAT scrub_passes 0\r\n"));
     server.kill();
     let unscrubbed = [&emulated[..], &["--scrub-every", "off"]].concat();
-    let server = Server::start(&folder, &unscrubbed);
-    assert!(server.process.said.contains("300 items"), "{}", server.process.said);
+    let server = serve(&folder, &unscrubbed);
+    assert!(server.said.contains("300 items"), "{}", server.said);
     let mut client = server.connect();
-    assert!(told(&mut client).contains("STAT scrub no\r\n"));
-    for number in 0..300_u64 {
-        let bytes = if number % 10 == 0 { 50_000 } else { 300 };
-        assert!(get(&mut client, &format!("k{number}")) == Some(value(number, bytes)));
-    }
+    assert!(stats(&mut client, "tier").contains("STAT scrub no\r\n"));
+    assert_all(&mut client);
     server.stop();
-    let server = Server::start(&folder, &emulated);
-    let stats = text(&ask(&mut server.connect(), b"stats tier\r\n", b"END\r\n"));
+    let server = serve(&folder, &emulated);
+    let stats = stats(&mut server.connect(), "tier");
     for line in ["STAT index fair", "STAT recovery_items 300", "STAT recovery_entries_read 0"] {
         assert!(stats.contains(line), "{line}: {stats}");
     }
@@ -144,11 +92,10 @@ const TWICE: u64 = 2 * (32 << 20) / FILLING_BYTES as u64;
 
 #[test]
 fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
-    let folder = Folder::new("when-full");
+    let folder = Scratch::new("when-full");
     let flags = ["--ssd-size", "32m", "-m", "8"];
     let mut server = Watched::start(&[&["--data-dir", folder.path()][..], &SIZES, &flags].concat());
-    let mut client = server.client();
-    client.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let mut client = server.process.connect();
     let refused = fill_twice(&mut client).expect("twice as much does not fit");
     assert!(text(&refused).contains("the SSD has no room for"), "{}", text(&refused));
     server.process.await_log("a write was refused: ");
@@ -158,15 +105,15 @@ fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
         assert_eq!(scrape.value(&series), count, "{cause}");
     }
     server.process.stop();
-    let server = Server::start(&folder, &[&flags[..], &["--when-full", "evict"]].concat());
+    let server = serve(&folder, &[&flags[..], &["--when-full", "evict"]].concat());
     let mut client = server.connect();
     assert_eq!(fill_twice(&mut client), None);
-    let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
+    let stats = stats(&mut client, "tier");
     assert!(stats.contains("STAT when_full evict\r\n"), "{stats}");
     assert!(!stats.contains("STAT evicted_items_large 0\r\n"), "{stats}");
     assert!(stats.contains("STAT writes_refused 0\r\n"), "{stats}");
     server.kill();
-    let server = Server::start(&folder, &[&flags[..], &["--when-full", "evict"]].concat());
+    let server = serve(&folder, &[&flags[..], &["--when-full", "evict"]].concat());
     let mut client = server.connect();
     let mut held = 0;
     for number in 0..TWICE {
@@ -181,35 +128,28 @@ fn a_full_ssd_refuses_by_default_and_with_a_flag_evicts_for_ever() {
     assert!(checked.status.success(), "{}", text(&checked.stderr));
 }
 
-/// The number that `stats tier` tells under this name.
-fn told(client: &mut TcpStream, name: &str) -> u64 {
-    let stats = text(&ask(client, b"stats tier\r\n", b"END\r\n"));
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-    line.and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("{name}: {stats}"))
-}
-
 #[test]
 fn more_fits_where_values_are_compressed_and_they_are_read_with_and_without() {
     let line = |number: u64| format!("a line of the value of k{number}; ").into_bytes();
     let value =
         |number: u64| -> Vec<u8> { line(number).into_iter().cycle().take(FILLING_BYTES).collect() };
-    let folder = Folder::new("compress");
+    let folder = Scratch::new("compress");
     let flags = ["--ssd-size", "32m", "-m", "8"];
-    let server = Server::start(&folder, &[&flags[..], &["--compress", "lz4"]].concat());
+    let server = serve(&folder, &[&flags[..], &["--compress", "lz4"]].concat());
     let mut client = server.connect();
     for number in 0..TWICE {
         let told = ask(&mut client, &set(&format!("k{number}"), &value(number)), b"\r\n");
         assert_eq!(text(&told), "STORED\r\n", "twice as much as the SSD holds");
     }
-    assert_eq!(told(&mut client, "compressed_values"), TWICE);
-    let from = told(&mut client, "compressed_from_bytes");
+    assert_eq!(stat(&mut client, "tier", "compressed_values"), TWICE);
+    let from = stat(&mut client, "tier", "compressed_from_bytes");
     assert_eq!(from, TWICE * FILLING_BYTES as u64);
-    assert!(told(&mut client, "compressed_to_bytes") < from / 4);
-    let used = 32 * 1024 * 1024 - told(&mut client, "ssd_bytes_free");
-    assert!(told(&mut client, "large_bytes_live") < used, "what is current is in use");
+    assert!(stat(&mut client, "tier", "compressed_to_bytes") < from / 4);
+    let used = 32 * 1024 * 1024 - stat(&mut client, "tier", "ssd_bytes_free");
+    assert!(stat(&mut client, "tier", "large_bytes_live") < used, "what is current is in use");
     server.kill();
     for flags in [&flags[..], &[&flags[..], &["--compress", "lz4"]].concat()[..]] {
-        let server = Server::start(&folder, flags);
+        let server = serve(&folder, flags);
         let mut client = server.connect();
         for number in 0..TWICE {
             let got = get(&mut client, &format!("k{number}"));
@@ -223,8 +163,8 @@ fn more_fits_where_values_are_compressed_and_they_are_read_with_and_without() {
 
 #[test]
 fn a_compaction_gains_room_and_loses_nothing() {
-    let folder = Folder::new("compact");
-    let server = Server::start(&folder, &["--pm-size", "64m", "--ssd-size", "64m"]);
+    let folder = Scratch::new("compact");
+    let server = serve(&folder, &["--pm-size", "64m", "--ssd-size", "64m"]);
     let mut client = server.connect();
     let bytes = |number: u64| if number.is_multiple_of(10) { 50_000 } else { 3000 };
     for round in 0..4 {
@@ -233,61 +173,48 @@ fn a_compaction_gains_room_and_loses_nothing() {
             assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
         }
     }
-    let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
+    let before = stat(&mut client, "tier", "log_bytes_used");
     server.stop();
     let compacted = tool(&folder, "compact", &[]);
     let told = text(&compacted.stderr);
     assert!(compacted.status.success(), "{told}");
     assert!(told.contains(" of log and SSD were in use, and "), "{told}");
-    let server = Server::start(&folder, &[]);
+    let server = serve(&folder, &[]);
     let mut client = server.connect();
-    let after = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
-    let number = |stats: &str, name: &str| {
-        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-        line.and_then(|text| text.parse::<u64>().ok()).expect("it is told")
-    };
-    let (before, now) = (number(&stats, "log_bytes_used"), number(&after, "log_bytes_used"));
+    let now = stat(&mut client, "tier", "log_bytes_used");
     assert!(now < before, "{now} of {before} bytes of the log");
     for number in 0..2000_u64 {
         assert!(get(&mut client, &format!("k{number}")) == Some(value(number + 3, bytes(number))));
     }
     server.stop();
     assert_eq!(tool(&folder, "compact", &["--repair"]).status.code(), Some(2));
-    let missing = Folder::new("compact-none");
+    let missing = Scratch::new("compact-none");
     assert_eq!(tool(&missing, "compact", &[]).status.code(), Some(74));
 }
 
 #[test]
 fn a_restart_finds_everything_at_once_in_both_forms() {
     for workers in ["1", "4"] {
-        let folder = Folder::new(&format!("warm-{workers}"));
-        let server = Server::start(&folder, &["-t", workers]);
-        assert!(server.process.said.contains(": made"), "{}", server.process.said);
+        let folder = Scratch::new(&format!("warm-{workers}"));
+        let server = serve(&folder, &["-t", workers]);
+        assert!(server.said.contains(": made"), "{}", server.said);
         let mut client = server.connect();
-        for number in 0..300_u64 {
-            let bytes = if number % 10 == 0 { 50_000 } else { 300 };
-            let request = set(&format!("k{number}"), &value(number, bytes));
-            assert_eq!(ask(&mut client, &request, b"\r\n"), b"STORED\r\n");
-        }
+        store_all(&mut client);
         server.stop();
-        let server = Server::start(&folder, &["-t", workers]);
-        assert!(server.process.said.contains("300 items"), "{}", server.process.said);
+        let server = serve(&folder, &["-t", workers]);
+        assert!(server.said.contains("300 items"), "{}", server.said);
         let mut client = server.connect();
-        for number in 0..300_u64 {
-            let bytes = if number % 10 == 0 { 50_000 } else { 300 };
-            let got = get(&mut client, &format!("k{number}"));
-            assert!(got == Some(value(number, bytes)), "k{number}");
-        }
-        let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
+        assert_all(&mut client);
+        let tier = stats(&mut client, "tier");
         for line in [
             "STAT tier yes",
             "STAT durability ack",
             "STAT items_large 30",
             "STAT recovery_items 300",
         ] {
-            assert!(stats.contains(line), "{line}: {stats}");
+            assert!(tier.contains(line), "{line}: {tier}");
         }
-        let general = text(&ask(&mut client, b"stats\r\n", b"END\r\n"));
+        let general = stats(&mut client, "");
         assert!(general.contains("STAT get_misses 0\r\n"), "{general}");
         assert!(general.contains("STAT get_hits 300\r\n"), "{general}");
         server.stop();
@@ -328,7 +255,7 @@ fn write_on(stream: &mut TcpStream, known: &mut Known, name: u64, round: u64, en
     false
 }
 
-fn verify(server: &Server, known: &mut Known, name: u64, round: u64) {
+fn verify(server: &Process, known: &mut Known, name: u64, round: u64) {
     let mut client = server.connect();
     for slot in 0..23 {
         let key = format!("c{name}k{slot}");
@@ -356,10 +283,10 @@ fn verify(server: &Server, known: &mut Known, name: u64, round: u64) {
 fn kill_9_at_any_time_loses_no_acknowledged_write() {
     const ROUNDS: u64 = 8;
     const CLIENTS: u64 = 4;
-    let folder = Folder::new("kill");
+    let folder = Scratch::new("kill");
     let mut known: Vec<Known> = (0..CLIENTS).map(|_| Known::default()).collect();
     for round in 0..ROUNDS {
-        let server = Server::start(&folder, &["-t", "2", "-m", "16"]);
+        let server = serve(&folder, &["-t", "2", "-m", "16"]);
         for (name, known) in known.iter_mut().enumerate() {
             verify(&server, known, name as u64, round);
         }
@@ -381,7 +308,7 @@ fn kill_9_at_any_time_loses_no_acknowledged_write() {
             }
         });
     }
-    let server = Server::start(&folder, &[]);
+    let server = serve(&folder, &[]);
     for (name, known) in known.iter_mut().enumerate() {
         verify(&server, known, name as u64, ROUNDS);
     }
@@ -402,16 +329,12 @@ fn resp(args: &[&[u8]]) -> Vec<u8> {
 /// that of RESP alone, and so does the end of an item.
 #[test]
 fn what_redis_clients_store_is_found_after_a_kill() {
-    let folder = Folder::new("resp");
+    let folder = Scratch::new("resp");
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let port = port.expect("there is a free port").port().to_string();
-    let server = Server::start(&folder, &["--resp", &port]);
+    let server = serve(&folder, &["--resp", &port]);
     let mut both = server.connect();
-    let own = server.process.places().iter().find_map(|place| {
-        place.strip_prefix("resp:").and_then(|address| address.parse::<SocketAddr>().ok())
-    });
-    let mut alone = TcpStream::connect(own.expect("it listens for RESP")).expect("connects");
-    alone.set_read_timeout(Some(HANG)).expect("a time-out can be set");
+    let mut alone = connect(&server.place("resp:"));
     for number in 0..100_u64 {
         let bytes = if number % 10 == 0 { 50_000 } else { 300 };
         let (key, value) = (format!("k{number}"), value(number, bytes));
@@ -422,7 +345,7 @@ fn what_redis_clients_store_is_found_after_a_kill() {
     assert_eq!(ask(&mut both, &resp(&[b"INCRBY", b"n", b"41"]), b"\r\n"), b":41\r\n");
     assert_eq!(ask(&mut alone, &resp(&[b"DEL", b"k1", b"k2"]), b"\r\n"), b":2\r\n");
     server.kill();
-    let server = Server::start(&folder, &[]);
+    let server = serve(&folder, &[]);
     let mut client = server.connect();
     for number in 0..100_u64 {
         let bytes = if number % 10 == 0 { 50_000 } else { 300 };

@@ -1,23 +1,22 @@
 //! Whose the data folder of the real server is, what its media may be, and the tools that open it.
 
-use crate::rig::{BINARY, Process, ask};
-use crate::tier::{Folder, SIZES, Server, get, set, text, tool, value};
+use crate::rig::{HERE, Process, SIZES, Scratch, ask, laneway, refused, set, stat, text};
+use crate::tier::{get, serve, tool, value};
 use std::fs;
-use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+
+/// A server of this folder must not start, but end with status 74 and say these words. Returns all
+/// that it says.
+fn refused_folder(folder: &str, flags: &[&str], words: &str) -> String {
+    refused(&[&HERE[..], &["--data-dir", folder], flags].concat(), 74, words)
+}
 
 #[test]
 fn a_folder_has_one_server_and_flags_that_cannot_work_are_refused() {
-    let folder = Folder::new("lock");
-    let server = Server::start(&folder, &[]);
-    let second = Command::new(BINARY)
-        .args(["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()])
-        .output()
-        .expect("it runs");
-    assert_eq!(second.status.code(), Some(74), "{}", text(&second.stderr));
-    assert!(text(&second.stderr).contains("another process has this store open"));
+    let folder = Scratch::new("lock");
+    let server = serve(&folder, &[]);
+    refused_folder(folder.path(), &[], "another process has this store open");
     assert_eq!(tool(&folder, "fsck", &[]).status.code(), Some(74));
     server.stop();
     for (flags, told) in [
@@ -37,21 +36,19 @@ fn a_folder_has_one_server_and_flags_that_cannot_work_are_refused() {
         (&["--compress", "lz4"], "--data-dir"),
         (&["--ssd-size", "1g"], "--data-dir DIR too"),
     ] {
-        let refused = Command::new(BINARY).arg("serve").args(flags).output().expect("it runs");
-        assert_eq!(refused.status.code(), Some(2), "{flags:?}");
-        assert!(text(&refused.stderr).contains(told), "{flags:?}: {}", text(&refused.stderr));
+        refused(flags, 2, told);
     }
     assert!(!Path::new("x").exists(), "what is refused makes nothing");
 }
 
 #[test]
 fn the_tools_check_list_dump_load_and_repair() {
-    let (folder, other) = (Folder::new("tools"), Folder::new("tools-other"));
+    let (folder, other) = (Scratch::new("tools"), Scratch::new("tools-other"));
     let missing = tool(&folder, "fsck", &[]);
     assert_eq!(missing.status.code(), Some(74));
     let told = text(&missing.stderr);
     assert!(told.contains("there is no store here") && !told.contains("belong"), "{told}");
-    let server = Server::start(&folder, &[]);
+    let server = serve(&folder, &[]);
     let mut client = server.connect();
     for (key, bytes) in [("a", 100), ("b", 9000), ("c", 1)] {
         assert_eq!(ask(&mut client, &set(key, &value(7, bytes)), b"\r\n"), b"STORED\r\n");
@@ -63,16 +60,14 @@ fn the_tools_check_list_dump_load_and_repair() {
     assert_eq!(text(&tool(&folder, "scan", &[]).stdout), "a 100 0 0\nb 9000 0 0\nc 1 0 0\n");
     let some = tool(&folder, "scan", &["--from", "a", "--to", "c", "--limit", "1", "--values"]);
     assert_eq!(some.stdout, [&b"a 100 0 0\n"[..], &value(7, 100), b"\n"].concat());
-    let file = folder.0.join("all.dump");
-    let file = file.to_str().expect("plain");
+    let file = &*folder.file("all.dump");
     assert!(tool(&folder, "dump", &["--output", file]).status.success());
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(file).expect("it was written").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "every value is in it");
     // No dump takes the place of what it is of.
     for name in ["log", "ssd", "lock", "load-not-finished"] {
-        let own = folder.0.join(name);
-        let refused = tool(&folder, "dump", &["--output", own.to_str().expect("plain")]);
+        let refused = tool(&folder, "dump", &["--output", &folder.file(name)]);
         assert_eq!(refused.status.code(), Some(74), "{name}");
         let told = text(&refused.stderr);
         assert!(told.contains("belongs to the store"), "{name}: {told}");
@@ -99,8 +94,8 @@ fn the_tools_check_list_dump_load_and_repair() {
     // The folder may be named as the server has it; of two, none is passed over.
     let both = tool(&other, "scan", &["--data-dir", folder.path()]);
     assert_eq!((both.status.code(), text(&both.stdout)), (Some(2), String::new()));
-    let own = Command::new(BINARY).args(["scan", "--data-dir", other.path()]).output();
-    assert_eq!(text(&own.expect("it runs").stdout), "a 100 0 0\nc 1 0 0\n");
+    let own = laneway(&["scan", "--data-dir", other.path()]);
+    assert_eq!(text(&own.stdout), "a 100 0 0\nc 1 0 0\n");
     // A load makes the store that is there larger, and says what it did not take.
     let again = ["--input", file, "--pm-size", "24m", "--ssd-size", "96m"];
     let again = tool(&other, "load", &again);
@@ -113,8 +108,8 @@ fn the_tools_check_list_dump_load_and_repair() {
 
 #[test]
 fn the_list_of_items_has_no_flush_to_come() {
-    let folder = Folder::new("scan-flush");
-    let server = Server::start(&folder, &[]);
+    let folder = Scratch::new("scan-flush");
+    let server = serve(&folder, &[]);
     let mut client = server.connect();
     assert_eq!(ask(&mut client, &set("a", &value(7, 100)), b"\r\n"), b"STORED\r\n");
     assert_eq!(ask(&mut client, b"flush_all 100000\r\n", b"\r\n"), b"OK\r\n");
@@ -127,14 +122,13 @@ fn the_list_of_items_has_no_flush_to_come() {
 
 #[test]
 fn a_flush_that_was_to_come_is_told_of_by_a_load_and_can_be_left_out() {
-    let (folder, other) = (Folder::new("load-flush"), Folder::new("load-flush-other"));
-    let server = Server::start(&folder, &[]);
+    let (folder, other) = (Scratch::new("load-flush"), Scratch::new("load-flush-other"));
+    let server = serve(&folder, &[]);
     let mut client = server.connect();
     assert_eq!(ask(&mut client, &set("a", &value(7, 100)), b"\r\n"), b"STORED\r\n");
     assert_eq!(ask(&mut client, b"flush_all 100000\r\n", b"\r\n"), b"OK\r\n");
     server.stop();
-    let copy = folder.0.join("copy");
-    let copy = copy.to_str().expect("a temporary folder has a plain name");
+    let copy = &*folder.file("copy");
     assert!(tool(&folder, "dump", &["--output", copy]).status.success());
     // As every load without the flag; the last one drops what those before have brought.
     for (flags, is_to_come) in [(&[][..], true), (&["--without-flush"], false)] {
@@ -142,7 +136,7 @@ fn a_flush_that_was_to_come_is_told_of_by_a_load_and_can_be_left_out() {
         let told = text(&loaded.stderr);
         assert!(loaded.status.success(), "{told}");
         assert_eq!(told.contains("a flush_all is still to come"), is_to_come, "{told}");
-        let server = Server::start(&other, &[]);
+        let server = serve(&other, &[]);
         assert_eq!(get(&mut server.connect(), "a"), Some(value(7, 100)));
         server.stop();
     }
@@ -151,8 +145,8 @@ fn a_flush_that_was_to_come_is_told_of_by_a_load_and_can_be_left_out() {
 
 #[test]
 fn a_check_makes_no_file_and_asks_for_no_right_to_write() {
-    let folder = Folder::new("read-only");
-    let server = Server::start(&folder, &[]);
+    let folder = Scratch::new("read-only");
+    let server = serve(&folder, &[]);
     assert_eq!(ask(&mut server.connect(), &set("a", &value(7, 100)), b"\r\n"), b"STORED\r\n");
     server.stop();
     let lock = folder.0.join("lock");
@@ -171,7 +165,7 @@ fn a_check_makes_no_file_and_asks_for_no_right_to_write() {
     assert_eq!(tool(&folder, "scan", &[]).status.code(), Some(74));
     fs::remove_dir(&lock).expect("removed");
     // Without it nobody else has the media all the same.
-    let server = Server::start(&folder, &[]);
+    let server = serve(&folder, &[]);
     fs::remove_file(&lock).expect("it is there");
     let refused = tool(&folder, "fsck", &[]);
     assert_eq!(refused.status.code(), Some(74));
@@ -181,12 +175,11 @@ fn a_check_makes_no_file_and_asks_for_no_right_to_write() {
 
 #[test]
 fn the_tools_tell_by_their_status_of_damage_that_they_can_name_no_item_for() {
-    let folder = Folder::new("status");
-    let server = Server::start(&folder, &[]);
+    let folder = Scratch::new("status");
+    let server = serve(&folder, &[]);
     assert_eq!(ask(&mut server.connect(), &set("a", &value(7, 100)), b"\r\n"), b"STORED\r\n");
     server.stop();
-    let file = folder.0.join("all.dump");
-    let file = file.to_str().expect("plain");
+    let file = &*folder.file("all.dump");
     let sound = tool(&folder, "dump", &["--output", file]);
     assert_eq!(sound.status.code(), Some(0), "{}", text(&sound.stderr));
     // A flipped bit in the first superblock.
@@ -212,9 +205,9 @@ fn the_tools_tell_by_their_status_of_damage_that_they_can_name_no_item_for() {
 
 #[test]
 fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
-    let (folder, other) = (Folder::new("log-lost"), Folder::new("log-other"));
+    let (folder, other) = (Scratch::new("log-lost"), Scratch::new("log-other"));
     for (folder, count) in [(&folder, 20), (&other, 3)] {
-        let server = Server::start(folder, &[]);
+        let server = serve(folder, &[]);
         let mut client = server.connect();
         for number in 0..count {
             let request = set(&format!("k{number}"), &value(number, 100));
@@ -225,18 +218,16 @@ fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
     let refused = |flags: &[&str], told: &str| {
         let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
         for args in [&own[..], &["fsck", folder.path()], &["scan", folder.path()]] {
-            let ran = Command::new(BINARY).args(args).args(flags).output().expect("it runs");
+            let ran = laneway(&[args, flags].concat());
             assert_eq!(ran.status.code(), Some(74), "{args:?}: {}", text(&ran.stderr));
             assert!(text(&ran.stderr).contains(told), "{args:?}: {}", text(&ran.stderr));
         }
     };
-    let path =
-        |folder: &Folder, name: &str| folder.0.join(name).to_str().expect("plain").to_string();
-    let missing = path(&folder, "not-mounted/log");
+    let missing = folder.file("not-mounted/log");
     refused(&["--pm", &missing], "is missing; nothing was written");
     assert!(!Path::new(&missing).exists(), "it was not made");
-    refused(&["--pm", &path(&other, "log")], "is another store's");
-    let (log, kept) = (path(&folder, "log"), path(&folder, "kept"));
+    refused(&["--pm", &other.file("log")], "is another store's");
+    let (log, kept) = (folder.file("log"), folder.file("kept"));
     fs::rename(&log, &kept).expect("renamed");
     refused(&[], "--accept-lost-log");
     assert!(!Path::new(&log).exists(), "it was not made");
@@ -251,14 +242,14 @@ fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
     }
     // It is lost: without --pm-size the new one is as long as the old one was.
     fs::remove_file(&log).expect("removed");
-    let own = ["-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
-    let process = Process::serve(&[&own[..], &["--accept-lost-log"]].concat());
-    let mut client = TcpStream::connect(process.places()[0]).expect("connects");
-    assert_eq!(ask(&mut client, &set("new", &value(1, 100)), b"\r\n"), b"STORED\r\n");
+    let accepting = ["--data-dir", folder.path(), "--accept-lost-log"];
+    let process = Process::here(&accepting);
+    let request = set("new", &value(1, 100));
+    assert_eq!(ask(&mut process.connect(), &request, b"\r\n"), b"STORED\r\n");
     assert!(!process.said.contains("was not needed"), "{}", process.said);
     process.stop();
     assert_eq!(fs::metadata(&log).expect("it is there").len(), 32 << 20);
-    let process = Process::serve(&[&own[..], &["--accept-lost-log"]].concat());
+    let process = Process::here(&accepting);
     assert!(process.said.contains("--accept-lost-log was not needed"), "{}", process.said);
     process.stop();
     let repaired = tool(&folder, "fsck", &["--repair"]);
@@ -269,8 +260,8 @@ fn a_log_that_is_missing_or_another_stores_is_refused_and_nothing_is_lost() {
 #[test]
 fn an_ssd_file_that_was_made_shorter_is_refused_and_put_back_loses_nothing() {
     const SHORT_BYTES: u64 = 32 << 20;
-    let folder = Folder::new("shorter");
-    let server = Server::start(&folder, &[]);
+    let folder = Scratch::new("shorter");
+    let server = serve(&folder, &[]);
     let mut client = server.connect();
     for (key, bytes) in [("small", 100), ("large", 500_000)] {
         assert_eq!(ask(&mut client, &set(key, &value(7, bytes)), b"\r\n"), b"STORED\r\n");
@@ -280,19 +271,19 @@ fn an_ssd_file_that_was_made_shorter_is_refused_and_put_back_loses_nothing() {
     let (whole, log_before) = (fs::read(&ssd).expect("read"), fs::read(&log).expect("read"));
     let file = fs::File::options().write(true).open(&ssd).expect("it can be written");
     file.set_len(SHORT_BYTES).expect("made shorter");
-    let serve = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
+    let start = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
     for args in [
-        &serve[..],
+        &start[..],
         // What makes a store larger does not take this for one that is to grow.
-        &[&serve[..], &["--pm-size", "48m", "--ssd-size", "96m"]].concat(),
-        &[&serve[..], &["--accept-lost-log"]].concat(),
+        &[&start[..], &["--pm-size", "48m", "--ssd-size", "96m"]].concat(),
+        &[&start[..], &["--accept-lost-log"]].concat(),
         &["fsck", folder.path()],
         &["fsck", folder.path(), "--repair"],
         &["compact", folder.path()],
         &["scan", folder.path()],
         &["dump", folder.path()],
     ] {
-        let refused = Command::new(BINARY).args(args).output().expect("it runs");
+        let refused = laneway(args);
         let told = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(74), "{args:?}: {told}");
         for words in [
@@ -308,7 +299,7 @@ fn an_ssd_file_that_was_made_shorter_is_refused_and_put_back_loses_nothing() {
     file.write_all_at(&whole[SHORT_BYTES as usize..], SHORT_BYTES).expect("as long as before");
     let sound = tool(&folder, "fsck", &[]);
     assert_eq!(text(&sound.stdout), "2 items can be read, 0 cannot\n");
-    let server = Server::start(&folder, &[]);
+    let server = serve(&folder, &[]);
     let mut client = server.connect();
     for (key, bytes) in [("small", 100), ("large", 500_000)] {
         assert!(get(&mut client, key) == Some(value(7, bytes)), "{key}");
@@ -318,16 +309,12 @@ fn an_ssd_file_that_was_made_shorter_is_refused_and_put_back_loses_nothing() {
 
 #[test]
 fn a_log_or_an_ssd_has_one_store_whatever_the_folder() {
-    let (folder, other) = (Folder::new("shared"), Folder::new("shared-too"));
-    let server = Server::start(&folder, &[]);
+    let (folder, other) = (Scratch::new("shared"), Scratch::new("shared-too"));
+    let server = serve(&folder, &[]);
     for (flag, name) in [("--pm", "log"), ("--ssd", "ssd")] {
-        let path = folder.0.join(name);
-        let path = path.to_str().expect("plain");
-        let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", other.path(), flag, path];
-        let second = Command::new(BINARY).args(own).args(SIZES).output().expect("it runs");
-        assert_eq!(second.status.code(), Some(74), "{flag}: {}", text(&second.stderr));
-        let told = format!("{path} is in use");
-        assert!(text(&second.stderr).contains(&told), "{flag}: {}", text(&second.stderr));
+        let path = &*folder.file(name);
+        let flags = [&[flag, path], &SIZES[..]].concat();
+        refused_folder(other.path(), &flags, &format!("{path} is in use"));
         let left = fs::read_dir(&other.0).expect("it was made").count();
         assert_eq!(left, 1, "{flag}: a lock and no half of a store");
     }
@@ -336,42 +323,37 @@ fn a_log_or_an_ssd_has_one_store_whatever_the_folder() {
 
 #[test]
 fn larger_sizes_of_a_start_make_the_store_larger_and_smaller_ones_are_told() {
-    let folder = Folder::new("grows");
-    let server = Server::start(&folder, &[]);
+    let folder = Scratch::new("grows");
+    let server = serve(&folder, &[]);
     let request = set("kept", &value(1, 100_000));
     assert_eq!(ask(&mut server.connect(), &request, b"\r\n"), b"STORED\r\n");
     server.stop();
     let lengths = || ["log", "ssd"].map(|name| fs::metadata(folder.0.join(name)).unwrap().len());
     // Where there is no room for the one neither is longer.
     let huge = (1u64 << 60).to_string();
-    let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
     let asked = ["--pm-size", "48m", "--ssd-size", &huge];
-    let refused = Command::new(BINARY).args(own).args(asked).output().expect("it runs");
-    assert_eq!(refused.status.code(), Some(74), "{}", text(&refused.stderr));
-    assert!(text(&refused.stderr).contains("more cannot be reserved"), "{}", text(&refused.stderr));
+    refused_folder(folder.path(), &asked, "more cannot be reserved");
     assert_eq!(lengths(), [32 << 20, 64 << 20]);
-    let server = Server::start(&folder, &["--pm-size", "48m", "--ssd-size", "96m"]);
+    let server = serve(&folder, &["--pm-size", "48m", "--ssd-size", "96m"]);
     let told = "has grown: the log from 32 to 48 MiB, the SSD from 64 to 96 MiB";
-    assert!(server.process.said.contains(told), "{}", server.process.said);
+    assert!(server.said.contains(told), "{}", server.said);
     assert_eq!(lengths(), [48 << 20, 96 << 20]);
     let mut client = server.connect();
-    let stats = text(&ask(&mut client, b"stats tier\r\n", b"END\r\n"));
-    for line in ["STAT log_bytes 50331648\r\n", "STAT ssd_bytes 100663296\r\n"] {
-        assert!(stats.contains(line), "{stats}");
-    }
+    assert_eq!(stat(&mut client, "tier", "log_bytes"), 48 << 20);
+    assert_eq!(stat(&mut client, "tier", "ssd_bytes"), 96 << 20);
     assert_eq!(get(&mut client, "kept"), Some(value(1, 100_000)));
     server.kill();
-    let server = Server::start(&folder, &[]);
+    let server = serve(&folder, &[]);
     for told in [
         "--pm-size: 32 MiB is less than the 48 MiB that the store has and keeps",
         "--ssd-size: 64 MiB is less than the 96 MiB that the store has and keeps",
     ] {
-        assert!(server.process.said.contains(told), "{}", server.process.said);
+        assert!(server.said.contains(told), "{}", server.said);
     }
     assert_eq!(get(&mut server.connect(), "kept"), Some(value(1, 100_000)));
     server.stop();
     // By default they are what the store has.
-    let process = Process::serve(&own[1..]);
+    let process = Process::here(&["--data-dir", folder.path()]);
     assert!(!process.said.contains("is less than"), "{}", process.said);
     process.stop();
     // The tools take it as it is, whatever they are given.
@@ -381,31 +363,26 @@ fn larger_sizes_of_a_start_make_the_store_larger_and_smaller_ones_are_told() {
         assert_eq!(lengths(), [48 << 20, 96 << 20], "{command}");
     }
     assert!(text(&tool(&folder, "scan", &[]).stdout).contains("kept"));
-    let server = Server::start(&folder, &["--pm-size", "48m", "--ssd-size", "112m"]);
+    let server = serve(&folder, &["--pm-size", "48m", "--ssd-size", "112m"]);
     let told = "has grown: the SSD from 96 to 112 MiB";
-    assert!(server.process.said.contains(told), "{}", server.process.said);
+    assert!(server.said.contains(told), "{}", server.said);
     server.stop();
 }
 
 #[test]
 fn a_folder_that_cannot_be_made_is_named_with_the_way_out_and_nothing_is_said_to_be_made() {
-    let folder = Folder::new("unmade");
-    fs::create_dir_all(&folder.0).expect("made");
-    let file = folder.0.join("file");
+    let folder = Scratch::folder("unmade");
+    let file = folder.file("file");
     fs::write(&file, b"no folder").expect("written");
-    let below = file.join("store");
-    let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", below.to_str().unwrap()];
-    let refused = Command::new(BINARY).args(own).args(SIZES).output().expect("it runs");
-    assert_eq!(refused.status.code(), Some(74), "{}", text(&refused.stderr));
-    let told = text(&refused.stderr);
-    let whose = format!("{}: this folder cannot be made: ", file.display());
-    assert!(told.contains(&whose) && told.contains("mkdir -p"), "{told}");
+    let whose = format!("{file}: this folder cannot be made: ");
+    let told = refused_folder(&format!("{file}/store"), &SIZES, &whose);
+    assert!(told.contains("mkdir -p"), "{told}");
     assert!(!told.contains(": makes "), "{told}");
 }
 
 #[test]
 fn a_store_that_cannot_be_made_leaves_nothing_behind() {
-    let folder = Folder::new("half-made");
+    let folder = Scratch::new("half-made");
     let huge = (1u64 << 60).to_string();
     for (flags, told) in [
         (&["--pm-size", "16m", "--ssd-size", "64m"][..], "--pm-size"),
@@ -413,31 +390,23 @@ fn a_store_that_cannot_be_made_leaves_nothing_behind() {
         (&["--pm-size", "32m", "--ssd-size", &huge], "must be at most 17592186040320"),
         (&["--pm-size", &huge, "--ssd-size", "64m"], "bytes: a log has at most"),
     ] {
-        let own = ["serve", "-p", "-1", "-l", "127.0.0.1", "--data-dir", folder.path()];
-        let refused = Command::new(BINARY).args(own).args(flags).output().expect("it runs");
-        assert_eq!(refused.status.code(), Some(74), "{flags:?}: {}", text(&refused.stderr));
-        assert!(text(&refused.stderr).contains(told), "{flags:?}: {}", text(&refused.stderr));
+        refused_folder(folder.path(), flags, told);
         assert_eq!(fs::read_dir(&folder.0).expect("it was made").count(), 1, "{flags:?}");
     }
-    Server::start(&folder, &[]).stop();
+    serve(&folder, &[]).stop();
 }
 
 #[test]
 fn a_stream_that_is_no_dump_is_named_and_makes_no_store() {
-    let folder = Folder::new("no-dump");
-    fs::create_dir_all(&folder.0).expect("made");
-    let garbage = folder.0.join("garbage");
-    let garbage = garbage.to_str().expect("plain");
+    let folder = Scratch::folder("no-dump");
+    let garbage = &*folder.file("garbage");
     for (bytes, told) in [(&b"some other file"[..], "is no dump"), (b"", "is no dump")] {
         fs::write(garbage, bytes).expect("written");
-        let store = folder.0.join("store");
-        let ran = Command::new(BINARY)
-            .args(["load", store.to_str().expect("plain"), "--input", garbage])
-            .output()
-            .expect("it runs");
+        let store = folder.file("store");
+        let ran = laneway(&["load", &store, "--input", garbage]);
         assert_eq!(ran.status.code(), Some(74));
         let stderr = text(&ran.stderr);
         assert!(stderr.contains(told) && stderr.contains(garbage), "{stderr}");
-        assert!(!stderr.contains("fsck") && !store.exists(), "{stderr}");
+        assert!(!stderr.contains("fsck") && !Path::new(&store).exists(), "{stderr}");
     }
 }

@@ -3,18 +3,15 @@
 //! s_client`, Python's `ssl`, pymemcache) where they are at hand.
 
 use crate::rig::watched::Watched;
-use crate::rig::{BINARY, Process, ask, read_to};
+use crate::rig::{
+    HERE, Process, ask, connect as tcp, laneway, read_to, refused, set, skip, stat, stats, text,
+};
 use laneway_certs::{Authority, Folder, Pair, VERSIONS, session};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long an answer may take before the test says that the server hangs.
-const HANG: Duration = Duration::from_secs(60);
-const HERE: [&str; 4] = ["-p", "-1", "-l", "127.0.0.1"];
 
 type Client = StreamOwned<ClientConnection, TcpStream>;
 
@@ -46,27 +43,13 @@ impl Certified {
         self.folder.path().join("ca.pem").to_str().expect("text").to_owned()
     }
 
-    fn flags<'f>(&'f self, more: &[&'f str]) -> Vec<&'f str> {
-        let own = ["--tls-cert", &*self.cert, "--tls-key", &*self.key];
-        [&HERE[..], &own[..], more].concat()
+    fn flags(&self) -> [&str; 4] {
+        ["--tls-cert", &self.cert, "--tls-key", &self.key]
     }
 
     fn start(&self, more: &[&str]) -> Process {
-        Process::serve(&self.flags(more))
+        Process::here(&[&self.flags(), more].concat())
     }
-}
-
-/// The address that is announced with this before it.
-fn place(server: &Process, kind: &str) -> String {
-    let places = server.places();
-    let place = places.iter().find_map(|place| place.strip_prefix(kind));
-    place.unwrap_or_else(|| panic!("{kind} in {places:?}")).to_owned()
-}
-
-fn tcp(place: &str) -> TcpStream {
-    let stream = TcpStream::connect(place).expect("it listens");
-    stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
-    stream
 }
 
 fn connect(place: &str, config: &Arc<ClientConfig>) -> Client {
@@ -86,13 +69,6 @@ fn connect_through(place: &str, config: &Arc<ClientConfig>) -> Client {
     }
 }
 
-/// A number of `stats tls`.
-fn stat(client: &mut Client, name: &str) -> u64 {
-    let told = String::from_utf8(ask(client, b"stats tls\r\n", b"END\r\n")).expect("text");
-    let line = told.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {told}"))
-}
-
 fn value(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| b'a' + ((at * 7 + at / 251) % 26) as u8).collect()
 }
@@ -100,26 +76,17 @@ fn value(bytes: usize) -> Vec<u8> {
 /// Whatever arrives until the server has closed.
 fn rest(stream: &mut impl Read) -> Vec<u8> {
     let mut got = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => return got,
-            Ok(bytes) => got.extend_from_slice(&buffer[..bytes]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                let hangs = error.kind() == std::io::ErrorKind::WouldBlock;
-                assert!(!hangs, "it does not close");
-                return got;
-            }
-        }
+    if let Err(error) = stream.read_to_end(&mut got) {
+        assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it does not close");
     }
+    got
 }
 
 #[test]
 fn small_and_large_values_go_both_ways_by_both_versions_and_both_protocols() {
     let files = Certified::new();
     let server = files.start(&["-I", "8m", "-m", "64", "--resp", "0"]);
-    let (memcached, resp) = (place(&server, "tls:"), place(&server, "resp+tls:"));
+    let (memcached, resp) = (server.place("tls:"), server.place("resp+tls:"));
     let large = value(4 << 20);
     for version in VERSIONS {
         let config = files.authority.client(version, None);
@@ -127,13 +94,9 @@ fn small_and_large_values_go_both_ways_by_both_versions_and_both_protocols() {
         assert_eq!(ask(client, b"set k 0 0 5\r\nvalue\r\n", b"\r\n"), b"STORED\r\n");
         let mut small = b"VALUE k 0 5\r\nvalue\r\nEND\r\n".to_vec();
         assert_eq!(ask(client, b"get k\r\n", b"END\r\n"), small);
-        let mut set = format!("set large 0 0 {}\r\n", large.len()).into_bytes();
-        set.extend_from_slice(&large);
-        set.extend_from_slice(b"\r\n");
-        assert_eq!(ask(client, &set, b"\r\n"), b"STORED\r\n");
-        let mut hit = format!("VALUE large 0 {}\r\n", large.len()).into_bytes();
-        hit.extend_from_slice(&large);
-        hit.extend_from_slice(b"\r\nEND\r\n");
+        assert_eq!(ask(client, &set("large", &large), b"\r\n"), b"STORED\r\n");
+        let head = format!("VALUE large 0 {}\r\n", large.len());
+        let mut hit = [head.as_bytes(), &large, b"\r\nEND\r\n"].concat();
         assert!(ask(client, b"get large\r\n", b"\r\nEND\r\n") == hit, "{version:?}");
         // A pipeline with a large one in the middle.
         hit.append(&mut small);
@@ -144,14 +107,9 @@ fn small_and_large_values_go_both_ways_by_both_versions_and_both_protocols() {
         // Redis' protocol, where nothing else is spoken and where a first byte tells.
         for place in [&resp, &memcached] {
             let client = &mut connect(place, &config);
-            let mut set =
-                format!("*3\r\n$3\r\nSET\r\n$1\r\nr\r\n${}\r\n", large.len()).into_bytes();
-            set.extend_from_slice(&large);
-            set.extend_from_slice(b"\r\n");
+            let told = [format!("${}\r\n", large.len()).as_bytes(), &large, b"\r\n"].concat();
+            let set = [&b"*3\r\n$3\r\nSET\r\n$1\r\nr\r\n"[..], &told].concat();
             assert_eq!(ask(client, &set, b"\r\n"), b"+OK\r\n");
-            let mut told = format!("${}\r\n", large.len()).into_bytes();
-            told.extend_from_slice(&large);
-            told.extend_from_slice(b"\r\n");
             client.write_all(b"*2\r\n$3\r\nGET\r\n$1\r\nr\r\n").expect("it reads");
             let mut got = vec![0; told.len()];
             client.read_exact(&mut got).expect("it answers");
@@ -165,36 +123,33 @@ fn small_and_large_values_go_both_ways_by_both_versions_and_both_protocols() {
 fn a_session_is_taken_up_again_and_counted() {
     let files = Certified::new();
     let server = files.start(&[]);
-    let place = place(&server, "tls:");
+    let place = server.place("tls:");
     for version in VERSIONS {
         let config = files.authority.client(version, None);
         let mut client = connect(&place, &config);
-        let before = stat(&mut client, "handshakes_resumed");
+        let before = stat(&mut client, "tls", "handshakes_resumed");
         let mut client = connect(&place, &config);
-        assert_eq!(stat(&mut client, "handshakes_resumed"), before + 1, "{version:?}");
+        assert_eq!(stat(&mut client, "tls", "handshakes_resumed"), before + 1, "{version:?}");
     }
     let mut client = connect(&place, &files.authority.client(VERSIONS[1], None));
     let counted = ["handshakes_tls12", "handshakes_tls13", "handshakes_failed"];
-    assert_eq!(counted.map(|name| stat(&mut client, name)), [1, 2, 0]);
+    assert_eq!(counted.map(|name| stat(&mut client, "tls", name)), [1, 2, 0]);
     server.stop();
 }
 
 #[test]
 fn plain_text_at_an_encrypted_port_is_closed_and_notls_leaves_one_plain() {
     let files = Certified::new();
-    let flags = files.flags(&["-l", "127.0.0.1,notls:127.0.0.1"]);
-    let flags: Vec<&str> = flags.into_iter().filter(|flag| *flag != "127.0.0.1").collect();
-    let at = flags.iter().position(|flag| *flag == "-l").expect("the first one");
-    let flags = [&flags[..at], &flags[at + 1..]].concat();
-    let server = Process::serve(&flags);
-    let encrypted = place(&server, "tls:");
+    let both = ["-p", "-1", "-l", "127.0.0.1,notls:127.0.0.1"];
+    let server = Process::serve(&[both, files.flags()].concat());
+    let encrypted = server.place("tls:");
     let plain = server.places()[0].to_owned();
     let mut client = tcp(&encrypted);
     client.write_all(b"get k\r\n").expect("it reads");
     let got = rest(&mut client);
     assert!(!got.windows(3).any(|window| window == b"END"), "{got:?}");
     let mut client = connect(&encrypted, &files.authority.client(VERSIONS[1], None));
-    assert_eq!(stat(&mut client, "handshakes_failed_not_tls"), 1);
+    assert_eq!(stat(&mut client, "tls", "handshakes_failed_not_tls"), 1);
     assert_eq!(ask(&mut tcp(&plain), b"get k\r\n", b"\r\n"), b"END\r\n");
     server.stop();
 }
@@ -242,11 +197,8 @@ fn a_start_with_files_that_are_wrong_is_refused_with_a_clear_word() {
             "there is no TCP port to encrypt",
         ),
     ] {
-        let output = Command::new(BINARY).arg("serve").args(HERE).args(flags).output();
-        let output = output.expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {told}");
-        assert!(told.contains(words) && told.lines().count() == 1, "{flags:?}: {told}");
+        let told = refused(&[&HERE[..], flags].concat(), 2, words);
+        assert_eq!(told.lines().count(), 1, "{flags:?}: {told}");
     }
 }
 
@@ -257,13 +209,12 @@ fn memcacheds_own_flags_start_a_server_that_encrypts_and_its_settings_are_told()
         "ssl_chain_cert={},ssl_key={},ssl_min_version=3,ssl_session_cache",
         files.cert, files.key
     );
-    let server = Process::serve(&[&HERE[..], &["-Z", "-o", &keys]].concat());
-    let place = place(&server, "tls:");
+    let server = Process::here(&["-Z", "-o", &keys]);
+    let place = server.place("tls:");
     let mut old = connect(&place, &files.authority.client(VERSIONS[0], None));
     assert!(old.write_all(b"get k\r\n").and_then(|()| old.flush()).is_err(), "1.2 is refused");
     let mut client = connect(&place, &files.authority.client(VERSIONS[1], None));
-    let told = ask(&mut client, b"stats settings\r\n", b"END\r\n");
-    let told = String::from_utf8(told).expect("text");
+    let told = stats(&mut client, "settings");
     for line in [
         "STAT ssl_enabled yes".to_owned(),
         format!("STAT ssl_chain_cert {}", files.cert),
@@ -274,7 +225,7 @@ fn memcacheds_own_flags_start_a_server_that_encrypts_and_its_settings_are_told()
         assert!(told.contains(&format!("{line}\r\n")), "{line} in {told}");
     }
     // A client hears of it just before it is counted.
-    let mut refused = || stat(&mut client, "handshakes_failed_nothing_in_common");
+    let mut refused = || stat(&mut client, "tls", "handshakes_failed_nothing_in_common");
     assert!((0..100_000).any(|_| refused() == 1));
     server.stop();
 }
@@ -283,7 +234,7 @@ fn memcacheds_own_flags_start_a_server_that_encrypts_and_its_settings_are_told()
 fn certificates_are_swapped_under_load_and_a_bad_one_changes_nothing() {
     let files = Certified::new();
     let mut server = files.start(&[]);
-    let place = place(&server, "tls:");
+    let place = server.place("tls:");
     let old = files.authority.client(VERSIONS[1], None);
     let next = Authority::new("the next one");
     let new = next.client(VERSIONS[1], None);
@@ -331,7 +282,7 @@ fn clients_must_show_a_certificate_where_authorities_are_named() {
     let files = Certified::new();
     let ca = files.ca();
     let server = files.start(&["--tls-client-ca", &ca]);
-    let place = place(&server, "tls:");
+    let place = server.place("tls:");
     let (good, bad) = (files.authority.pair(), Authority::new("another").pair());
     for version in VERSIONS {
         for shown in [None, Some(&bad)] {
@@ -345,7 +296,7 @@ fn clients_must_show_a_certificate_where_authorities_are_named() {
     }
     let mut client = connect(&place, &files.authority.client(VERSIONS[1], Some(&good)));
     // A client hears of it just before it is counted.
-    let mut refused = || stat(&mut client, "handshakes_failed_client_certificate");
+    let mut refused = || stat(&mut client, "tls", "handshakes_failed_client_certificate");
     let counted = (0..100_000).map(|_| refused()).find(|refused| 4 <= *refused);
     assert_eq!(counted, Some(4));
     server.stop();
@@ -353,12 +304,8 @@ fn clients_must_show_a_certificate_where_authorities_are_named() {
 
 /// What a command that asks this server prints, on both outputs, and its status.
 fn asked(command: &[&str], place: &str, more: &[&str]) -> (Option<i32>, String) {
-    let mut asking = Command::new(BINARY);
-    asking.args(command).args(["--server", place]).args(more);
-    let output = asking.output().expect("it runs");
-    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-    said.push_str(&String::from_utf8_lossy(&output.stderr));
-    (output.status.code(), said)
+    let output = laneway(&[command, &["--server", place], more].concat());
+    (output.status.code(), text([output.stdout, output.stderr].concat()))
 }
 
 #[test]
@@ -366,7 +313,7 @@ fn stats_top_and_ping_speak_tls_and_say_what_is_missing() {
     let files = Certified::new();
     let ca = &*files.ca();
     let server = files.start(&["--tls-client-ca", ca]);
-    let place = &*place(&server, "tls:");
+    let place = &*server.place("tls:");
     let good = files.authority.pair();
     let shown = files.folder.write("client.pem", &format!("{}{}", good.chain, good.key));
     let shown = shown.to_str().expect("text");
@@ -430,7 +377,7 @@ fn no_password_goes_in_plain_text_to_a_port_that_encrypts() {
 fn bench_speaks_tls_and_checks_every_byte() {
     let files = Certified::new();
     let server = files.start(&["-I", "2m", "-m", "128"]);
-    let place = &*place(&server, "tls:");
+    let place = &*server.place("tls:");
     let ca = &*files.ca();
     for load in [
         "--value-bytes 100 --keys 1000 --depth 16 --handshakes 0.001",
@@ -442,7 +389,8 @@ fn bench_speaks_tls_and_checks_every_byte() {
         assert_eq!(status, Some(0), "{load}: {said}");
     }
     let mut client = connect(place, &files.authority.client(VERSIONS[1], None));
-    let made = ["handshakes_tls13", "handshakes_resumed"].map(|name| stat(&mut client, name));
+    let made =
+        ["handshakes_tls13", "handshakes_resumed"].map(|name| stat(&mut client, "tls", name));
     assert!(made[0] > 1, "the prefill's first one, and the storm's: {made:?}");
     assert!(made[0] + made[1] > 8, "the prefill's and the run's, twice: {made:?}");
     let (status, said) = asked(&["bench"], place, &["--handshakes", "5"]);
@@ -455,7 +403,7 @@ fn bench_speaks_tls_and_checks_every_byte() {
 fn half_handshakes_are_closed_and_clients_that_vanish_harm_nobody() {
     let files = Certified::new();
     let server = files.start(&["--tls-handshake-ms", "200", "-I", "8m"]);
-    let place = place(&server, "tls:");
+    let place = server.place("tls:");
     let mut silent: Vec<TcpStream> = (0..20).map(|_| tcp(&place)).collect();
     for (number, client) in silent.iter_mut().enumerate() {
         let hello = [22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3];
@@ -466,12 +414,10 @@ fn half_handshakes_are_closed_and_clients_that_vanish_harm_nobody() {
     }
     let config = files.authority.client(VERSIONS[1], None);
     let mut client = connect_through(&place, &config);
-    assert!(stat(&mut client, "handshakes_failed_late") >= 20);
+    assert!(stat(&mut client, "tls", "handshakes_failed_late") >= 20);
     // In the middle of a value, and of a reply.
     let large = value(4 << 20);
-    let mut set = format!("set large 0 0 {}\r\n", large.len()).into_bytes();
-    set.extend_from_slice(&large);
-    set.extend_from_slice(b"\r\n");
+    let set = set("large", &large);
     assert_eq!(ask(&mut client, &set, b"\r\n"), b"STORED\r\n");
     for _ in 0..10 {
         let mut gone = connect_through(&place, &config);
@@ -491,7 +437,7 @@ fn half_handshakes_are_closed_and_clients_that_vanish_harm_nobody() {
 fn a_stop_ends_idle_connections_in_good_order_and_handshakes_at_once() {
     let files = Certified::new();
     let server = files.start(&["--drain-ms", "600000"]);
-    let place = place(&server, "tls:");
+    let place = server.place("tls:");
     let mut half = tcp(&place);
     let mut client = connect(&place, &files.authority.client(VERSIONS[1], None));
     assert_eq!(ask(&mut client, b"get k\r\n", b"\r\n"), b"END\r\n");
@@ -504,17 +450,16 @@ fn a_stop_ends_idle_connections_in_good_order_and_handshakes_at_once() {
 #[test]
 fn metrics_tell_of_handshakes_and_until_when_the_certificate_is_good() {
     let files = Certified::new();
-    let tls = ["--tls-cert", &*files.cert, "--tls-key", &*files.key];
-    let watched = Watched::start(&tls);
-    let place = place(&watched.process, "tls:");
+    let watched = Watched::start(&files.flags());
+    let place = watched.process.place("tls:");
     let mut client = connect(&place, &files.authority.client(VERSIONS[1], None));
     assert_eq!(ask(&mut client, b"get k\r\n", b"\r\n"), b"END\r\n");
     let mut plain = tcp(&place);
     plain.write_all(b"get k\r\n").expect("it reads");
     rest(&mut plain);
-    assert_eq!(stat(&mut client, "handshakes_under_way"), 0);
+    assert_eq!(stat(&mut client, "tls", "handshakes_under_way"), 0);
     // 4000-01-01.
-    assert_eq!(stat(&mut client, "certificate_expires"), 64_060_588_800);
+    assert_eq!(stat(&mut client, "tls", "certificate_expires"), 64_060_588_800);
     let scrape = watched.scrape();
     assert_eq!(scrape.value("laneway_tls_handshakes_total{kind=\"tls13\"}"), 1);
     let expiry = "laneway_tls_certificate_expiry_timestamp_seconds";
@@ -526,12 +471,8 @@ fn a_server_that_encrypts_for_everybody_says_that_it_asks_nobody() {
     let files = Certified::new();
     let ca = files.ca();
     for (more, is_told) in [(&[][..], true), (&["--tls-client-ca", &*ca], false)] {
-        let flags = files.flags(more);
-        let flags: Vec<&str> = flags
-            .into_iter()
-            .map(|flag| if flag == "127.0.0.1" { "0.0.0.0" } else { flag })
-            .collect();
-        let server = Process::serve(&flags);
+        let open = ["-p", "-1", "-l", "0.0.0.0"];
+        let server = Process::serve(&[&open[..], &files.flags(), more].concat());
         let told = "it is encrypted, but there is no password";
         assert_eq!(server.said.contains(told), is_told, "{}", server.said);
         assert!(!server.said.contains("nothing is encrypted"), "{}", server.said);
@@ -558,26 +499,20 @@ fn run(program: &str, args: &[&str], input: &[u8]) -> Option<String> {
             child.wait_with_output().expect("it ends")
         }
     };
-    let told = [&output.stdout[..], &output.stderr].concat();
-    Some(String::from_utf8_lossy(&told).into_owned())
-}
-
-fn skip(what: &str) {
-    // Not `println`: the runner of tests keeps what a test that passes prints.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: tls: {what}");
+    Some(text([output.stdout, output.stderr].concat()))
 }
 
 #[test]
 fn openssl_s_client_gets_an_answer() {
     let files = Certified::new();
     let server = files.start(&[]);
-    let (place, ca) = (place(&server, "tls:"), files.ca());
+    let (place, ca) = (server.place("tls:"), files.ca());
     for version in ["-tls1_2", "-tls1_3"] {
         let args =
             ["s_client", "-connect", &*place, "-CAfile", &ca, "-verify_return_error", version];
         let args = [&args[..], &["-quiet", "-servername", "localhost"]].concat();
         let Some(told) = run("openssl", &args, b"get k\r\nquit\r\n") else {
-            return skip("there is no openssl");
+            return skip("tls", "there is no openssl");
         };
         assert!(told.contains("END"), "{version}: {told}");
         assert!(!told.contains("verify error"), "{version}: {told}");
@@ -620,17 +555,17 @@ fn python_and_pymemcache_get_answers_and_show_certificates() {
     let files = Certified::new();
     let ca = files.ca();
     let server = files.start(&["--tls-client-ca", &ca, "-I", "8m"]);
-    let place = place(&server, "tls:");
+    let place = server.place("tls:");
     let (host, port) = place.split_once(':').expect("a port");
     let shown = files.authority.pair_p256();
     let cert = files.folder.write("client.pem", &shown.chain);
     let key = files.folder.write("client-key.pem", &shown.key);
     let (cert, key) = (cert.to_str().expect("text"), key.to_str().expect("text"));
     let args = ["-c", PYTHON, host, port, &*ca, cert, key];
-    let Some(told) = run("python3", &args, b"") else { return skip("there is no python3") };
+    let Some(told) = run("python3", &args, b"") else { return skip("tls", "there is no python3") };
     assert!(told.contains("ssl TLSv1.3"), "{told}");
     match told.contains("no pymemcache") {
-        true => skip("there is no pymemcache"),
+        true => skip("tls", "there is no pymemcache"),
         false => assert!(told.contains("pymemcache"), "{told}"),
     }
     server.stop();
@@ -639,10 +574,9 @@ fn python_and_pymemcache_get_answers_and_show_certificates() {
 #[test]
 fn handshakes_under_way_are_among_the_connections_of_their_address() {
     let files = Certified::new();
-    let (cert, key) = (&*files.cert, &*files.key);
-    let flags = ["--tls-cert", cert, "--tls-key", key, "--connections-per-address", "2"];
-    let server = Watched::start(&flags);
-    let place = place(&server.process, "tls:");
+    let limited = ["--connections-per-address", "2"];
+    let server = Watched::start(&[&files.flags()[..], &limited].concat());
+    let place = server.process.place("tls:");
     let until_under_way = |wanted: u64| {
         while server.scrape().value("laneway_tls_handshakes_under_way") != wanted {
             std::thread::yield_now();

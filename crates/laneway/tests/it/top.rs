@@ -1,15 +1,14 @@
 //! `laneway top` tells what the other ways tell, and ends with an error where it cannot.
 
-use crate::rig::ask;
 use crate::rig::watched::Watched;
-use std::process::{Command, Output};
+use crate::rig::{Scratch, ask, laneway, set, stats};
+use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const LARGE: usize = 200_000;
 
 fn top(flags: &[&str]) -> Output {
-    let binary = env!("CARGO_BIN_EXE_laneway");
-    Command::new(binary).arg("top").args(flags).output().expect("it runs")
+    laneway(&[&["top"], flags].concat())
 }
 
 fn told(output: &Output) -> String {
@@ -26,8 +25,7 @@ fn line<'a>(picture: &'a str, first: &str) -> Vec<&'a str> {
 fn one_picture_agrees_with_stats_and_metrics_under_load() {
     let server = Watched::start(&["-t", "2", "--threshold", "32k"]);
     let mut stream = server.client();
-    let set = format!("set big 0 0 {LARGE}\r\n").into_bytes();
-    ask(&mut stream, &[&set[..], &[b'x'; LARGE], b"\r\n"].concat(), b"STORED\r\n");
+    ask(&mut stream, &set("big", &[b'x'; LARGE]), b"STORED\r\n");
     ask(&mut stream, b"set small 0 0 5\r\nvalue\r\n", b"STORED\r\n");
     let over = AtomicBool::new(false);
     let output = std::thread::scope(|scope| {
@@ -60,8 +58,7 @@ fn one_picture_agrees_with_stats_and_metrics_under_load() {
     assert!(picture.contains("hits 100.0 %"), "{picture}");
     // The requests are over: three ways tell the same number of them.
     let buckets = |lane: &str| {
-        let stats = ask(&mut server.client(), b"stats buckets\r\n", b"END\r\n");
-        let stats = String::from_utf8(stats).expect("stats are text");
+        let stats = stats(&mut server.client(), "buckets");
         let name = format!("STAT get:{lane}:whole_ns:");
         let lines = stats.lines().filter_map(|line| line.strip_prefix(&name));
         let counts = lines.filter_map(|line| line.split(' ').nth(1)?.parse::<u64>().ok());
@@ -79,32 +76,28 @@ fn one_picture_agrees_with_stats_and_metrics_under_load() {
 
 #[test]
 fn it_says_why_it_cannot_and_what_to_do() {
-    let output = top(&["--server", "127.0.0.1:1", "--once"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(told(&output).contains("is a server running there?"), "{}", told(&output));
-    let output = top(&["--interval", "0"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("from 0.1 to 3600"), "{}", told(&output));
-    let output = top(&[]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("--once"), "{}", told(&output));
-    let output = top(&["--login", "/nonexistent/login", "--once"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(told(&output).contains("/nonexistent/login"), "{}", told(&output));
+    for (flags, status, words) in [
+        (&["--server", "127.0.0.1:1", "--once"][..], 1, "is a server running there?"),
+        (&["--interval", "0"], 2, "from 0.1 to 3600"),
+        (&[], 2, "--once"),
+        (&["--login", "/nonexistent/login", "--once"], 1, "/nonexistent/login"),
+    ] {
+        let output = top(flags);
+        assert_eq!(output.status.code(), Some(status), "{flags:?}");
+        assert!(told(&output).contains(words), "{flags:?}: {}", told(&output));
+    }
 }
 
 #[test]
 fn a_login_is_shown_to_a_server_that_asks_for_one() {
-    let path = std::env::temp_dir().join(format!("laneway-top-{}", std::process::id()));
-    std::fs::write(&path, "ann:right\n").expect("there is room");
-    let file = path.to_str().expect("the path is text");
+    let login = Scratch::file_of("top", "ann:right\n");
+    let file = login.path();
     let server = Watched::start(&["-Y", file]);
     let place = server.process.places()[0];
     let without = top(&["--server", place, "--once", "--interval", "0.1"]);
     let with = top(&["--server", place, "--once", "--interval", "0.1", "--login", file]);
-    std::fs::write(&path, "ann:wrong\n").expect("there is room");
+    std::fs::write(file, "ann:wrong\n").expect("there is room");
     let wrong = top(&["--server", place, "--once", "--interval", "0.1", "--login", file]);
-    std::fs::remove_file(&path).expect("it is there");
     assert_eq!(without.status.code(), Some(1));
     assert!(told(&without).contains("--login FILE"), "{}", told(&without));
     assert!(with.status.success(), "{}", told(&with));

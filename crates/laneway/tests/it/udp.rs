@@ -1,18 +1,14 @@
 //! `laneway serve` over the kernel's UDP, on loopback: memcached's clients at the ordinary port,
 //! clients that choose their queue, large values both ways, and datagrams that are wrong.
 
-use crate::rig::{BINARY, Process};
+use crate::rig::{HANG, Process, refused, set, stats};
 use laneway_wire::udp::{FRAME_BYTES_MAX as FRAME_BYTES, HEADER_BYTES, Header, Kind};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::Command;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Longer than anything may hang: a server that stops waits for what is under way, not for this.
 const DRAIN_MS: &str = "600000";
-/// A server that takes longer hangs.
-const HANG: Duration = Duration::from_secs(60);
 /// Silence after which something is sent again.
 const SILENCE: Duration = Duration::from_millis(200);
 /// Silences in a row after which the request is sent again, though part of its reply came: the
@@ -21,22 +17,19 @@ const SILENCES_MAX: u32 = 5;
 
 struct Server {
     process: Process,
-    tcp: SocketAddr,
     /// Every UDP address, in the order of the queues.
     udp: Vec<SocketAddr>,
 }
 
 impl Server {
     fn start(flags: &[&str]) -> Server {
-        let common = ["-p", "-1", "-l", "127.0.0.1", "--drain-ms", DRAIN_MS];
-        let process = Process::serve(&[&common, flags].concat());
+        let process = Process::here(&[&["--drain-ms", DRAIN_MS], flags].concat());
         let places = process.places();
-        let tcp = places[0].parse().expect("an address");
         let udp = places[1..].iter().map(|place| {
             let address = place.strip_prefix("udp:").expect("the rest is UDP");
             address.parse().expect("an address")
         });
-        Server { tcp, udp: udp.collect(), process }
+        Server { udp: udp.collect(), process }
     }
 
     fn socket(&self) -> UdpSocket {
@@ -46,14 +39,7 @@ impl Server {
     }
 
     fn stats(&self, family: &str) -> BTreeMap<String, String> {
-        let mut stream = TcpStream::connect(self.tcp).expect("it listens");
-        stream.set_read_timeout(Some(HANG)).expect("a time-out can be set");
-        stream.write_all(format!("stats {family}\r\n").as_bytes()).expect("the server reads");
-        let mut text = String::new();
-        let mut lines = BufReader::new(stream);
-        while !text.ends_with("END\r\n") {
-            assert!(lines.read_line(&mut text).expect("an answer comes") > 0);
-        }
+        let text = stats(&mut self.process.connect(), family);
         let stat = |line: &str| {
             let mut words = line.strip_prefix("STAT ")?.splitn(2, ' ');
             Some((words.next()?.to_owned(), words.next()?.to_owned()))
@@ -144,10 +130,6 @@ fn ask(socket: &UdpSocket, to: SocketAddr, id: u16, request: &[u8]) -> Vec<u8> {
     receive(socket, to, id, request)
 }
 
-fn set(key: &str, value: &[u8]) -> Vec<u8> {
-    [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
-}
-
 #[test]
 fn memcacheds_udp_port_answers_whatever_the_number_of_workers() {
     for workers in ["1", "4"] {
@@ -236,11 +218,6 @@ fn what_is_wrong_is_counted_and_answers_go_on() {
 fn a_udp_port_in_use_is_named_with_the_way_out() {
     let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("it has one").port().to_string();
-    let output = Command::new(BINARY)
-        .args(["serve", "-l", "127.0.0.1", "-p", "-1", "-U", &port])
-        .output()
-        .expect("the binary was built for this test");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(71), "{text}");
-    assert!(text.contains(&port) && text.contains("-U"), "{text}");
+    let told = refused(&["-l", "127.0.0.1", "-p", "-1", "-U", &port], 71, &port);
+    assert!(told.contains("-U"), "{told}");
 }

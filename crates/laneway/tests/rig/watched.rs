@@ -1,11 +1,9 @@
 //! A server whose admin endpoint is asked, and what a scrape of it holds.
 
-use super::{Process, ask};
+use super::{Process, stat};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-
-const HERE: [&str; 6] = ["-p", "-1", "-l", "127.0.0.1", "--admin", "127.0.0.1:0"];
 
 pub struct Watched {
     pub process: Process,
@@ -14,7 +12,7 @@ pub struct Watched {
 
 impl Watched {
     pub fn start(flags: &[&str]) -> Watched {
-        let process = Process::serve(&[&HERE[..], flags].concat());
+        let process = Process::here(&[&["--admin", "127.0.0.1:0"], flags].concat());
         let address = process.said.split("metrics on http://").nth(1).expect("it says where");
         let admin = address.split('/').next().expect("a path follows").to_owned();
         Watched { process, admin }
@@ -56,11 +54,7 @@ impl Watched {
 
     /// A number of `stats`.
     pub fn stat(&self, family: &str, name: &str) -> u64 {
-        let line = format!("stats {family}").trim_end().to_owned() + "\r\n";
-        let stats = ask(&mut self.client(), line.as_bytes(), b"END\r\n");
-        let stats = String::from_utf8(stats).expect("stats are text");
-        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {stats}"))
+        stat(&mut self.client(), family, name)
     }
 }
 
