@@ -1,11 +1,7 @@
 //! Runs a benchmark of bench/definitions in adjacent pairs; the runner itself is in crates/load.
 //! What a definition runs is built first, and RocksDB installed where it is one of those compared.
 
-use crate::figures;
-use crate::outcome::{Failure, Outcome, passed};
-use crate::peers;
-use crate::process;
-use crate::tier_bench;
+use crate::{Failure, Outcome, figures, passed, peers, process, tier_bench};
 use laneway_certs::Authority;
 use laneway_load::pairs::{self, definition::Kind};
 use std::path::PathBuf;
@@ -59,10 +55,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     let definition = pairs::definition::read(&options.root, &id)?;
     if definition.runs.iter().any(|run| definition.kind_of(run) != Kind::Program) {
-        let mut build = process::cargo();
-        let features = ["--features", &definition.features];
-        build.args(["build", "--release", "--quiet", "-p", "laneway"]).args(features);
-        process::run(&mut build)?;
+        build(&["-p", "laneway", "--features", &definition.features])?;
     }
     if definition.servers.iter().any(|server| server.command.contains("{unobserved}")) {
         build_unobserved()?;
@@ -85,10 +78,8 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
 /// lies.
 pub fn build_unobserved() -> Result<PathBuf, Failure> {
     let root = process::root();
-    let mut build = process::cargo();
-    build.args(["build", "--release", "--quiet", "-p", "laneway", "--features", "unobserved"]);
-    build.arg("--target-dir").arg(root.join(pairs::UNOBSERVED));
-    process::run(&mut build)?;
+    let folder = root.join(pairs::UNOBSERVED).display().to_string();
+    build(&["-p", "laneway", "--features", "unobserved", "--target-dir", &folder])?;
     let built = pairs::unobserved(&root);
     let (_, told) = process::capture(Command::new(&built).args(["--version", "-v"]))?;
     // Beside a server that records as much, whatever that costs would be within every bound.

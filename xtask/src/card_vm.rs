@@ -11,12 +11,9 @@
 //! Then a kernel with PREEMPT_RT starts, where the lane must be refused. [`crate::vm`] makes the
 //! guests.
 
-use crate::features;
-use crate::outcome::{Failure, Outcome, passed, skipped};
-use crate::place;
-use crate::process;
-use crate::vm::packages::{self, Debian, Kernel, Unfetched};
+use crate::vm::packages::{self, Debian, Kernel};
 use crate::vm::{self, initramfs};
+use crate::{Failure, Outcome, features, passed, place, process, skipped};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -57,8 +54,6 @@ const PACKAGES: &[&str] = &[
     "libmnl0",
     "zlib1g",
 ];
-const APPLETS: &[&str] =
-    &["sh", "mount", "mkdir", "insmod", "cat", "echo", "sleep", "reboot", "sync", "dmesg", "tail"];
 /// Run in a network namespace of its own, with the command of the machine behind it.
 const NETWORK: &str = r#"set -e
 # A bridge is to look at nothing: it would drop what is cut short.
@@ -98,20 +93,11 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         let told = format!("--packets {packets}: must be from 1 to {PACKETS_MAX}");
         return Err(Failure::Usage(told));
     }
-    if let Some(reason) = lacking()? {
-        return skipped(reason);
-    }
+    need()?;
     let began = Instant::now();
     let folder = process::scratch_dir("card-vm")?;
     let fetch = |kind| packages::fetch(kind, PACKAGES);
-    let both = fetch(Kernel::Tcx).and_then(|debian| Ok((debian, fetch(Kernel::Realtime)?)));
-    let (debian, realtime) = match both {
-        Ok(both) => both,
-        Err(Unfetched::Unreachable(why)) => {
-            return skipped(format!("no kernel for the guest: {why}"));
-        }
-        Err(failed) => return Err(failed.into()),
-    };
+    let (debian, realtime) = (fetch(Kernel::Tcx)?, fetch(Kernel::Realtime)?);
     let ours = build()?;
     let patience = PATIENCE + PACKET_PATIENCE * u32::try_from(packets).unwrap_or(u32::MAX);
     let guest = Guest { folder: &folder, ours: &ours };
@@ -126,25 +112,18 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     ))
 }
 
-fn lacking() -> Result<Option<String>, String> {
-    if let Some(reason) = vm::lacking() {
-        return Ok(Some(reason));
-    }
+fn need() -> Result<(), Failure> {
+    vm::need()?;
     if !features::has_clang() {
-        let why = "no clang here to compile BPF programs; `cargo xtask setup` installs it";
-        return Ok(Some(why.into()));
+        return skipped("no clang here to compile BPF programs; `cargo xtask setup` installs it");
     }
-    if !place::is_root() {
-        return Ok(Some("only root may make tap devices in a network namespace".into()));
-    }
-    for name in ["ip", "unshare"] {
-        if process::find_program(name).is_none() {
-            return Ok(Some(format!("{name} is not here (Debian: iproute2, util-linux)")));
-        }
-    }
+    place::need_root("making tap devices in a network namespace")?;
+    place::need_programs(&["ip", "unshare"], "iproute2, util-linux")?;
     let (status, told) = process::capture(&mut in_network(&Command::new("true")))?;
-    let why = || format!("no bridge or tap device can be made here: {}", told.trim());
-    Ok((!status.success()).then(why))
+    match status.success() {
+        true => Ok(()),
+        false => skipped(format!("no bridge or tap device can be made here: {}", told.trim())),
+    }
 }
 
 /// The server and the program that asks it, with every assertion on. The features are those of all
@@ -189,7 +168,6 @@ impl Guest<'_> {
                 debian,
                 ours: &self.ours.each_ref().map(PathBuf::as_path),
                 programs: &["ip", "ethtool"],
-                applets: APPLETS,
                 loaded: &[],
                 provider: None,
                 modules,
@@ -229,7 +207,8 @@ fn realtime_script() -> String {
     vm::script(&REALTIME_SCRIPT.replace("@REALTIME@", REALTIME))
 }
 
-const SCRIPT: &str = r#"laneway doctor kernel
+const SCRIPT: &str = r#"/bin/ip link set lo up
+laneway doctor kernel
 # A driver may look for its cards after its module is there.
 for interface in eth0 eth1 eth2 eth3; do
     tries=0
@@ -250,7 +229,8 @@ esac
 "#;
 
 /// What the guest with a real-time kernel does.
-const REALTIME_SCRIPT: &str = r#"# It must not serve without it either.
+const REALTIME_SCRIPT: &str = r#"/bin/ip link set lo up
+# It must not serve without it either.
 told=$(laneway serve -l 127.0.0.1 -U 11211 --kernel-lane lo 2>&1) && fail "it served: $told"
 case "$told" in
 *"@REALTIME@"*) say "$told" ;;

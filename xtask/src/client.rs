@@ -2,40 +2,30 @@
 //!
 //! It does not parse for convenience: what it is given to expect is what must come.
 
-use crate::random::Value;
-use std::io::{Read, Write};
+use crate::{Value, place};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
-/// How long a reply may stay away before it counts as lost.
-pub const REPLY_PATIENCE: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 64 * 1024;
-const LINE_BYTES_MAX: usize = 8 * 1024;
+const LINE_BYTES_MAX: u64 = 8 * 1024;
 
 /// One connection.
 pub struct Client {
-    stream: TcpStream,
-    input: Vec<u8>,
-    start: usize,
+    stream: BufReader<TcpStream>,
     lost: bool,
 }
 
 impl Client {
-    /// Connects; replies may take [`REPLY_PATIENCE`].
+    /// Connects; a reply that stays away for longer than [`place::PATIENCE`] counts as lost.
     pub fn connect(address: SocketAddr) -> Result<Client, String> {
-        let stream = TcpStream::connect_timeout(&address, REPLY_PATIENCE)
-            .map_err(|e| format!("cannot connect to {address}: {e}"))?;
-        let set = stream
-            .set_nodelay(true)
-            .and_then(|()| stream.set_read_timeout(Some(REPLY_PATIENCE)))
-            .and_then(|()| stream.set_write_timeout(Some(REPLY_PATIENCE)));
-        set.map_err(|e| format!("cannot set up a connection: {e}"))?;
-        Ok(Client { stream, input: Vec::new(), start: 0, lost: false })
+        let stream = place::connect(address)?;
+        stream.set_nodelay(true).map_err(|e| format!("cannot set up a connection: {e}"))?;
+        Ok(Client { stream: BufReader::with_capacity(READ_BYTES, stream), lost: false })
     }
 
     /// Sends everything.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let sent = self.stream.write_all(bytes);
+        let sent = self.stream.get_mut().write_all(bytes);
         self.lost |= sent.is_err();
         sent.map_err(|e| format!("sending failed: {e}"))
     }
@@ -47,31 +37,25 @@ impl Client {
 
     /// The next line without its `\r\n`.
     pub fn line(&mut self) -> Result<String, String> {
-        let mut searched = 0;
-        loop {
-            let waiting = &self.input[self.start..];
-            if let Some(at) = waiting[searched..].windows(2).position(|pair| pair == b"\r\n") {
-                let line = String::from_utf8_lossy(&waiting[..searched + at]).into_owned();
-                self.start += searched + at + 2;
-                return Ok(line);
+        let mut line = Vec::new();
+        let read = self.stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        let length = self.received(read)? as u64;
+        match line.strip_suffix(b"\r\n") {
+            Some(line) => Ok(String::from_utf8_lossy(line).into_owned()),
+            None if length == LINE_BYTES_MAX || line.ends_with(b"\n") => {
+                Err("a reply line has no end".into())
             }
-            if LINE_BYTES_MAX < waiting.len() {
-                return Err("a reply line has no end".into());
-            }
-            searched = waiting.len().saturating_sub(1);
-            self.fill()?;
+            None => self.received(Err(ErrorKind::UnexpectedEof.into())),
         }
     }
 
     /// The next `length` bytes, which must be followed by `\r\n`, shown to `check`.
     pub fn body(&mut self, length: usize, check: impl FnOnce(&[u8]) -> bool) -> Result<(), String> {
-        while self.input.len() - self.start < length + 2 {
-            self.fill()?;
-        }
-        let bytes = &self.input[self.start..self.start + length + 2];
+        let mut bytes = vec![0; length + 2];
+        let read = self.stream.read_exact(&mut bytes);
+        self.received(read)?;
         let (value, end) = bytes.split_at(length);
         let good = end == b"\r\n" && check(value);
-        self.start += length + 2;
         good.then_some(())
             .ok_or_else(|| format!("a value of {length} bytes is not what was stored"))
     }
@@ -139,21 +123,13 @@ impl Client {
         number(&self.stats(family)?, name)
     }
 
-    fn fill(&mut self) -> Result<(), String> {
-        self.input.drain(..self.start);
-        self.start = 0;
-        let held = self.input.len();
-        self.input.resize(held + READ_BYTES, 0);
-        let got = self.stream.read(&mut self.input[held..]);
-        self.input.truncate(held + got.as_ref().copied().unwrap_or(0));
-        let interrupted = |e: &std::io::Error| e.kind() == std::io::ErrorKind::Interrupted;
-        self.lost |= got.as_ref().map_or_else(|e| !interrupted(e), |bytes| *bytes == 0);
-        match got {
-            Ok(0) => Err("the server closed the connection".into()),
-            Ok(_) => Ok(()),
-            Err(e) if interrupted(&e) => Ok(()),
-            Err(e) => Err(format!("no reply: {e}")),
-        }
+    /// What was read; after an error nothing more comes.
+    fn received<T>(&mut self, read: std::io::Result<T>) -> Result<T, String> {
+        self.lost |= read.is_err();
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => "the server closed the connection".into(),
+            _ => format!("no reply: {error}"),
+        })
     }
 }
 

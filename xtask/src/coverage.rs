@@ -6,20 +6,14 @@
 //! checked is the matter of planted bugs (`cargo xtask vopr --planted`), canaries and reviews. Not
 //! part of CI: it builds everything a second time.
 
-use crate::flags;
-use crate::outcome::{Outcome, failed, passed};
-use crate::process;
 use crate::tidy::code::{Code, is_test_path};
+use crate::{Outcome, failed, flags, passed, process};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::process::Command;
 
 pub const HELP: &str = "\
 Measure which lines of policy, wire, store, sync, tier and server the tests run.
 
-usage: cargo xtask coverage [--report]
-
-  --report   tell of the last run; build and run nothing
+usage: cargo xtask coverage
 
 Which lines nothing ran `cargo llvm-cov report --show-missing-lines` tells, tests among them.
 
@@ -42,9 +36,8 @@ const FILE_PERCENT_MIN: usize = 80;
 /// The seeds that the simulation's CI run always begins with.
 const SEEDS: &str = "100";
 
-/// What to type where the tool is missing.
+/// What to type where the tool is missing. It says itself where LLVM's are.
 const INSTALL: &str = "cargo install cargo-llvm-cov --locked";
-const INSTALL_LLVM: &str = "rustup component add llvm-tools";
 
 /// The lines of one file: how many times each was run, by number from 1.
 type Lines = BTreeMap<usize, u64>;
@@ -57,13 +50,12 @@ struct Share {
 }
 
 impl Share {
-    fn of(lines: &Lines) -> Share {
-        Share { lines: lines.len(), covered: lines.values().filter(|count| 0 < **count).count() }
-    }
-
-    fn add(&mut self, other: Share) {
-        self.lines += other.lines;
-        self.covered += other.covered;
+    /// Of lines, by how many times each was run.
+    fn of<'a>(counts: impl Iterator<Item = &'a u64>) -> Share {
+        counts.fold(Share::default(), |Share { lines, covered }, count| Share {
+            lines: lines + 1,
+            covered: covered + usize::from(0 < *count),
+        })
     }
 
     fn is_below(self, percent: usize) -> bool {
@@ -78,38 +70,16 @@ impl Share {
 }
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let report_only = flags::switch(parser, "report")?;
-    find_tools()?;
-    if !report_only {
-        measure()?;
+    flags::none(parser)?;
+    if !process::works(process::cargo().args(["llvm-cov", "--version"])) {
+        return failed(format!("cargo-llvm-cov is missing: `{INSTALL}` installs it"));
     }
+    measure()?;
     let files = without_tests(&read(&exported()?));
     let crates = by_crate(&files);
     print_crates(&crates);
     print_files(&files);
     verdict(&crates)
-}
-
-/// Whether cargo-llvm-cov and the LLVM tools of this toolchain are there.
-fn find_tools() -> Result<(), String> {
-    if !process::works(process::cargo().args(["llvm-cov", "--version"])) {
-        return Err(format!("cargo-llvm-cov is missing: `{INSTALL}` installs it"));
-    }
-    let named = |name| std::env::var_os(name).is_some();
-    if named("LLVM_COV") && named("LLVM_PROFDATA") {
-        return Ok(());
-    }
-    let mut rustc = Command::new("rustc");
-    rustc.args(["--print", "target-libdir"]).current_dir(process::root());
-    let text = process::printed(&mut rustc)?;
-    let folder = text.lines().next().unwrap_or_default();
-    match Path::new(folder).with_file_name("bin").join("llvm-cov").is_file() {
-        true => Ok(()),
-        false => Err(format!(
-            "llvm-cov and llvm-profdata of this toolchain are missing: `{INSTALL_LLVM}` installs \
-             them; or name those of rustc's LLVM (`rustc -vV`) in LLVM_COV and LLVM_PROFDATA"
-        )),
-    }
 }
 
 /// Builds with counters and runs everything that counts.
@@ -195,15 +165,11 @@ fn test_files(path: &str, code: &Code) -> Vec<String> {
 }
 
 fn by_crate(files: &BTreeMap<String, Lines>) -> BTreeMap<&'static str, Share> {
-    let mut crates: BTreeMap<_, Share> =
-        CRATES.iter().map(|name| (*name, Share::default())).collect();
-    for (path, lines) in files {
-        let name = path.split('/').nth(1).unwrap_or_default();
-        if let Some(share) = crates.get_mut(name) {
-            share.add(Share::of(lines));
-        }
-    }
-    crates
+    let share = |name: &&'static str| {
+        let ours = files.iter().filter(|(path, _)| path.split('/').nth(1) == Some(*name));
+        (*name, Share::of(ours.flat_map(|(_, lines)| lines.values())))
+    };
+    CRATES.iter().map(share).collect()
 }
 
 fn print_crates(crates: &BTreeMap<&str, Share>) {
@@ -215,7 +181,7 @@ fn print_crates(crates: &BTreeMap<&str, Share>) {
 }
 
 fn print_files(files: &BTreeMap<String, Lines>) {
-    let shares = files.iter().map(|(path, lines)| (path, Share::of(lines)));
+    let shares = files.iter().map(|(path, lines)| (path, Share::of(lines.values())));
     let below = shares.filter(|(_, share)| share.is_below(FILE_PERCENT_MIN)).collect::<Vec<_>>();
     if below.is_empty() {
         return println!("\nno file is below {FILE_PERCENT_MIN} %\n");
@@ -254,7 +220,7 @@ mod tests {
         assert_eq!(files.keys().collect::<Vec<_>>(), ["crates/wire/src/a.rs"]);
         let lines = &files["crates/wire/src/a.rs"];
         assert_eq!(*lines, BTreeMap::from([(1, 2), (2, 3), (4, 0)]));
-        assert_eq!(Share::of(lines), Share { lines: 3, covered: 2 });
+        assert_eq!(Share::of(lines.values()), Share { lines: 3, covered: 2 });
     }
 
     #[test]
@@ -266,16 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_rounded_down_and_compared_exactly() {
+    fn a_share_is_rounded_down_and_compared_exactly_and_one_below_the_limit_fails() {
         let share = Share { lines: 10_000, covered: 8_999 };
         assert_eq!(share.told(), "89.9");
         assert!(share.is_below(90));
         assert!(!Share { lines: 10, covered: 9 }.is_below(90));
         assert!(!Share::default().is_below(90), "a crate without lines lacks none");
-    }
-
-    #[test]
-    fn a_crate_below_the_limit_fails_and_is_named() {
+        // A crate below the limit is named.
         let share = |covered| Share { lines: 100, covered };
         assert!(verdict(&BTreeMap::from([("wire", share(90))])).is_ok());
         let Err(Failure::Failed(why)) = verdict(&BTreeMap::from([("wire", share(89))])) else {

@@ -1,11 +1,8 @@
 //! What is given away: the binary of profile `dist`, and all that goes with it, in one folder.
 
 use crate::features::RELEASED;
-use crate::flags;
-use crate::musl;
-use crate::outcome::{Outcome, failed, passed, skipped};
 use crate::package::{deb, kubernetes, sbom};
-use crate::process;
+use crate::{Outcome, failed, flags, musl, passed, process};
 use std::path::Path;
 use std::process::Command;
 
@@ -53,9 +50,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let mut name = format!("laneway-{}-{}", deb::VERSION, std::env::consts::ARCH);
     let mut built = process::target_dir();
     if is_static {
-        if let Some(missing) = musl::missing()? {
-            return skipped(missing);
-        }
+        musl::need()?;
         musl::ask(&mut build);
         built.push(musl::target());
         name.push_str("-musl");
@@ -94,7 +89,7 @@ fn fill(binary: &Path, folder: &Path, has_package: bool) -> Result<(), String> {
     deb::put(folder, "laneway.cdx.json", sbom::text()?.as_bytes(), 0o644)?;
     if has_package && process::find_program("dpkg-deb").is_some() {
         let scratch = process::scratch_dir("dist")?;
-        let package = deb::build(binary, &scratch, deb::Packing::Small)?;
+        let package = deb::build(binary, &scratch, deb::SMALL)?;
         let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
         deb::put(folder, &name, &process::read_bytes(&package)?, 0o644)?;
     } else {

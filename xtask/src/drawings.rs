@@ -15,9 +15,7 @@
 //! who does the work. So the generator needs no layout. It counts in whole pixels, so that the same
 //! text gives the same bytes on every machine, and `cargo xtask tidy` compares them.
 
-use crate::flags;
-use crate::outcome::{Outcome, passed};
-use crate::process;
+use crate::{Outcome, flags, passed, process};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -2,10 +2,7 @@
 //! compiled for several; what a user builds without a flag has none, and is asked here what it says
 //! of those that it has not.
 
-use crate::flags;
-use crate::outcome::{Outcome, passed};
-use crate::process::{self, Guarded};
-use crate::server::Executable;
+use crate::{Executable, Guarded, Outcome, flags, passed, process};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;

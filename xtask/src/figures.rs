@@ -10,9 +10,7 @@
 //! figures.md lists the benchmark in a second table, README says that it was not measured anew,
 //! and `cargo xtask tidy` fails until the tables say so, or where one is not what the records say.
 
-use crate::flags;
-use crate::outcome::{Outcome, passed};
-use crate::process;
+use crate::{Outcome, flags, passed, process};
 use laneway_load::pairs::definition::{self, Definition};
 use laneway_load::pairs::record::Record;
 use laneway_load::pairs::statistics::{Judged, Verdict, judge_what_is_there};
@@ -410,6 +408,15 @@ mod tests {
         Sheets::new(definitions, records, |_, _| behind).expect("a record")
     }
 
+    /// Of one benchmark, which was measured just now.
+    fn fresh(definition: &str) -> Sheets {
+        let record = RECORD.replace('\n', " ");
+        let definitions = [("get-1.toml", definition)].into_iter();
+        let is_newest = |id: &str, commit: &str| (id, commit) == ("get-1", "0123456789ab");
+        let age = |id: &str, commit: &str| is_newest(id, commit).then_some(0);
+        Sheets::new(definitions, [("get-1.jsonl", record.as_str())].into_iter(), age).expect("one")
+    }
+
     #[test]
     fn figures_are_worked_out_by_the_definition_of_today() {
         let table = sheets(Some(7)).figures();
@@ -431,28 +438,14 @@ mod tests {
 
     #[test]
     fn a_row_of_too_few_rounds_makes_no_figure_of_readme() {
-        let more = DEFINITION.replace("pairs = 3", "pairs = 5");
-        let record = RECORD.replace('\n', " ");
-        let sheets = Sheets::new(
-            [("get-1.toml", more.as_str())].into_iter(),
-            [("get-1.jsonl", record.as_str())].into_iter(),
-            |_, _| Some(0),
-        );
-        let sheets = sheets.expect("a record");
+        let sheets = fresh(&DEFINITION.replace("pairs = 3", "pairs = 5"));
         assert!(sheets.readme().contains("3 of 5 rounds only"));
         assert!(sheets.figures().contains("| 3 of 5 |"));
     }
 
     #[test]
     fn a_record_of_servers_at_another_place_has_no_number() {
-        let elsewhere = format!("place = {{ ordinary = true }}\n{DEFINITION}");
-        let record = RECORD.replace('\n', " ");
-        let sheets = Sheets::new(
-            [("get-1.toml", elsewhere.as_str())].into_iter(),
-            [("get-1.jsonl", record.as_str())].into_iter(),
-            |_, _| Some(0),
-        );
-        let sheets = sheets.expect("a record");
+        let sheets = fresh(&format!("place = {{ ordinary = true }}\n{DEFINITION}"));
         assert!(sheets.figures().contains("Not measured anew"));
         assert!(!sheets.figures().contains("0.75 [") && !sheets.readme().contains("0.75 ["));
     }
@@ -483,13 +476,7 @@ mod tests {
 
     #[test]
     fn where_all_is_fresh_there_is_one_table() {
-        let records = RECORD.replace('\n', " ");
-        let records = [("get-1.jsonl", records.as_str())].into_iter();
-        let sheets =
-            Sheets::new([("get-1.toml", DEFINITION)].into_iter(), records, |id, commit| {
-                ((id, commit) == ("get-1", "0123456789ab")).then_some(1)
-            });
-        let table = sheets.expect("a record").figures();
+        let table = fresh(DEFINITION).figures();
         assert!(!table.contains("Not measured anew"), "{table}");
     }
 

@@ -3,8 +3,7 @@
 //! `fuzz/` is a package of its own, outside the workspace, because its build needs flags that no
 //! other build has. A run that saw no coverage fails: it would be random input, not fuzzing.
 
-use crate::outcome::{Failure, Outcome, passed};
-use crate::process;
+use crate::{Failure, Outcome, passed, process};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
@@ -259,9 +258,11 @@ mod tests {
         stat::number_of_executed_units: 900001\n";
 
     #[test]
-    fn the_last_coverage_line_and_the_final_count_are_read() {
+    fn the_last_coverage_line_and_the_final_count_are_read_and_none_is_no_run() {
         let found = Found { executions: 900_001, edges: 210, features: 640 };
         assert_eq!(Found::read(TEXT), Some(found));
+        assert_eq!(Found::read(&TEXT.replace("cov: 210", "cov: 0")), None);
+        assert_eq!(Found::read("stat::number_of_executed_units: 5\n"), None);
     }
 
     #[test]
@@ -272,11 +273,5 @@ mod tests {
             let told = share(hours, 10);
             assert!(matches!(told, Err(Failure::Usage(why)) if why.contains("--hours")), "{hours}");
         }
-    }
-
-    #[test]
-    fn a_run_without_coverage_is_no_run() {
-        assert_eq!(Found::read(&TEXT.replace("cov: 210", "cov: 0")), None);
-        assert_eq!(Found::read("stat::number_of_executed_units: 5\n"), None);
     }
 }

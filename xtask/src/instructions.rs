@@ -12,9 +12,7 @@
 //! that a change brings along; their ceilings leave a few per cent, so that not every change has to
 //! argue. The others leave a tenth.
 
-use crate::beside;
-use crate::outcome::{Outcome, failed, passed, skipped};
-use crate::process;
+use crate::{Outcome, beside, failed, passed, place, process};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -82,9 +80,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         Long("update") => update = true,
         Value(name) => only = name.to_string_lossy().into_owned(),
     });
-    if process::find_program("valgrind").is_none() {
-        return skipped("no valgrind here; `cargo xtask setup` installs it");
-    }
+    place::need_programs(&["valgrind"], "valgrind")?;
     let committed = std::fs::read_to_string(process::root().join(CEILINGS)).unwrap_or_default();
     let ceilings = read(&committed)?;
     let program = build(None)?;

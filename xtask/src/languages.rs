@@ -3,20 +3,12 @@
 //!
 //! Whose tools are not here is left out by name.
 
-use crate::process;
+use crate::{Failure, Outcome, failed, passed, process, skipped};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How a program came out.
-pub enum Told {
-    /// What it said in its last line.
-    Ran(String),
-    /// It could not run here, and why.
-    LeftOut(String),
-}
-
-/// How a client is run.
-pub type Run = fn(&Place) -> Result<Told, String>;
+/// How a client is run; what it said in its last line.
+pub type Run = fn(&Place) -> Outcome;
 
 /// Where the scripts lie, where to build, and the server's port.
 pub struct Place {
@@ -30,131 +22,96 @@ pub struct Place {
 impl Place {
     /// A folder with a fresh copy of the files of this script: builds leave nothing in the tree.
     pub fn copy(&self, name: &str) -> Result<PathBuf, String> {
-        let (from, to) = (self.scripts.join(name), self.built.join(name));
-        copy(&from, &to).map_err(|e| format!("cannot copy {}: {e}", from.display()))?;
+        let to = self.built.join(name);
+        // With their times: what has not changed is not built anew.
+        let mut copy = Command::new("cp");
+        copy.args(["--archive", "--no-target-directory"]).arg(self.scripts.join(name));
+        process::run(copy.arg(&to))?;
         Ok(to)
     }
 
     /// Runs a script against the server.
-    pub fn script(&self, command: &mut Command) -> Result<Told, String> {
+    pub fn script(&self, command: &mut Command) -> Outcome {
         ran(command.arg(&self.port).args(&self.further))
     }
 
-    /// Runs a client and shows what it said.
-    pub fn run(&self, name: &str, run: Run) -> Result<Told, String> {
-        let told = run(self).map_err(|why| format!("{name}: {why}"))?;
-        if let Told::Ran(said) = &told {
-            println!("{said}");
-        }
-        Ok(told)
-    }
-}
-
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let (path, to) = (entry.path(), to.join(entry.file_name()));
-        match path.is_dir() {
-            true => copy(&path, &to)?,
-            // An equal file stays as it is, or everything would be built anew each time.
-            false if std::fs::read(&to).ok() == Some(std::fs::read(&path)?) => {}
-            false => std::fs::copy(&path, &to).map(drop)?,
+    /// Runs a client and shows what it said; inside, why it is left out.
+    pub fn run(&self, name: &str, run: Run) -> Result<Result<String, String>, Failure> {
+        match run(self) {
+            Ok(said) => {
+                println!("{said}");
+                Ok(Ok(said))
+            }
+            Err(Failure::Skipped(why)) => Ok(Err(why)),
+            Err(failure) => failed(format!("{name}: {}", failure.why())),
         }
     }
-    Ok(())
 }
 
 /// What a script said at its end, or how it failed.
-pub fn ran(command: &mut Command) -> Result<Told, String> {
+pub fn ran(command: &mut Command) -> Outcome {
     let text = process::said(command)?;
     let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-    Ok(Told::Ran(last.trim().to_owned()))
+    passed(last.trim())
 }
 
-/// Fetches packages; inside, why the client is left out where they cannot be had.
-pub fn fetch(command: &mut Command) -> Result<Result<(), String>, String> {
+/// Fetches packages; the client is left out where they cannot be had.
+pub fn fetch(command: &mut Command) -> Result<(), Failure> {
     let (status, text) = process::capture(command)?;
-    let typed = process::typed(command);
-    Ok(match status.success() {
-        true => Ok(()),
-        false => Err(format!("`{typed}` failed: {}", text.lines().last().unwrap_or_default())),
-    })
+    let (typed, last) = (process::typed(command), text.lines().last().unwrap_or_default());
+    if status.success() { Ok(()) } else { skipped(format!("`{typed}` failed: {last}")) }
 }
 
-/// The numbers of the first version in what `program` says of itself, such as 20 and 18.
-fn version(program: &str, argument: &str) -> Option<(u32, u32)> {
-    let (_, text) = process::capture(Command::new(program).arg(argument)).ok()?;
-    version_in(&text)
-}
-
-fn version_in(text: &str) -> Option<(u32, u32)> {
-    let mut words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
-    let word = words.find(|word| word.contains('.') && !word.starts_with('.'))?;
-    let mut numbers = word.split('.').map(|number| number.parse().ok());
-    Some((numbers.next()??, numbers.next()??))
-}
-
-/// Why a tool will not do: it is missing, or older than this.
-fn lacks(program: &str, argument: &str, wanted: (u32, u32)) -> Option<String> {
-    match process::find_program(program).and_then(|_| version(program, argument)) {
-        None => Some(format!("no {program} here")),
-        Some(found) if found < wanted => {
-            let ((a, b), (c, d)) = (found, wanted);
-            Some(format!("{program} is {a}.{b} here, and {c}.{d} is wanted"))
+/// Leaves the client out where a tool is missing, or older than this.
+fn need(program: &str, argument: &str, wanted: &str) -> Result<(), Failure> {
+    let told = process::capture(Command::new(program).arg(argument));
+    let text = told.map_or(String::new(), |(_, text)| text);
+    match process::version(&text) {
+        None => skipped(format!("no {program} here")),
+        Some(found) if process::numbers(found) < process::numbers(wanted) => {
+            skipped(format!("{program} is {found} here, and {wanted} is wanted"))
         }
-        Some(_) => None,
+        Some(_) => Ok(()),
     }
 }
 
 /// A program in Go, of the folder `name`.
-pub fn go(place: &Place, name: &str) -> Result<Told, String> {
-    if let Some(why) = lacks("go", "version", (1, 24)) {
-        return Ok(Told::LeftOut(why));
-    }
+pub fn go(place: &Place, name: &str) -> Outcome {
+    need("go", "version", "1.24")?;
     let folder = place.copy(name)?;
     let go = |words: &[&str]| {
         let mut command = Command::new("go");
         command.args(words).env("GOTOOLCHAIN", "local").current_dir(&folder);
         command
     };
-    if let Err(why) = fetch(&mut go(&["mod", "download"]))? {
-        return Ok(Told::LeftOut(why));
-    }
+    fetch(&mut go(&["mod", "download"]))?;
     process::run(&mut go(&["build", "-mod=readonly", "-o", "client", "."]))?;
     place.script(&mut Command::new(folder.join("client")))
 }
 
-/// Fetches what the file `lock` of this folder asks for, unless that was done; inside, why it
-/// cannot be had.
-fn installed(
+/// Fetches what the file `lock` of this folder asks for, unless that was done.
+fn install(
     folder: &Path,
     lock: &str,
-    install: impl FnOnce() -> Result<Command, String>,
-) -> Result<Result<(), String>, String> {
+    installer: impl FnOnce() -> Result<Command, String>,
+) -> Result<(), Failure> {
     let (lock, done) = (folder.join(lock), folder.join(format!("{lock}.installed")));
     if std::fs::read(&lock).ok() == std::fs::read(&done).ok() {
-        return Ok(Ok(()));
+        return Ok(());
     }
-    let fetched = fetch(install()?.current_dir(folder))?;
-    if fetched.is_ok() {
-        std::fs::copy(&lock, &done).map_err(|e| format!("{}: {e}", done.display()))?;
-    }
-    Ok(fetched)
+    fetch(installer()?.current_dir(folder))?;
+    std::fs::copy(&lock, &done).map_err(|e| format!("{}: {e}", done.display()))?;
+    Ok(())
 }
 
 /// A script for Node, of the folder `name`.
-pub fn node(place: &Place, name: &str) -> Result<Told, String> {
-    let missing = lacks("node", "--version", (20, 0)).or_else(|| lacks("npm", "--version", (7, 0)));
-    if let Some(why) = missing {
-        return Ok(Told::LeftOut(why));
-    }
+pub fn node(place: &Place, name: &str) -> Outcome {
+    need("node", "--version", "20.0")?;
+    need("npm", "--version", "7.0")?;
     let folder = place.copy(name)?;
-    let mut install = Command::new("npm");
-    install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
-    if let Err(why) = installed(&folder, "package-lock.json", || Ok(install))? {
-        return Ok(Told::LeftOut(why));
-    }
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
+    install(&folder, "package-lock.json", || Ok(npm))?;
     place.script(Command::new("node").arg(folder.join("main.js")))
 }
 
@@ -163,11 +120,9 @@ const COPY_LIBRARIES: &str =
     "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
 /// A client in Java, of the folder `java`: the name of its library, and that of its class.
-pub fn java(place: &Place, (library, class): (&str, &str)) -> Result<Told, String> {
-    let missing = lacks("javac", "-version", (17, 0)).or_else(|| lacks("mvn", "-v", (3, 6)));
-    if let Some(why) = missing {
-        return Ok(Told::LeftOut(why));
-    }
+pub fn java(place: &Place, (library, class): (&str, &str)) -> Outcome {
+    need("javac", "-version", "17.0")?;
+    need("mvn", "-v", "3.6")?;
     let folder = place.copy("java")?;
     let copy = || -> Result<Command, String> {
         // What an older pom.xml asked for must not lie beside what this one asks for.
@@ -180,9 +135,7 @@ pub fn java(place: &Place, (library, class): (&str, &str)) -> Result<Told, Strin
         copy.args(["-q", "-B", COPY_LIBRARIES, "-DoutputDirectory=libraries"]);
         Ok(copy)
     };
-    if let Err(why) = installed(&folder, "pom.xml", copy)? {
-        return Ok(Told::LeftOut(why));
-    }
+    install(&folder, "pom.xml", copy)?;
     let version = library_version(&folder.join("libraries"), library)?;
     let mut build = Command::new("javac");
     build
@@ -190,13 +143,8 @@ pub fn java(place: &Place, (library, class): (&str, &str)) -> Result<Told, Strin
         .arg(format!("{class}.java"));
     process::run(build.current_dir(&folder))?;
     let mut client = Command::new("java");
-    ran(client.current_dir(&folder).args([
-        "-cp",
-        "classes:libraries/*",
-        class,
-        &place.port,
-        &version,
-    ]))
+    client.args(["-cp", "classes:libraries/*", class, &place.port, &version]);
+    ran(client.current_dir(&folder))
 }
 
 /// The version in the name of a library's file, such as `jedis-6.2.0.jar`.
@@ -214,16 +162,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_tools_say() {
-        assert_eq!(version_in("go version go1.26.8 linux/amd64"), Some((1, 26)));
-        assert_eq!(version_in("v20.20.2\n"), Some((20, 20)));
-        assert_eq!(version_in("10.8.2\n"), Some((10, 8)));
-        assert_eq!(version_in("no such thing"), None);
-    }
-
-    #[test]
     fn a_tool_that_is_missing_or_old_is_told() {
-        assert_eq!(lacks("no-such-tool", "-v", (1, 0)).as_deref(), Some("no no-such-tool here"));
-        assert!(lacks("sh", "--help", (u32::MAX, 0)).is_some());
+        let why = |tool, argument| need(tool, argument, "999999.0").expect_err(tool).why();
+        assert_eq!(why("no-such-tool", "-v"), "no no-such-tool here");
+        assert!(why("rustc", "--version").ends_with(" here, and 999999.0 is wanted"));
     }
 }

@@ -52,7 +52,14 @@ mod vm;
 mod vopr;
 mod wheel;
 
-use outcome::{Failure, Outcome, Verdict};
+// What most tasks are told in: they take it from here.
+pub use client::Client;
+pub use outcome::{Failure, Outcome, failed, passed, skipped};
+pub use place::Folder;
+pub use process::Guarded;
+pub use random::Value;
+pub use server::{Executable, Server};
+
 use std::process::ExitCode;
 
 /// One subcommand: what is typed, its text, what it does with the arguments that follow.
@@ -119,15 +126,15 @@ fn main() -> ExitCode {
         println!("{}", subcommand.help.trim());
         return ExitCode::SUCCESS;
     }
-    let again = again(&name, &rest);
+    let again: String = rest.iter().map(|word| format!(" {}", word.to_string_lossy())).collect();
     match (subcommand.main)(lexopt::Parser::from_args(rest)) {
-        Ok(Verdict::Passed(note)) => {
+        Ok(note) => {
             if !note.is_empty() {
                 println!("{note}");
             }
             ExitCode::SUCCESS
         }
-        Ok(Verdict::Skipped(reason)) => {
+        Err(Failure::Skipped(reason)) => {
             println!("{}{reason}", outcome::SKIPPED_PREFIX);
             ExitCode::from(outcome::EXIT_SKIPPED)
         }
@@ -136,21 +143,12 @@ fn main() -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
         Err(Failure::Failed(message)) => {
-            println!("FAIL {name}: {message}; again with: {again}");
+            println!("FAIL {name}: {message}; again with: cargo xtask {name}{again}");
             ExitCode::from(EXIT_FAILED)
         }
         // The task printed its own verdict, and its last line is part of its contract.
         Err(Failure::Told) => ExitCode::from(EXIT_FAILED),
     }
-}
-
-fn again(name: &str, rest: &[std::ffi::OsString]) -> String {
-    let mut line = format!("cargo xtask {name}");
-    for argument in rest {
-        line.push(' ');
-        line.push_str(&argument.to_string_lossy());
-    }
-    line
 }
 
 fn overview() -> String {

@@ -3,10 +3,7 @@
 //!
 //! Its lines are read as well as its status: an empty run would also end with 0.
 
-use crate::flags;
-use crate::outcome::{Failure, Outcome, failed, passed};
-use crate::process;
-use crate::server::Executable;
+use crate::{Executable, Failure, Outcome, failed, flags, passed, process};
 use std::path::Path;
 use std::process::Command;
 

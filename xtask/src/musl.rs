@@ -1,7 +1,7 @@
 //! A binary that is linked with musl, statically: what a build of it takes, and whether a program
 //! is one.
 
-use crate::process;
+use crate::{Failure, process, skipped};
 use std::path::Path;
 use std::process::Command;
 
@@ -24,25 +24,25 @@ fn variable() -> String {
     format!("CC_{}", target().replace('-', "_"))
 }
 
-/// What this machine lacks to build it, and how it gets that.
-pub fn missing() -> Result<Option<String>, String> {
+/// Skips where this machine cannot build it; says what it lacks, and how it gets that.
+pub fn need() -> Result<(), Failure> {
     let target = target();
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     rustc.current_dir(process::root()).args(["--print", "target-libdir", "--target", &target]);
     let (status, text) = process::capture(&mut rustc)?;
     if !status.success() || !Path::new(text.trim()).is_dir() {
-        return Ok(Some(format!(
+        return skipped(format!(
             "Rust's target {target} is not installed; rustup target add {target}"
-        )));
+        ));
     }
     if std::env::var_os(variable()).is_none() && compiler().is_none() {
-        return Ok(Some(format!(
+        return skipped(format!(
             "no C compiler for musl, by which ring is built; install Debian's musl-tools, or name \
              one by {}",
             variable()
-        )));
+        ));
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Have this build make it.

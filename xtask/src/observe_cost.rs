@@ -19,13 +19,10 @@
 //! With `--sockets` whole servers of both builds are counted, too, for observability's share of
 //! what a server executes by itself; what the kernel does for it is in no count here.
 
-use crate::bench;
-use crate::beside;
-use crate::client::Client;
-use crate::instructions;
-use crate::outcome::{Failure, Outcome, failed, passed, skipped};
-use crate::process;
-use crate::server::Executable;
+use crate::{
+    Client, Executable, Failure, Outcome, bench, beside, failed, instructions, passed, place,
+    process,
+};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -33,7 +30,7 @@ use std::process::Command;
 pub const HELP: &str = "\
 Count by callgrind what it costs a request that operators can watch the server.
 
-usage: cargo xtask observe-cost [--check] [--update] [--sockets] [--requests N]
+usage: cargo xtask observe-cost [--check] [--update] [--sockets]
 
   --check        exit with 1 if recording takes more instructions of a GET than
                  bench/observe-cost.toml allows, or looking after hot keys (--hot) more than 3 % of
@@ -41,14 +38,15 @@ usage: cargo xtask observe-cost [--check] [--update] [--sockets] [--requests N]
   --update       write what recording was found to take, and a margin, to bench/observe-cost.toml
   --sockets      count whole servers with and without recording, too, and tell the share; builds a
                  second release binary in target/unobserved
-  --requests N   at least so many, on servers that run fifty times slower than they would
-                 (default 30000, fifteen slots)
 
 Recording: the program of `cargo xtask instructions` built with it and without (feature
 `unobserved`), the same requests, one in flight and 16. Hot keys: three servers of 4 workers, on all
 CPUs, twice each: every key served where it arrives (crcw), by its owner (erew), and by its owner of
 the slot (erew --hot default). What time says: cargo xtask bench observe --check.";
 
+/// A server executes so many at least, fifty times slower than it would: some fifteen slots. With
+/// less than a third of them the keys are hardly found.
+const REQUESTS: f64 = 30_000.0;
 /// Most instructions of a request that recording may take, by path.
 const CEILINGS: &str = "bench/observe-cost.toml";
 /// What a new ceiling leaves above what was counted.
@@ -121,20 +119,13 @@ impl Counted {
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let (mut check, mut update, mut sockets, mut requests) = (false, false, false, 30_000_u32);
+    let (mut check, mut update, mut sockets) = (false, false, false);
     flags!(parser, {
         Long("check") => check = true,
         Long("update") => update = true,
         Long("sockets") => sockets = true,
-        Long("requests") => requests = parser.value()?.parse()?,
     });
-    if requests < 10_000 {
-        let why = "at least 10000, or the keys are hardly found";
-        return Err(Failure::Usage(format!("--requests {requests}: {why}")));
-    }
-    if process::find_program("valgrind").is_none() {
-        return skipped("no valgrind here; `cargo xtask setup` installs it");
-    }
+    place::need_programs(&["valgrind"], "valgrind")?;
     let costs = recording()?;
     for Cost { path, depth, with, without } in &costs {
         println!(
@@ -148,9 +139,9 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let over = over(&ceilings()?, &costs)?;
     let laneway = Executable::laneway()?;
     if sockets {
-        by_sockets(&laneway, f64::from(requests))?;
+        by_sockets(&laneway)?;
     }
-    let hot = hot_keys(&laneway, f64::from(requests))?;
+    let hot = hot_keys(&laneway)?;
     verdict(check, hot, &over)
 }
 
@@ -218,7 +209,7 @@ fn write(costs: &[Cost]) -> Outcome {
 }
 
 /// Tells recording's share of what whole servers execute by themselves.
-fn by_sockets(laneway: &Executable, requests: f64) -> Result<(), Failure> {
+fn by_sockets(laneway: &Executable) -> Result<(), Failure> {
     let unobserved = Executable::named(&bench::build_unobserved()?)?;
     for (load, depth) in SOCKET_LOADS {
         let subject = |name: &str, executable| Subject {
@@ -228,7 +219,7 @@ fn by_sockets(laneway: &Executable, requests: f64) -> Result<(), Failure> {
             load,
         };
         let subjects = [subject("observed", laneway), subject("unobserved", &unobserved)];
-        let [with, without] = differences(&subjects, requests)?.map(Counted::per_request);
+        let [with, without] = differences(&subjects)?.map(Counted::per_request);
         println!(
             "by sockets      {:>8.1} instructions of {with:.1} a GET record it, {:.2} % \
              ({depth} in flight)",
@@ -240,14 +231,14 @@ fn by_sockets(laneway: &Executable, requests: f64) -> Result<(), Failure> {
 }
 
 /// What the servers with hot keys and without took.
-fn hot_keys(laneway: &Executable, requests: f64) -> Result<Counted, Failure> {
+fn hot_keys(laneway: &Executable) -> Result<Counted, Failure> {
     let subjects = SERVERS.map(|(name, flags)| Subject {
         name: name.to_owned(),
         executable: laneway,
         flags,
         load: HOT_LOAD,
     });
-    let [crcw, erew, hot] = differences(&subjects, requests)?;
+    let [crcw, erew, hot] = differences(&subjects)?;
     for (name, counted) in [("crcw", crcw), ("erew", erew), ("erew, hot keys", hot)] {
         println!(
             "{name:<15} {:>8.0} instructions a request ({:.0} requests)",
@@ -282,19 +273,16 @@ fn verdict(check: bool, hot: Counted, over: &[String]) -> Outcome {
 }
 
 /// What each took for the longer of two loads beyond the shorter, on all CPUs.
-fn differences<const N: usize>(
-    subjects: &[Subject<'_>; N],
-    requests: f64,
-) -> Result<[Counted; N], String> {
-    let counted = beside::each(subjects, |subject| difference(subject, requests));
+fn differences<const N: usize>(subjects: &[Subject<'_>; N]) -> Result<[Counted; N], String> {
+    let counted = beside::each(subjects, difference);
     let counted: Vec<Counted> = counted.into_iter().collect::<Result<_, String>>()?;
     Ok(std::array::from_fn(|at| counted[at]))
 }
 
 /// What the longer of two loads took beyond the shorter.
-fn difference(subject: &Subject<'_>, requests: f64) -> Result<Counted, String> {
-    let start = count(subject, requests * SHORT)?;
-    let counted = count(subject, longer(requests, start))?.without(start);
+fn difference(subject: &Subject<'_>) -> Result<Counted, String> {
+    let start = count(subject, REQUESTS * SHORT)?;
+    let counted = count(subject, longer(REQUESTS, start))?.without(start);
     let Subject { name, flags, .. } = subject;
     if counted.requests <= 0.0 || counted.instructions <= 0.0 {
         return Err(format!("{name}: the longer load was the smaller one: {counted:?}"));
@@ -435,11 +423,7 @@ mod tests {
         assert_eq!(over("get-burst", 1_027.5), Ok(vec![words.to_owned()]));
         assert!(over("get", 1_000.0).is_err_and(|why| why.contains("is it built")));
         assert!(over("miss", 1_001.0).is_err_and(|why| why.contains("no ceiling")));
-    }
-
-    #[test]
-    fn every_path_has_a_ceiling() {
-        let ceilings = ceilings().expect("committed");
-        assert!(PATHS.iter().all(|(path, _)| ceilings.contains_key(*path)));
+        let committed = super::ceilings().expect("committed");
+        assert!(PATHS.iter().all(|(path, _)| committed.contains_key(*path)));
     }
 }

@@ -1,4 +1,4 @@
-//! How a task ends: passed with a note, skipped with a reason, or failed.
+//! How a task ends, and each of its parts: passed with a note, skipped with a reason, or failed.
 //!
 //! Three kinds that are never mixed: a skip is said and counted apart, so that a machine that lacks
 //! something never looks like one where everything passed.
@@ -8,30 +8,31 @@ pub const EXIT_SKIPPED: u8 = 77;
 /// Begins the last line of a task that could not run here.
 pub const SKIPPED_PREFIX: &str = "SKIPPED: ";
 
-/// What a task that did not fail has to say, in one line.
-pub enum Verdict {
-    /// It ran and everything held.
-    Passed(String),
-    /// It could not run here, and why.
-    Skipped(String),
-}
-
 /// Why a task did not pass.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The command line is wrong.
     Usage(String),
+    /// It could not run here.
+    Skipped(String),
     /// What was checked does not hold.
     Failed(String),
     /// As `Failed`, and the task has already printed why.
     Told,
 }
 
-/// What every task returns.
-pub type Outcome = Result<Verdict, Failure>;
+/// What every task returns, and many of their parts: what there is to say, in one line.
+pub type Outcome = Result<String, Failure>;
 
-/// What a part of a task says: a note, or why it cannot be tried here.
-pub type Tried = Result<Result<String, String>, Failure>;
+impl Failure {
+    /// The words of it.
+    pub fn why(self) -> String {
+        match self {
+            Failure::Usage(why) | Failure::Skipped(why) | Failure::Failed(why) => why,
+            Failure::Told => String::new(),
+        }
+    }
+}
 
 impl From<String> for Failure {
     fn from(message: String) -> Failure {
@@ -45,17 +46,17 @@ impl From<lexopt::Error> for Failure {
     }
 }
 
-/// A passed verdict with its note.
+/// Passed, with its note.
 pub fn passed(note: impl Into<String>) -> Outcome {
-    Ok(Verdict::Passed(note.into()))
+    Ok(note.into())
 }
 
-/// A skipped verdict with its reason.
-pub fn skipped(reason: impl Into<String>) -> Outcome {
-    Ok(Verdict::Skipped(reason.into()))
+/// Skipped, with its reason.
+pub fn skipped<T>(reason: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Skipped(reason.into()))
 }
 
-/// A failed outcome with its reason.
-pub fn failed(message: impl Into<String>) -> Outcome {
+/// Failed, with its reason.
+pub fn failed<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Failed(message.into()))
 }

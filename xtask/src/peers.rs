@@ -6,9 +6,7 @@
 //! script's process becomes the server's by exec. Comparisons look into the folder of scripts
 //! before they look at the PATH (`laneway_load::pairs::server`).
 
-use crate::flags;
-use crate::outcome::{Outcome, Verdict, failed, passed};
-use crate::{process, setup};
+use crate::{Failure, Outcome, flags, passed, process, setup};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,9 +15,7 @@ use std::process::Command;
 pub const HELP: &str = "\
 Unpack today's memcached, Valkey and Redis, for comparisons; nothing is installed.
 
-usage: cargo xtask peers [--anew]
-
-  --anew   fetch them again, though they are there
+usage: cargo xtask peers
 
 They come from Debian's testing suite (Debian or Ubuntu, as root, with network) into target/peers;
 target/peers/bin/memcached and its neighbours are programs that you can run by hand. Definitions,
@@ -45,18 +41,12 @@ const PEERS: &[Peer] = &[
 const TOOLS: &[&str] = &["redis-cli", "redis-benchmark", "valkey-cli", "valkey-benchmark"];
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let anew = flags::switch(parser, "anew")?;
-    let told = if anew { Err("to be fetched anew".to_owned()) } else { check_all() };
-    if let Ok(versions) = told {
+    flags::none(parser)?;
+    if let Ok(versions) = check_all() {
         return passed(versions);
     }
-    if let Err(reason) = fetch()? {
-        return Ok(Verdict::Skipped(reason));
-    }
-    match check_all() {
-        Ok(versions) => passed(versions),
-        Err(why) => failed(why),
-    }
+    fetch()?;
+    Ok(check_all()?)
 }
 
 /// Where the scripts lie.
@@ -81,9 +71,9 @@ fn check_all() -> Result<String, String> {
     let each = PEERS.iter().map(|peer| {
         let name = peer.program;
         let script = program(name).ok_or_else(|| format!("{name} is not there"))?;
-        let (_, text) = process::capture(Command::new(script).arg("--version"))?;
-        let version = version(&text).ok_or_else(|| format!("{name} does not run: {text}"))?;
-        match numbers(&version) >= numbers(peer.version_min) {
+        let text = process::said(Command::new(script).arg("--version"))?;
+        let version = process::version(&text).ok_or_else(|| format!("{name} says {text}"))?;
+        match process::numbers(version) >= process::numbers(peer.version_min) {
             true => Ok(format!("{name} {version}")),
             false => Err(format!("{name} is {version}; {} is wanted", peer.version_min)),
         }
@@ -91,21 +81,8 @@ fn check_all() -> Result<String, String> {
     each.collect::<Result<Vec<String>, String>>().map(|told| told.join(", "))
 }
 
-/// The first word of numbers and dots: `memcached 1.6.45`, `Redis server v=8.0.6 sha=...`.
-fn version(text: &str) -> Option<String> {
-    let words = text.lines().next()?.split_whitespace();
-    let words = words.map(|word| word.trim_start_matches("v=").trim_start_matches('v'));
-    let mut versions = words.filter(|word| word.contains('.') && !numbers(word).is_empty());
-    versions.next().map(str::to_owned)
-}
-
-/// The numbers of a version, as far as they are numbers.
-fn numbers(version: &str) -> Vec<u32> {
-    version.split('.').map_while(|word| word.parse().ok()).collect()
-}
-
-/// Unpacks all of them; the inner error is why that cannot be done here.
-fn fetch() -> Result<Result<(), String>, String> {
+/// Unpacks all of them.
+fn fetch() -> Result<(), Failure> {
     let (root, bin) = (folder().join("root"), bin());
     // What a run left that did not come to its end, or an older version.
     let _ = fs::remove_dir_all(folder());
@@ -113,16 +90,14 @@ fn fetch() -> Result<Result<(), String>, String> {
     let packages: Vec<&str> = PEERS.iter().map(|peer| peer.package).collect();
     println!("unpacking {} of Debian's {SUITE}", packages.join(", "));
     let include = format!("--include={}", packages.join(","));
-    if let Err(why) = setup::unpack(SUITE, &root, &["--variant=extract", &include])? {
-        let _ = fs::remove_dir_all(folder());
-        return Ok(Err(why));
-    }
+    setup::unpack(SUITE, &root, &["--variant=extract", &include])
+        .inspect_err(|_| drop(fs::remove_dir_all(folder())))?;
     let loader = loader(&root)?;
     process::make_dir(&bin)?;
     for name in PEERS.iter().map(|peer| peer.program).chain(TOOLS.iter().copied()) {
         script(&root, &loader, &bin.join(name), name)?;
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// The loader of what was unpacked, such as `usr/lib64/ld-linux-x86-64.so.2`.
@@ -152,28 +127,4 @@ fn script(root: &Path, loader: &Path, path: &Path, program: &str) -> Result<(), 
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     fs::write(path, text).map_err(failed)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_found_in_what_each_server_says() {
-        for (said, wanted) in [
-            ("memcached 1.6.45\n", Some("1.6.45")),
-            ("Valkey server v=9.1.2 sha=00000000:0 malloc=jemalloc-5.3.0\n", Some("9.1.2")),
-            ("Redis server v=8.0.6 sha=00000000:1 malloc=jemalloc-5.3.0\n", Some("8.0.6")),
-            ("error while loading shared libraries\n", None),
-        ] {
-            assert_eq!(version(said).as_deref(), wanted, "{said}");
-        }
-    }
-
-    #[test]
-    fn versions_are_compared_as_numbers() {
-        assert!(numbers("1.6.9") < numbers("1.6.45"));
-        assert!(numbers("9.1") <= numbers("9.1.2"));
-        assert!(numbers("7.0.15") < numbers("8.0"));
-    }
 }

@@ -1,20 +1,31 @@
 //! What tests of real servers ask of the machine: descriptors, folders of their own, what /proc
 //! tells of a process, waits that end.
 
-use crate::process;
-use crate::server::Server;
+use crate::{Failure, Server, process, skipped};
 use laneway_load::cpu::{CpuTime, of_process};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long something that takes no time on an idle machine may take before it counts as never.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether this process may mount, make namespaces and cgroups.
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+/// Skips where this process may not do this, which takes root.
+pub fn need_root(what: &str) -> Result<(), Failure> {
+    if rustix::process::geteuid().is_root() {
+        Ok(())
+    } else {
+        skipped(format!("{what} takes root"))
+    }
+}
+
+/// Skips where a program is missing; `packages`: how Debian has it.
+pub fn need_programs(names: &[&str], packages: &str) -> Result<(), Failure> {
+    match names.iter().find(|name| process::find_program(name).is_none()) {
+        None => Ok(()),
+        Some(name) => skipped(format!("{name} is not here (Debian: {packages})")),
+    }
 }
 
 /// Lets this process open as many descriptors as the system allows it.
@@ -24,13 +35,17 @@ pub fn allow_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
 }
 
-/// Why so many connections cannot be opened here, by this process or by the server.
-pub fn too_few_descriptors(connections: usize) -> Option<String> {
+/// Skips where so many connections cannot be opened, by this process or by the server.
+pub fn need_descriptors(connections: usize) -> Result<(), Failure> {
     /// What a process has open beside them: files, listeners, event queues.
     const BESIDE: u64 = 128;
     let needed = connections as u64 + BESIDE;
-    let limit = getrlimit(Resource::Nofile).maximum.filter(|limit| *limit < needed)?;
-    Some(format!("ulimit -Hn is {limit}, and {connections} connections take {needed}"))
+    match getrlimit(Resource::Nofile).maximum.filter(|limit| *limit < needed) {
+        None => Ok(()),
+        Some(limit) => {
+            skipped(format!("ulimit -Hn is {limit}, and {connections} connections take {needed}"))
+        }
+    }
 }
 
 /// An empty folder, removed when this is dropped.
@@ -65,9 +80,9 @@ pub fn resident_kib(id: u32) -> Result<u64, String> {
 }
 
 /// A connection whose reads and writes end in time.
-pub fn connect(server: &Server) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect_timeout(&server.address(), PATIENCE)
-        .map_err(|e| format!("cannot connect: {e}"))?;
+pub fn connect(address: SocketAddr) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)
+        .map_err(|e| format!("cannot connect to {address}: {e}"))?;
     let set = stream.set_read_timeout(Some(PATIENCE));
     set.and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
         .map_err(|e| format!("cannot set up a connection: {e}"))?;

@@ -20,6 +20,11 @@ pub fn root() -> PathBuf {
     parent.expect("the manifest of xtask lies one below the root").to_path_buf()
 }
 
+/// What we bring along for other people's suites and clients of this name.
+pub fn external(name: &str) -> PathBuf {
+    root().join("tests-external").join(name)
+}
+
 /// Cargo's target folder, as cargo itself would choose it.
 pub fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
@@ -50,10 +55,7 @@ pub fn typed(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
     let mut line = name.to_string_lossy().into_owned();
-    for argument in command.get_args() {
-        line.push(' ');
-        line.push_str(&argument.to_string_lossy());
-    }
+    line.extend(command.get_args().map(|word| format!(" {}", word.to_string_lossy())));
     line
 }
 
@@ -122,6 +124,17 @@ pub fn git(words: &[&str]) -> Result<String, String> {
 pub fn tail(text: &str, lines_max: usize) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(lines_max)..].to_vec()
+}
+
+/// The first version that a text names: `1.6.45` of `memcached 1.6.45`.
+pub fn version(text: &str) -> Option<&str> {
+    let mut words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+    words.find(|word| word.contains('.') && !word.starts_with('.'))
+}
+
+/// The numbers of a version, by which versions are compared.
+pub fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map_while(|number| number.parse().ok()).collect()
 }
 
 /// The text of a file.
@@ -264,4 +277,28 @@ fn descendants(id: u32) -> Vec<u32> {
         next += 1;
     }
     found.split_off(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say_and_compared_as_numbers() {
+        for (said, wanted) in [
+            ("memcached 1.6.45\n", Some("1.6.45")),
+            ("Valkey server v=9.1.2 sha=00000000:0 malloc=jemalloc-5.3.0\n", Some("9.1.2")),
+            ("Redis server v=8.0.6 sha=00000000:1 malloc=jemalloc-5.3.0\n", Some("8.0.6")),
+            ("go version go1.26.8 linux/amd64", Some("1.26.8")),
+            ("v20.20.2\n", Some("20.20.2")),
+            ("linux-image-6.12.95+deb12-amd64", Some("6.12.95")),
+            ("linux-image-amd64", None),
+            ("no such thing", None),
+        ] {
+            assert_eq!(version(said), wanted, "{said}");
+        }
+        for (less, more) in [("1.6.9", "1.6.45"), ("9.1", "9.1.2"), ("7.0.15", "8.0")] {
+            assert!(numbers(less) < numbers(more), "{less}, {more}");
+        }
+    }
 }

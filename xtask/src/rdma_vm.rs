@@ -6,26 +6,25 @@
 //! and to the load generator, and that a client cannot write where it may not. How long anything
 //! takes there means nothing. How the guest is made: [`crate::vm`].
 
-use crate::outcome::{Failure, Outcome, passed, skipped};
-use crate::process;
-use crate::vm::{self, initramfs, packages};
+use crate::vm::{self, initramfs};
+use crate::{Failure, Outcome, passed, process};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub const HELP: &str = "\
 Run the server and a client over rdma_rxe, RDMA in software, in an emulated machine.
 
-usage: cargo xtask rdma-vm [--requests N] [--clients N]
+usage: cargo xtask rdma-vm [--clients N]
 
-  --requests N   GETs and SETs of each kind (2000), and as many of long values
-  --clients N    in place of all that: what N clients cost (`laneway bench verbs --door`). One
-                 asks for one item at a time, alone and beside the others, which ask for nothing:
-                 over ud, where a GET may cost no more than 1.1 of one alone, and up to 64 over uc
+  --clients N   in place of all that: what N clients cost (`laneway bench verbs --door`). One asks
+                for one item at a time, alone and beside the others, which ask for nothing: over
+                ud, where a GET may cost no more than 1.1 of one alone, and up to 64 over uc
 
 Needs QEMU (apt-get install --no-install-recommends qemu-system-x86) on an x86-64 Debian; fetches
 a kernel and the guest's programs as Debian packages, once, and unpacks them below the target
 folder: nothing is installed. Takes some minutes, so `cargo xtask test` leaves it out.";
 
+/// GETs and SETs of each kind, and as many of long values.
 const REQUESTS: u32 = 2_000;
 /// Work requests of each kind that are tried alone: some batches.
 const TRIALS: u32 = 640;
@@ -58,39 +57,26 @@ const PACKAGES: &[&str] = &[
     "libnl-route-3-200",
     "zlib1g",
 ];
-const APPLETS: &[&str] = &[
-    "sh", "mount", "mkdir", "insmod", "cat", "echo", "sleep", "kill", "reboot", "sync", "dmesg",
-    "tail",
-];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let (mut requests, mut clients) = (REQUESTS, None);
-    flags!(parser, {
-        Long("requests") => requests = parser.value()?.parse()?,
-        Long("clients") => clients = Some(parser.value()?.parse::<usize>()?),
-    });
-    if requests == 0 {
-        return Err(Failure::Usage("--requests 0: must be at least 1".into()));
-    }
+    let mut clients = None;
+    flags!(parser, { Long("clients") => clients = Some(parser.value()?.parse::<usize>()?), });
     if let Some(clients) = clients.filter(|clients| !(2..=CLIENTS_MAX).contains(clients)) {
         let why = format!("--clients {clients}: must be from 2 to {CLIENTS_MAX}");
         return Err(Failure::Usage(why));
     }
-    if let Some(reason) = vm::lacking() {
-        return skipped(reason);
-    }
+    vm::need()?;
     let folder = process::scratch_dir("rdma-vm")?;
-    let debian = packages::fetch(packages::Kernel::Ordinary, PACKAGES)?;
+    let debian = vm::ordinary(PACKAGES)?;
     let [server, client] = build()?;
     let contents = initramfs::Contents {
         debian: &debian,
         ours: &[server.as_path(), client.as_path()],
         programs: &["ip", "rdma"],
-        applets: APPLETS,
         loaded: &["libibverbs.so.1"],
         provider: Some("rxe"),
         modules: MODULES,
-        script: &script(requests, clients),
+        script: &script(clients),
     };
     let archive = initramfs::write(&folder, &contents)?;
     let began = Instant::now();
@@ -109,7 +95,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         ));
     }
     passed(format!(
-        "{requests} SETs and {requests} GETs over UC and UD, over RC and UD, and over UD alone, \
+        "{REQUESTS} SETs and {REQUESTS} GETs over UC and UD, over RC and UD, and over UD alone, \
          as many of long values, {TRIALS} of each verb in every way, under kernel {} in {:.0} s",
         debian.release,
         began.elapsed().as_secs_f64()
@@ -126,7 +112,7 @@ fn build() -> Result<[PathBuf; 2], String> {
     Ok([built.join("laneway"), built.join("examples").join("rdma_check")])
 }
 
-fn script(requests: u32, clients: Option<usize>) -> String {
+fn script(clients: Option<usize>) -> String {
     let body = match clients {
         None => SCRIPT.replace("@TRIALS@", &TRIALS.to_string()),
         Some(clients) => MANY
@@ -136,11 +122,12 @@ fn script(requests: u32, clients: Option<usize>) -> String {
             .replace("@SLOTS@", &(2 * WRITERS).to_string())
             .replace("@AT_MOST@", AT_MOST),
     };
-    vm::script(&(SETTING.to_owned() + &body.replace("@REQUESTS@", &requests.to_string())))
+    vm::script(&(SETTING.to_owned() + &body.replace("@REQUESTS@", &REQUESTS.to_string())))
 }
 
 /// Words of both scripts, and a device.
-const SETTING: &str = r#"ulimit -l unlimited
+const SETTING: &str = r#"/bin/ip link set lo up
+ulimit -l unlimited
 # One of the server's counts, and whether it is more than it was.
 told() {
     laneway stats --server 10.77.0.1:11211 rdma | while read -r name number; do
@@ -352,8 +339,8 @@ mod tests {
 
     #[test]
     fn the_script_asks_for_what_was_asked() {
-        let script = script(17, None);
-        assert!(script.contains("rxe0 $service 17 ") && script.contains("$service 17 long"));
+        let script = script(None);
+        assert!(script.contains("rxe0 $service 2000 ") && script.contains("$service 2000 long"));
         assert!(!script.contains('@'));
         assert!(script.contains(&format!("--operations {TRIALS})")));
         assert!(!script.contains("--door"));
@@ -361,12 +348,12 @@ mod tests {
 
     #[test]
     fn many_clients_find_places_and_slots_from_one_address() {
-        let many = super::script(17, Some(500));
+        let many = script(Some(500));
         assert!(!many.contains('@') && !many.contains("laneway doctor"), "{many}");
         assert!(many.contains("--rdma-clients 1000 --rdma-slots 128 "), "{many}");
         assert!(many.contains("--rdma-service ud --clients 500 --at-most 1.1\n"), "{many}");
         assert!(many.contains("--rdma-service uc --clients 64\n"), "{many}");
-        assert!(many.contains("--operations 17 --rounds 3 "), "{many}");
-        assert!(super::script(17, Some(9)).contains("--rdma-service uc --clients 9\n"));
+        assert!(many.contains("--operations 2000 --rounds 3 "), "{many}");
+        assert!(script(Some(9)).contains("--rdma-service uc --clients 9\n"));
     }
 }

@@ -12,11 +12,7 @@
 //! of JSON and leaves the verdict to the definition.
 
 use crate::client::{Client, number};
-use crate::outcome::{Failure, Outcome, failed, passed};
-use crate::place::Folder;
-use crate::process;
-use crate::random::{self, Value};
-use crate::server::{Executable, Server};
+use crate::{Executable, Failure, Folder, Outcome, Server, Value, failed, passed, process, random};
 use fastrand::Rng;
 use laneway_tier::{Backend, Blocks, Directory, DirectorySettings, IndexKind, ItemMeta};
 use rustix::fs::OFlags;
@@ -33,14 +29,12 @@ use std::time::{Duration, Instant};
 pub const HELP: &str = "\
 Fill a data folder, restart the server, and hold the time to the first request to its bound.
 
-usage: cargo xtask restart [--size 10g] [--pm-index fair] [flags]
+usage: cargo xtask restart [--size 10g] [--pm-index fair] [--server PROGRAM]
 
   --size N[k|m|g]   bytes of keys and values in the folder (default 10g)
   --pm-index KIND   the store's index: btree, in memory, or fair, in persistent memory; both with
                     their log there, emulated in /dev/shm (default btree, with the log on the disk)
-  --rewrite N       bytes of items that are written again before the kill (default 24m)
   --server PROGRAM  restart this executable instead of a release build of this tree
-  --seed N          which items are looked at after a start (default 1)
 
 Half of the items have 256 bytes, half 4096; they are put into the folder without a server, some
 are then written again through it. Starts after the filling, after SIGKILL right behind these
@@ -64,7 +58,7 @@ const LOG_BYTES: u64 = 256 << 20;
 const TREE_ITEM_BYTES: u64 = 192;
 const MEMORY: &str = "/dev/shm/laneway-restart-pm";
 /// What is written before the kill: less than what a checkpoint is made after, so that all of it is
-/// still to be read. With gigabytes the kill comes anywhere between two checkpoints.
+/// still to be read.
 const REWRITTEN_BYTES: u64 = 24 << 20;
 /// What an even and an odd item hold.
 const VALUE_BYTES: [usize; 2] = [256, 4096];
@@ -76,21 +70,14 @@ const BATCH: u64 = 256;
 const FILLERS: u64 = 4;
 /// Items that are looked at after a start.
 const LOOKS: usize = 500;
+/// Which these are.
+const SEED: u64 = 1;
 const READ_BYTES: usize = 1 << 20;
 /// What is read after a start for the rate.
 const READ_BYTES_MAX: u64 = 256 << 20;
 /// A stop writes a checkpoint of the whole index.
 const STOP_PATIENCE: Duration = Duration::from_secs(120);
 const CACHE_DROPPER: &str = "/proc/sys/vm/drop_caches";
-
-struct Options {
-    size_bytes: u64,
-    server: Option<PathBuf>,
-    memory: Memory,
-    rewritten_bytes: u64,
-    seed: u64,
-    json: bool,
-}
 
 /// Which index is asked for; persistent memory is then emulated in [`MEMORY`]. Without `--pm-index`
 /// the log is on the disk, as by default.
@@ -121,36 +108,25 @@ impl Drop for Memory {
 }
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let mut options = Options {
-        size_bytes: SIZE_BYTES,
-        server: None,
-        memory: Memory { index: None },
-        rewritten_bytes: REWRITTEN_BYTES,
-        seed: 1,
-        json: false,
-    };
+    let (mut size_bytes, mut server, mut pm_index) = (SIZE_BYTES, None, None);
+    let mut is_json = false;
     flags!(parser, {
-        Long("size") => options.size_bytes = bytes("--size", &parser.value()?.string()?)?,
-        Long("rewrite") => {
-            options.rewritten_bytes = bytes("--rewrite", &parser.value()?.string()?)?;
-        }
-        Long("server") => options.server = Some(parser.value()?.into()),
-        Long("pm-index") => options.memory.index = Some(index(&parser.value()?.string()?)?),
-        Long("seed") => options.seed = parser.value()?.parse()?,
-        Long("json") => options.json = true,
+        Long("size") => size_bytes = bytes(&parser.value()?.string()?)?,
+        Long("server") => server = Some(PathBuf::from(parser.value()?)),
+        Long("pm-index") => pm_index = Some(index(&parser.value()?.string()?)?),
+        Long("json") => is_json = true,
     });
-    if options.size_bytes < SIZE_BYTES_MIN {
-        let (size, least) = (options.size_bytes, SIZE_BYTES_MIN >> 20);
-        return Err(Failure::Usage(format!("--size {size}: must be at least {least}m")));
+    if size_bytes < SIZE_BYTES_MIN {
+        let least = SIZE_BYTES_MIN >> 20;
+        return Err(Failure::Usage(format!("--size {size_bytes}: must be at least {least}m")));
     }
-    let json = options.json.then(output_for_json).transpose()?;
-    let executable = Executable::named_or_laneway(options.server.as_deref())?;
+    let json = is_json.then(output_for_json).transpose()?;
+    let executable = Executable::named_or_laneway(server.as_deref())?;
     let removed = Folder::make("restart")?;
     let folder = PathBuf::from(removed.file(""));
-    let Options { size_bytes, memory, rewritten_bytes, seed, .. } = options;
-    let items = size_bytes / ITEM_BYTES;
+    let (memory, items) = (Memory { index: pm_index }, size_bytes / ITEM_BYTES);
     let rig = Rig { executable, folder: &folder, memory, items, size_bytes, json };
-    rig.run(rewritten_bytes, seed)
+    rig.run()
 }
 
 /// Standard output, for JSON alone: from now on everything else that this process and its children
@@ -169,17 +145,12 @@ fn index(text: &str) -> Result<IndexKind, Failure> {
 }
 
 /// `10g`, as the server's own flags have it.
-fn bytes(flag: &str, text: &str) -> Result<u64, Failure> {
-    let shift = match text.bytes().last() {
-        Some(b'k') => 10,
-        Some(b'm') => 20,
-        Some(b'g') => 30,
-        _ => 0,
-    };
-    let digits = text.trim_end_matches(['k', 'm', 'g']);
-    let number = (digits.len() + usize::from(shift != 0) == text.len()).then_some(digits);
-    let bytes = number.and_then(|digits| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
-    bytes.ok_or_else(|| Failure::Usage(format!("{flag} {text}: a number, or one with k, m or g")))
+fn bytes(text: &str) -> Result<u64, Failure> {
+    let units = [("k", 10), ("m", 20), ("g", 30), ("", 0)];
+    let parts = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(*unit)?, *shift)));
+    let bytes =
+        parts.and_then(|(digits, shift)| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
+    bytes.ok_or_else(|| Failure::Usage(format!("--size {text}: a number, or one with k, m or g")))
 }
 
 /// The size of the SSD's file for so many bytes of items: checkpoints, and room to migrate, too.
@@ -229,11 +200,11 @@ impl Starts {
 }
 
 impl Rig<'_> {
-    fn run(&self, rewritten_bytes: u64, seed: u64) -> Outcome {
+    fn run(&self) -> Outcome {
         self.fill()?;
-        let mut random = random::stream(seed, 0);
+        let mut random = random::stream(SEED, 0);
         let (server, filled) = self.starts("filled", 0, &mut random)?;
-        let rewritten = (rewritten_bytes / ITEM_BYTES).min(self.items / 2);
+        let rewritten = (REWRITTEN_BYTES / ITEM_BYTES).min(self.items / 2);
         self.rewrite(&server, rewritten)?;
         drop(server); // by SIGKILL
         let (server, killed) = self.starts("killed", rewritten, &mut random)?;
@@ -504,13 +475,10 @@ mod tests {
 
     #[test]
     fn sizes_have_one_suffix_or_none() {
-        assert_eq!(bytes("--size", "10g").unwrap(), SIZE_BYTES);
-        assert_eq!(
-            (bytes("--size", "200m").unwrap(), bytes("--size", "4096").unwrap()),
-            (200 << 20, 4096)
-        );
+        assert_eq!(bytes("10g").unwrap(), SIZE_BYTES);
+        assert_eq!((bytes("200m").unwrap(), bytes("4096").unwrap()), (200 << 20, 4096));
         for wrong in ["", "g", "10gg", "1.5g", "10t", "-1", "99999999999g"] {
-            assert!(matches!(bytes("--size", wrong), Err(Failure::Usage(_))), "{wrong}");
+            assert!(matches!(bytes(wrong), Err(Failure::Usage(_))), "{wrong}");
         }
     }
 

@@ -5,12 +5,7 @@
 //! `--idle spin`, too, where workers never sleep.
 //! The clients run on the other CPUs; on a machine with one CPU they could not run at all.
 
-use crate::client::Client;
-use crate::flags;
-use crate::outcome::{Outcome, passed, skipped};
-use crate::process;
-use crate::random::Value;
-use crate::server::Executable;
+use crate::{Client, Executable, Outcome, Value, flags, passed, process, skipped};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Instant;
@@ -18,9 +13,7 @@ use std::time::Instant;
 pub const HELP: &str = "\
 Four workers under SCHED_FIFO pinned to one CPU answer every request.
 
-usage: cargo xtask sched-fifo [--server PROGRAM]
-
-  --server PROGRAM   test this executable instead of Laneway
+usage: cargo xtask sched-fifo
 
 Needs two CPUs and the right to use real-time scheduling (root, or CAP_SYS_NICE).";
 
@@ -36,7 +29,7 @@ const POLICY_FIFO: &str = "1";
 const POLICY_FIELD: usize = 41 - 3;
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let server = flags::server(parser)?;
+    flags::none(parser)?;
     if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
         return skipped("one CPU: clients beside a SCHED_FIFO server would never run");
     }
@@ -44,18 +37,13 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     if !process::works(probe.args(&WRAPPER[1..]).arg("true")) {
         return skipped("no right to real-time scheduling here (`chrt -f 1 true` fails)");
     }
-    let executable = Executable::named_or_laneway(server.as_deref())?;
-    let threads = WORKERS.to_string();
-    let took = answered(&executable, &["-t", &threads])?;
-    let mut told = format!("{took:.1} s");
-    if !executable.is_memcached() {
-        let took = answered(&executable, &["-t", &threads, "--idle", "spin"]);
-        let took = took.map_err(|why| format!("--idle spin: {why}"))?;
-        told += &format!(", and in {took:.1} s with --idle spin");
-    }
+    let (executable, threads) = (Executable::laneway()?, WORKERS.to_string());
+    let blocking = answered(&executable, &["-t", &threads])?;
+    let spinning = answered(&executable, &["-t", &threads, "--idle", "spin"]);
+    let spinning = spinning.map_err(|why| format!("--idle spin: {why}"))?;
     passed(format!(
         "{} requests over {CONNECTIONS} connections answered by {WORKERS} workers on one CPU in \
-         {told}",
+         {blocking:.1} s, and in {spinning:.1} s with --idle spin",
         CONNECTIONS * ROUNDS * 2,
     ))
 }

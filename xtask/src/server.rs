@@ -3,8 +3,7 @@
 //! memcached is told apart by its file name: as root it wants `-u`, and it has no subcommand. So
 //! are Valkey and Redis, which name a port otherwise.
 
-use crate::peers;
-use crate::process::{self, Guarded};
+use crate::{Guarded, peers, process};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

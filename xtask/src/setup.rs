@@ -3,18 +3,14 @@
 //! Debian starts a service when its package is installed; a test machine must not suddenly have a
 //! memcached on port 11211, so a policy-rc.d that says no stands in for the time of the call.
 
-use crate::flags;
-use crate::outcome::{Failure, Outcome, passed};
-use crate::process;
+use crate::{Failure, Outcome, failed, flags, passed, process, skipped};
 use std::path::Path;
 use std::process::Command;
 
 pub const HELP: &str = "\
 Install the packages that the tests need, if any is missing.
 
-usage: cargo xtask setup [--check]
-
-  --check   only say what is missing; fail if anything is
+usage: cargo xtask setup
 
 Debian and Ubuntu: apt-get as root, or through sudo. Elsewhere it says what to install.";
 
@@ -65,15 +61,13 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 const APT_LOCK_SECONDS: &str = "DPkg::Lock::Timeout=300";
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let check_only = flags::switch(parser, "check")?;
+    flags::none(parser)?;
     components()?;
-    let needed = provide(NEEDS, check_only)?;
+    let needed = provide(NEEDS)?;
     for want in WANTED.iter().filter(|want| !(want.is_there)()) {
         // What is missing then is told by the test that skips.
-        match provide(std::slice::from_ref(want), check_only) {
-            Ok(_) => {}
-            Err(Failure::Failed(why) | Failure::Usage(why)) => println!("{why}; its test skips"),
-            Err(Failure::Told) => {}
+        if let Err(failure) = provide(std::slice::from_ref(want)) {
+            println!("{}; its test skips", failure.why());
         }
     }
     match needed {
@@ -84,18 +78,15 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
 
 /// RocksDB, for who compares with it.
 pub fn provide_rocksdb() -> Result<(), Failure> {
-    provide(&[ROCKSDB], false).map(drop)
+    provide(&[ROCKSDB]).map(drop)
 }
 
-/// Unpacks a suite of Debian's into `root`, as these further flags of mmdebstrap say; the inner
-/// error is why that cannot be done here.
-pub fn unpack(suite: &str, root: &Path, flags: &[&str]) -> Result<Result<(), String>, String> {
-    if let Err(failure) = provide(&[MMDEBSTRAP], false) {
-        let why = match failure {
-            Failure::Failed(why) | Failure::Usage(why) => format!(": {why}"),
-            Failure::Told => String::new(),
-        };
-        return Ok(Err(format!("no mmdebstrap, which unpacks Debian's {suite}{why}")));
+/// Unpacks a suite of Debian's into `root`, as these further flags of mmdebstrap say, if that can
+/// be done here.
+pub fn unpack(suite: &str, root: &Path, flags: &[&str]) -> Result<(), Failure> {
+    if let Err(failure) = provide(&[MMDEBSTRAP]) {
+        let why = failure.why();
+        return skipped(format!("no mmdebstrap, which unpacks Debian's {suite}: {why}"));
     }
     let mut command = Command::new("mmdebstrap");
     command.args(["--quiet", "--mode=root"]).args(flags);
@@ -103,29 +94,25 @@ pub fn unpack(suite: &str, root: &Path, flags: &[&str]) -> Result<Result<(), Str
     command.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
     let (status, said) = process::capture(command.arg(suite).arg(root))?;
     let why = || said.lines().rfind(|line| line.starts_with("E:")).unwrap_or("no word why");
-    Ok(match status.success() {
+    match status.success() {
         true => Ok(()),
-        false => Err(format!("Debian's {suite} could not be fetched ({})", why())),
-    })
+        false => skipped(format!("Debian's {suite} could not be fetched ({})", why())),
+    }
 }
 
 /// Installs what is missing; the names of these packages, if there were any.
-fn provide(needs: &[Need], check_only: bool) -> Result<Option<String>, Failure> {
+fn provide(needs: &[Need]) -> Result<Option<String>, Failure> {
     let missing: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)()).collect();
     if missing.is_empty() {
         return Ok(None);
     }
     let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
-    let told = format!("missing: {}", list(&missing));
-    if check_only {
-        return Err(Failure::Failed(told));
-    }
-    println!("{told}; installing {}", packages.join(" "));
+    println!("missing: {}; installing {}", list(&missing), packages.join(" "));
     install(&packages)?;
     let still: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)()).collect();
     match still.is_empty() {
         true => Ok(Some(packages.join(" "))),
-        false => Err(Failure::Failed(format!("still missing after apt-get: {}", list(&still)))),
+        false => failed(format!("still missing after apt-get: {}", list(&still))),
     }
 }
 

@@ -2,10 +2,7 @@
 //! built, tested and linted here, because they are packages of their own outside the workspace.
 //! What they compare with is nobody else's dependency.
 
-use crate::flags;
-use crate::outcome::{Failure, Outcome, passed};
-use crate::process;
-use crate::setup;
+use crate::{Failure, Outcome, flags, passed, process, setup};
 use std::process::Command;
 
 pub const HELP: &str = "\

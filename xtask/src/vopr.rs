@@ -1,9 +1,7 @@
 //! Builds and runs the whole-server simulation (`crates/vopr`), with its meter of work and its
 //! planted bugs compiled in.
 
-use crate::features;
-use crate::outcome::{Failure, Outcome, failed, passed};
-use crate::process;
+use crate::{Failure, Outcome, failed, features, passed, process};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -5,11 +5,7 @@
 //! maturin, pytest and pymemcache come from PyPI, pinned by version; they are kept below the target
 //! folder, as is all that is built.
 
-use crate::flags;
-use crate::outcome::{Outcome, failed, passed, skipped};
-use crate::process;
-use crate::python;
-use crate::server::Executable;
+use crate::{Executable, Failure, Outcome, failed, flags, passed, process, python, skipped};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,9 +13,7 @@ pub const HELP: &str = "\
 Build the Python client's wheel, install it into an environment of its own and run its tests there
 against a freshly built Laneway; its Rust is formatted and passes clippy.
 
-usage: cargo xtask wheel [--server PROGRAM]
-
-  --server PROGRAM   test against this executable instead of a release build of Laneway
+usage: cargo xtask wheel
 
 The wheel lies in target/xtask/wheel then. Takes maturin and pytest from PyPI and PyO3 from
 crates.io the first time; where they cannot be fetched, and where python3 is older than 3.11, the
@@ -31,13 +25,11 @@ const TESTS_MIN: usize = 100;
 const PYTHON_MIN: &str = "(3, 11)";
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
-    let server = flags::server(parser)?;
+    flags::none(parser)?;
     let asks = format!("import sys; sys.exit(sys.version_info < {PYTHON_MIN})");
-    match process::capture(Command::new("python3").args(["-c", &asks])) {
-        Ok((status, _)) if status.success() => {}
-        _ => return skipped(format!("there is no python3 of {PYTHON_MIN} or later")),
+    if !process::works(Command::new("python3").args(["-c", &asks])) {
+        return skipped(format!("there is no python3 of {PYTHON_MIN} or later"));
     }
-    let environment = |name: &str, wanted: &str| python::environment(name, &package().join(wanted));
     let (status, told) = process::capture(cargo("fetch", None).arg("--locked"))?;
     if told.contains("because --locked was passed") {
         // Nothing that is absent here: what the client library depends on has changed.
@@ -47,16 +39,16 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
             told.trim()
         ));
     }
-    let fetched = if status.success() { Ok(()) } else { Err(told.trim().to_owned()) };
-    let fetched = fetched.and_then(|()| environment("venv-wheel-build", "requirements-build.txt"));
-    let fetched = fetched.and_then(|builds| {
-        let tests = environment("venv-wheel-test", "requirements-test.txt")?;
-        Ok((builds, tests))
-    });
-    let (builds, tests) = match fetched {
-        Ok(environments) => environments,
-        Err(why) => return skipped(format!("what it takes cannot be fetched ({why})")),
+    let unfetched =
+        |why: String| Failure::Skipped(format!("what it takes cannot be fetched ({why})"));
+    if !status.success() {
+        return Err(unfetched(told.trim().to_owned()));
+    }
+    let environment = |name: &str, wanted: &str| {
+        python::environment(name, &package().join(wanted)).map_err(unfetched)
     };
+    let builds = environment("venv-wheel-build", "requirements-build.txt")?;
+    let tests = environment("venv-wheel-test", "requirements-test.txt")?;
     process::run(cargo("fmt", None).arg("--check"))?;
     let clippy = ["--quiet", "--locked", "--no-deps", "--", "-D", "warnings"];
     process::run(cargo("clippy", Some(&builds)).args(clippy))?;
@@ -64,7 +56,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let mut install = Command::new(&tests);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     process::run(install.args(["--no-index", "--no-deps", "--force-reinstall"]).arg(&wheel))?;
-    test(&tests, Executable::named_or_laneway(server.as_deref())?.path())
+    test(&tests, Executable::laneway()?.path())
 }
 
 /// Where its sources lie.

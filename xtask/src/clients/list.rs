@@ -1,9 +1,7 @@
 //! The clients, how each is run, and what who uses it needs to know.
 
-use crate::languages::{Place, Run, Told, go, java, node, ran};
-use crate::process;
-use crate::python;
-use crate::setup;
+use crate::languages::{Place, Run, go, java, node, ran};
+use crate::{Outcome, failed, process, python, setup, skipped};
 use std::process::Command;
 
 /// One client.
@@ -28,7 +26,7 @@ const PINNED: Client = Client {
     is_pinned: true,
     knows_sasl: false,
     advice: NOTHING,
-    run: |_| Err("it has no script".into()),
+    run: |_| failed("it has no script"),
 };
 
 pub const CLIENTS: &[Client] = &[
@@ -141,30 +139,26 @@ pub const CLIENTS: &[Client] = &[
     },
 ];
 
-fn python(place: &Place, name: &str) -> Result<Told, String> {
+fn python(place: &Place, name: &str) -> Outcome {
     let folder = place.scripts.join("python");
     let python = match python::environment("venv-clients", &folder.join("requirements.txt")) {
         Ok(python) => python,
-        Err(why) => return Ok(Told::LeftOut(format!("it cannot be fetched from PyPI ({why})"))),
+        Err(why) => return skipped(format!("it cannot be fetched from PyPI ({why})")),
     };
     place.script(Command::new(python).arg(folder.join("main.py")).arg(name))
 }
 
 /// A script for an interpreter of Debian's, and whether that has the client.
-fn interpreter(
-    place: &Place,
-    (program, script): (&str, &str),
-    has_it: fn() -> bool,
-) -> Result<Told, String> {
+fn interpreter(place: &Place, (program, script): (&str, &str), has_it: fn() -> bool) -> Outcome {
     match has_it() {
         true => place.script(Command::new(program).arg(place.scripts.join(script))),
-        false => Ok(Told::LeftOut(format!("{program} does not have it: cargo xtask setup"))),
+        false => skipped(format!("{program} does not have it: cargo xtask setup")),
     }
 }
 
-fn tools(place: &Place) -> Result<Told, String> {
+fn tools(place: &Place) -> Outcome {
     if process::find_program("memccp").is_none() {
-        return Ok(Told::LeftOut("no memccp here: cargo xtask setup".into()));
+        return skipped("no memccp here: cargo xtask setup");
     }
     let folder = place.built.join("tools");
     process::make_dir(&folder)?;

@@ -7,10 +7,9 @@
 mod list;
 mod table;
 
-use crate::languages::{Place, Told};
+use crate::languages::Place;
 use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, passed, skipped};
-use crate::process;
-use crate::server::Executable;
+use crate::{Executable, process};
 use list::{CLIENTS, Client};
 use std::path::PathBuf;
 use table::Row;
@@ -34,43 +33,28 @@ skipped.";
 const USER: &str = "app";
 const PASSWORD: &str = "a long one";
 
-#[derive(Default)]
-struct Options {
-    only: String,
-    write: bool,
-    server: Option<PathBuf>,
-}
-
-impl Options {
-    fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
-        let mut options = Options::default();
-        flags!(parser, {
-            Long("only") => options.only = parser.value()?.string()?,
-            Long("write") => options.write = true,
-            Long("server") => options.server = Some(parser.value()?.into()),
-        });
-        match options.write && options.server.is_some() {
-            true => Err(Failure::Usage("--write: the table is Laneway's".into())),
-            false => Ok(options),
-        }
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    let (mut only, mut write, mut server) = (String::new(), false, None);
+    flags!(parser, {
+        Long("only") => only = parser.value()?.string()?,
+        Long("write") => write = true,
+        Long("server") => server = Some(PathBuf::from(parser.value()?)),
+    });
+    if write && server.is_some() {
+        return Err(Failure::Usage("--write: the table is Laneway's".into()));
     }
-}
-
-pub fn main(parser: lexopt::Parser) -> Outcome {
-    let options = Options::read(parser)?;
-    let subject = Executable::named_or_laneway(options.server.as_deref())?;
-    let chosen: Vec<&Client> =
-        CLIENTS.iter().filter(|client| client.name.contains(&options.only)).collect();
+    let subject = Executable::named_or_laneway(server.as_deref())?;
+    let chosen: Vec<&Client> = CLIENTS.iter().filter(|one| one.name.contains(&only)).collect();
     if chosen.is_empty() {
-        return Err(Failure::Usage(format!("--only {}: no client is called so", options.only)));
+        return Err(Failure::Usage(format!("--only {only}: no client is called so")));
     }
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     let server = subject.start("clients", &[])?;
     for client in &chosen {
         let place = place(&server.address().port().to_string())?;
         match place.run(client.name, client.run)? {
-            Told::Ran(said) => rows.push(Row::of(client, &said)?),
-            Told::LeftOut(why) => left_out.push(format!("{}: {why}", client.name)),
+            Ok(said) => rows.push(Row::of(client, &said)?),
+            Err(why) => left_out.push(format!("{}: {why}", client.name)),
         }
     }
     server.stop()?;
@@ -82,7 +66,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         return skipped(left_out.join("; "));
     }
     if !subject.is_memcached() {
-        table::keep(&rows, options.write)?;
+        table::keep(&rows, write)?;
     }
     left_out.iter().for_each(|why| println!("{SKIPPED_PREFIX}{why}"));
     passed(format!("{} clients, {users} of them with users, too", rows.len()))
@@ -107,8 +91,8 @@ fn with_users(
     for client in chosen {
         match place.run(client.name, client.run)? {
             // What a script leaves out it has told already.
-            Told::Ran(said) => count += usize::from(!said.starts_with(SKIPPED_PREFIX)),
-            Told::LeftOut(why) => left_out.push(format!("{} with users: {why}", client.name)),
+            Ok(said) => count += usize::from(!said.starts_with(SKIPPED_PREFIX)),
+            Err(why) => left_out.push(format!("{} with users: {why}", client.name)),
         }
     }
     server.stop()?;
@@ -117,7 +101,7 @@ fn with_users(
 
 fn place(port: &str) -> Result<Place, String> {
     Ok(Place {
-        scripts: process::root().join("tests-external").join("clients"),
+        scripts: process::external("clients"),
         built: process::scratch_dir("clients")?,
         port: port.to_owned(),
         further: Vec::new(),

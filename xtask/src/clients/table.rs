@@ -1,8 +1,7 @@
 //! The table of docs/clients.md: what each client's script said at its end.
 
 use super::list::{CLIENTS, Client};
-use crate::outcome::Failure;
-use crate::process;
+use crate::{Failure, process};
 
 const BEGIN: &str = "<!-- cargo xtask clients --write -->\n";
 const END: &str = "<!-- end -->\n";

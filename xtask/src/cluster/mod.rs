@@ -2,20 +2,15 @@
 //! mixed sizes through the proxy, one server killed and back, every byte verified.
 //!
 //! It is what docs/cluster.md describes, with its configuration; then the same with clients that
-//! spread keys by themselves.
+//! spread keys by themselves, run by tests-external/cluster/clients.py.
 
-mod clients;
-
-use crate::client::Client;
-use crate::flags;
 use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, passed, skipped};
 use crate::place::{Folder, wait_until};
-use crate::process::{self, Guarded};
-use crate::random::Value;
 use crate::server::{self, Executable, Server, free_address};
+use crate::{Client, Guarded, Value, flags, process, python};
 use rustix::process::Signal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const HELP: &str = "\
@@ -32,6 +27,8 @@ there is no nutcracker (Debian: nutcracker); the clients are left out where pip 
 
 const GUIDE: &str = "docs/cluster.md";
 const SERVERS: usize = 3;
+/// Clients that spread keys by themselves, as the script has them.
+const CLIENTS: [&str; 2] = ["pymemcache", "pylibmc"];
 const KEYS: u64 = 300;
 /// By key, in turn: most are small, as a cache has it.
 const LENGTHS: [usize; 6] = [10, 100, 1_000, 10, 20_000, 400_000];
@@ -50,9 +47,10 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         commands(&executable)?;
     }
     let mut told = vec![format!("twemproxy: {}", by_proxy(nutcracker, &executable)?)];
-    match clients::python() {
+    let requirements = process::external("cluster").join("requirements.txt");
+    match python::environment("venv-cluster", &requirements) {
         Ok(python) => {
-            for client in clients::CLIENTS {
+            for client in CLIENTS {
                 told.push(format!("{client}: {}", by_client(&python, client, &executable)?));
             }
         }
@@ -92,12 +90,17 @@ fn by_proxy(nutcracker: PathBuf, executable: &Executable) -> Result<String, Fail
 }
 
 /// By a client that spreads them: what a dead server had is lost, and nothing else is.
-fn by_client(python: &PathBuf, client: &str, executable: &Executable) -> Result<String, Failure> {
+fn by_client(python: &Path, client: &str, executable: &Executable) -> Result<String, Failure> {
     let mut servers = start(executable)?;
     let addresses: Vec<SocketAddr> = servers.iter().map(Server::address).collect();
-    let expect = |what: &str, count: u64| match clients::run(python, client, what, &addresses)? {
-        done if done == count => Ok(()),
-        done => Err(format!("{client}, {what}: {done} of {count} keys")),
+    let expect = |what: &str, count: u64| {
+        let mut command = Command::new(python);
+        command.arg(process::external("cluster").join("clients.py")).args([client, what]);
+        let said = process::said(command.args(addresses.iter().map(SocketAddr::to_string)))?;
+        match said.trim().parse::<u64>() == Ok(count) {
+            true => Ok(()),
+            false => Err(format!("{client}, {what}: {} of {count} keys", said.trim())),
+        }
     };
     expect("store", KEYS)?;
     expect("read", KEYS)?;
@@ -187,24 +190,16 @@ fn configuration(guide: &str, door: SocketAddr, servers: &[SocketAddr]) -> Resul
     }
 }
 
-/// What came of asking for a key.
-#[derive(PartialEq)]
-enum Got {
-    Found,
-    Missed,
-    /// The proxy cannot reach the server, and says so.
-    Refused,
-}
-
-/// Ask for a key; what is found must be its value.
-fn get(client: &mut Client, key: u64) -> Result<Got, String> {
+/// Whether a key is found; what is found must be its value.
+fn get(client: &mut Client, key: u64) -> Result<bool, String> {
     client.send(format!("get {}\r\n", name(key)).as_bytes())?;
     let line = client.line()?;
     match line.as_str() {
-        "END" => Ok(Got::Missed),
-        line if line.starts_with("SERVER_ERROR ") => Ok(Got::Refused),
+        "END" => Ok(false),
+        // The proxy cannot reach the server, and says so.
+        line if line.starts_with("SERVER_ERROR ") => Ok(false),
         line if line == format!("VALUE {} 0 {}", name(key), value(key).length) => {
-            client.rest(value(key)).map(|()| Got::Found)
+            client.rest(value(key)).map(|()| true)
         }
         line => Err(format!("get {}: {line}", name(key))),
     }
@@ -214,7 +209,7 @@ fn get(client: &mut Client, key: u64) -> Result<Got, String> {
 fn read_all(client: &mut Client) -> Result<u64, String> {
     let mut found = 0;
     for key in 0..KEYS {
-        found += u64::from(get(client, key)? == Got::Found);
+        found += u64::from(get(client, key)?);
     }
     Ok(found)
 }
@@ -252,7 +247,7 @@ fn back(client: &mut Client, server: SocketAddr) -> Result<(), String> {
 /// Stores what is not found; whether all is found then.
 fn refilled(client: &mut Client) -> Result<bool, String> {
     for key in 0..KEYS {
-        if get(client, key)? != Got::Found {
+        if !get(client, key)? {
             client.send_set(&name(key), 0, value(key))?;
             client.line()?; // STORED, or refused while the proxy still asks the dead server
         }

@@ -1,11 +1,9 @@
 //! Faults that clients are: they dribble, never read, come and go by thousands, ask for more than
 //! there is.
 
-use super::{Done, Fault, Seen};
-use crate::client::Client;
+use super::Fault;
 use crate::place::{self, connect, descriptors, grown_mib, resident_kib, wait_until};
-use crate::random::Value;
-use crate::server::{Executable, Server};
+use crate::{Client, Executable, Outcome, Server, Value, failed, passed};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::io::{Read, Write};
@@ -71,10 +69,8 @@ impl WellBehaved {
 
 const DRIBBLERS: usize = 800;
 
-fn slowloris(executable: &Executable) -> Done {
-    if let Some(why) = place::too_few_descriptors(DRIBBLERS) {
-        return Ok(Seen::Skipped(why));
-    }
+fn slowloris(executable: &Executable) -> Outcome {
+    place::need_descriptors(DRIBBLERS)?;
     let server = executable.start("faults-slowloris", &["-m", "64", "-c", "2048"])?;
     let mut well = WellBehaved::connect(&server)?;
     well.turn(100)?;
@@ -82,7 +78,7 @@ fn slowloris(executable: &Executable) -> Done {
     let requests = ["get dribbled-key-that-never-ends", "set k 0 0 1000000\r\nvalue"];
     let mut streams = Vec::new();
     for number in 0..DRIBBLERS {
-        streams.push((connect(&server)?, requests[number % requests.len()].as_bytes()));
+        streams.push((connect(server.address())?, requests[number % requests.len()].as_bytes()));
     }
     for at in 0..requests[0].len().min(requests[1].len()) {
         for (stream, request) in &mut streams {
@@ -95,19 +91,19 @@ fn slowloris(executable: &Executable) -> Done {
     well.turn(100)?;
     server.stop()?;
     let answered = well.answered;
-    Ok(Seen::Held(format!("{answered} requests answered beside them; memory +{grown} MiB")))
+    passed(format!("{answered} requests answered beside them; memory +{grown} MiB"))
 }
 
 const CHURNED: usize = 10_000;
 
-fn churn(executable: &Executable) -> Done {
+fn churn(executable: &Executable) -> Outcome {
     let server = executable.start("faults-churn", &["-m", "64"])?;
     let mut client = Client::connect(server.address())?;
     let connections = client.number("", "curr_connections")?;
     let (opened, before) = (descriptors(server.id()), resident_kib(server.id())?);
     let requests: [&[u8]; 4] = [b"", b"mn\r\n", b"set k 0 0 100000\r\nabc", b"get k\r\nge"];
     for number in 0..CHURNED {
-        let mut stream = connect(&server)?;
+        let mut stream = connect(server.address())?;
         stream.write_all(requests[number % requests.len()]).map_err(|e| format!("sent: {e}"))?;
         if number % 8 >= 4 {
             let linger = set_socket_linger(&stream, Some(Duration::ZERO));
@@ -121,21 +117,19 @@ fn churn(executable: &Executable) -> Done {
     })?;
     let total = client.number("", "total_connections")?;
     if total < CHURNED as u64 {
-        return Err(format!("it counts {total} connections of {CHURNED}"));
+        return failed(format!("it counts {total} connections of {CHURNED}"));
     }
     let grown = grown_mib(&server, before, 32)?;
     server.stop()?;
-    Ok(Seen::Held(format!("{total} connections came and went; memory +{grown} MiB")))
+    passed(format!("{total} connections came and went; memory +{grown} MiB"))
 }
 
 const READERS: usize = 1024;
 /// A value of 1 MiB does not fit the default -I with its key.
 const WANTED: Value = Value { key: 9, version: 9, length: 1 << 20 };
 
-fn slow_readers(executable: &Executable) -> Done {
-    if let Some(why) = place::too_few_descriptors(READERS) {
-        return Ok(Seen::Skipped(why));
-    }
+fn slow_readers(executable: &Executable) -> Outcome {
+    place::need_descriptors(READERS)?;
     let server = executable.start("faults-readers", &["-m", "64", "-I", "2m", "-c", "2048"])?;
     let mut well = WellBehaved::connect(&server)?;
     well.turn(WANTED.length)?;
@@ -143,7 +137,7 @@ fn slow_readers(executable: &Executable) -> Done {
     let before = resident_kib(server.id())?;
     let mut readers = Vec::new();
     for number in 0..READERS {
-        let mut reader = connect(&server)?;
+        let mut reader = connect(server.address())?;
         reader.write_all(b"get wanted\r\n").map_err(|e| format!("asked: {e}"))?;
         readers.push(reader);
         if number % 16 == 0 {
@@ -156,21 +150,21 @@ fn slow_readers(executable: &Executable) -> Done {
         let mut reply = vec![0; head.len() + WANTED.length + b"\r\nEND\r\n".len()];
         reader.read_exact(&mut reply).map_err(|e| format!("who reads at last: {e}"))?;
         if !WANTED.is(&reply[head.len()..head.len() + WANTED.length]) {
-            return Err("who reads at last gets another value".into());
+            return failed("who reads at last gets another value");
         }
     }
     drop(readers);
     well.turn(100)?;
     server.stop()?;
     let answered = well.answered;
-    Ok(Seen::Held(format!("{answered} requests answered beside them; memory +{grown} MiB")))
+    passed(format!("{answered} requests answered beside them; memory +{grown} MiB"))
 }
 
 const LEFT: u64 = 16;
 const COMERS: usize = 64;
 const PAUSE_WORDS: &str = "accepting pauses";
 
-fn out_of_descriptors(executable: &Executable) -> Done {
+fn out_of_descriptors(executable: &Executable) -> Outcome {
     let server = executable.start("faults-descriptors", &["-m", "64"])?;
     let mut well = WellBehaved::connect(&server)?;
     well.turn(100)?;
@@ -178,7 +172,7 @@ fn out_of_descriptors(executable: &Executable) -> Done {
     let limit = Some(descriptors(server.id()) as u64 + LEFT);
     prlimit(process, Resource::Nofile, Rlimit { current: limit, maximum: limit })
         .map_err(|e| format!("the limit cannot be lowered: {e}"))?;
-    let comers = (0..COMERS).map(|_| connect(&server)).collect::<Result<Vec<_>, _>>()?;
+    let comers = (0..COMERS).map(|_| connect(server.address())).collect::<Result<Vec<_>, _>>()?;
     wait_until("accepting pauses", || {
         well.turn(100)?;
         Ok(server.log().contains(PAUSE_WORDS))
@@ -190,5 +184,5 @@ fn out_of_descriptors(executable: &Executable) -> Done {
     let pauses = server.log().matches(PAUSE_WORDS).count();
     server.stop()?;
     let answered = well.answered;
-    Ok(Seen::Held(format!("{answered} requests answered meanwhile; accepting paused {pauses}x")))
+    passed(format!("{answered} requests answered meanwhile; accepting paused {pauses}x"))
 }

@@ -1,12 +1,9 @@
 //! Faults of a server with a data folder: it is killed, restarted, run twice, out of disk.
 
+use super::Fault;
 use super::ledger::{self, Ledger};
-use super::{Done, Fault, Seen};
-use crate::client::Client;
-use crate::place::{self, Folder};
-use crate::process;
-use crate::random::Value;
 use crate::server::{Executable, Server, free_address};
+use crate::{Client, Folder, Outcome, Value, failed, passed, place, process, skipped};
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -73,7 +70,7 @@ fn flags(folder: &str) -> Vec<&str> {
     [&["-m", "64", "-t", "2", "--data-dir", folder][..], &sizes].concat()
 }
 
-fn again_and_again(executable: &Executable, signal: Signal) -> Done {
+fn again_and_again(executable: &Executable, signal: Signal) -> Outcome {
     let folder = Folder::make("again")?;
     let path = folder.file("");
     let (flags, mut ledgers, mut acknowledged) = (flags(&path), ledgers(), 0);
@@ -88,7 +85,7 @@ fn again_and_again(executable: &Executable, signal: Signal) -> Done {
         judged = ledger::check_all(&mut ledgers, address)?;
     }
     server.stop()?;
-    Ok(Seen::Held(format!("{acknowledged} writes were acknowledged; {judged} keys checked")))
+    passed(format!("{acknowledged} writes were acknowledged; {judged} keys checked"))
 }
 
 /// A start that must fail with `status`, and a word that must be said.
@@ -116,7 +113,7 @@ fn refused_at(
     }
 }
 
-fn two_servers(executable: &Executable) -> Done {
+fn two_servers(executable: &Executable) -> Outcome {
     let (first, second) = (Folder::make("first")?, Folder::make("second")?);
     let (path, other) = (first.file(""), second.file(""));
     let (log, ssd) = (first.file("log"), first.file("ssd"));
@@ -136,9 +133,7 @@ fn two_servers(executable: &Executable) -> Done {
     let server = executable.start_at("faults-first", address, &[], &flags(&path))?;
     let judged = ledger::check_all(&mut ledgers, address)?;
     server.stop()?;
-    Ok(Seen::Held(format!(
-        "five starts were refused beside {acknowledged} writes; {judged} keys checked"
-    )))
+    passed(format!("five starts were refused beside {acknowledged} writes; {judged} keys checked"))
 }
 
 /// Values of this length fill the store.
@@ -146,7 +141,7 @@ const FILLING: usize = 500_000;
 /// No store here holds more of them.
 const FILLING_MAX: u64 = 2_000;
 
-fn store_full(executable: &Executable) -> Done {
+fn store_full(executable: &Executable) -> Outcome {
     let folder = Folder::make("full")?;
     let path = folder.file("");
     let flags = ["-m", "64", "--data-dir", &path, "--pm-size", "64m", "--ssd-size", "64m"];
@@ -156,7 +151,7 @@ fn store_full(executable: &Executable) -> Done {
     let said =
         refusal.starts_with("SERVER_ERROR") && refusal.contains("larger --pm-size or --ssd-size");
     if stored == 0 || !said {
-        return Err(format!("after {stored} values the reply was `{refusal}`"));
+        return failed(format!("after {stored} values the reply was `{refusal}`"));
     }
     for key in 0..stored {
         get(&mut client, key)?;
@@ -173,7 +168,7 @@ fn store_full(executable: &Executable) -> Done {
         get(&mut client, key)?;
     }
     server.stop()?;
-    Ok(Seen::Held(format!("`{refusal}` after {stored} values of {FILLING} bytes")))
+    passed(format!("`{refusal}` after {stored} values of {FILLING} bytes"))
 }
 
 /// Stores values until one is refused: how many, and the refusal.
@@ -200,13 +195,13 @@ fn get(client: &mut Client, key: u64) -> Result<(), String> {
 const ON_TMPFS: &str = "mount -t tmpfs -o size=200m none \"$0\" && exec \"$@\"";
 const ON_SMALL_TMPFS: &str = "mount -t tmpfs -o size=100m none \"$0\" && exec \"$@\"";
 
-fn disk_full(executable: &Executable) -> Done {
+fn disk_full(executable: &Executable) -> Outcome {
     let folder = Folder::make("disk")?;
     let path = folder.file("");
     let mount = ["unshare", "--mount", "sh", "-c", ON_TMPFS, &path];
     let mut probe = Command::new(mount[0]);
     if !process::works(probe.args(&mount[1..]).arg("true")) {
-        return Ok(Seen::Skipped("no right to mount a tmpfs in a namespace of its own".into()));
+        return skipped("no right to mount a tmpfs in a namespace of its own");
     }
     let data = folder.file("data");
     let flags = ["-m", "64", "--data-dir", &data, "--pm-size", "64m", "--ssd-size", "64m"];
@@ -222,11 +217,11 @@ fn disk_full(executable: &Executable) -> Done {
     server.stop()?;
     let mount = ["unshare", "--mount", "sh", "-c", ON_SMALL_TMPFS, &path];
     refused_at(executable, free_address()?, &mount, &flags, STATUS_DATA, "space")?;
-    Ok(Seen::Held(format!(
+    passed(format!(
         "{before} writes before and while {} MiB filled the disk, {after} after; {judged} keys \
          checked",
         filled >> 20
-    )))
+    ))
 }
 
 /// Writes into the server's own view of the folder until there is no room; how many bytes.

@@ -1,9 +1,7 @@
 //! Clients that know what they were promised: each writes keys of its own and notes what was sent
 //! and what was acknowledged, so that after any end of the server every key can be judged.
 
-use crate::client::Client;
-use crate::place;
-use crate::random::{self, Value};
+use crate::{Client, Value, place, random};
 use fastrand::Rng;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,13 +1,10 @@
 //! A network link that goes down and comes back. Both ends lie in namespaces made here: this task
 //! runs once more in one of its own, and the server in another.
 
-use super::{Done, Fault, Seen};
-use crate::client::Client;
-use crate::outcome::EXIT_SKIPPED;
+use super::Fault;
+use crate::outcome::{EXIT_SKIPPED, Outcome, failed, passed, skipped};
 use crate::place::{self, wait_until};
-use crate::process;
-use crate::random::Value;
-use crate::server::{Executable, Server};
+use crate::{Client, Executable, Server, Value, process};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,20 +31,18 @@ const AT_THE_FAR_END: &str = "ip link set lo up; until ip link set far up 2>/dev
 const DOWN: Duration = Duration::from_secs(2);
 const CLIENTS: u64 = 4;
 
-fn link_down(executable: &Executable) -> Done {
+fn link_down(executable: &Executable) -> Outcome {
     if std::env::var_os(INSIDE).is_some() {
         return inside(executable);
     }
-    if !place::is_root() {
-        return Ok(Seen::Skipped("making network namespaces takes root".into()));
-    }
+    place::need_root("making network namespaces")?;
     // Root in a container may lack CAP_SYS_ADMIN.
     let why = match process::capture(Command::new("unshare").args(["--net", "true"])) {
         Ok((status, _)) if status.success() => None,
         Ok((_, why)) | Err(why) => Some(why),
     };
     if let Some(why) = why {
-        return Ok(Seen::Skipped(format!("no network namespace can be made: {}", why.trim())));
+        return skipped(format!("no network namespace can be made: {}", why.trim()));
     }
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = Command::new("unshare");
@@ -61,9 +56,9 @@ fn link_down(executable: &Executable) -> Done {
             .unwrap_or_else(|| text.clone())
     };
     match status.code() {
-        Some(0) => Ok(Seen::Held(line("held"))),
-        Some(code) if code == i32::from(EXIT_SKIPPED) => Ok(Seen::Skipped(line("skipped"))),
-        _ => Err(line("BROKEN")),
+        Some(0) => passed(line("held")),
+        Some(code) if code == i32::from(EXIT_SKIPPED) => skipped(line("skipped")),
+        _ => failed(line("BROKEN")),
     }
 }
 
@@ -71,7 +66,7 @@ fn ip(words: &str) -> Result<(), String> {
     process::run(Command::new("ip").args(words.split(' ')))
 }
 
-fn inside(executable: &Executable) -> Done {
+fn inside(executable: &Executable) -> Outcome {
     let address: SocketAddr = THEIRS.parse().map_err(|e| format!("{THEIRS}: {e}"))?;
     let far = ["unshare", "--net", "sh", "-c", AT_THE_FAR_END, "sh"];
     let mut server = executable.launch("faults-link", address, &far, &["-m", "64"])?;
@@ -81,14 +76,14 @@ fn inside(executable: &Executable) -> Done {
         Ok(theirs != space("self").map_err(|e| e.to_string())?)
     })?;
     if ip(&format!("link add near type veth peer name far netns {}", server.id())).is_err() {
-        return Ok(Seen::Skipped("no veth can be made here".into()));
+        return skipped("no veth can be made here");
     }
     ip(&format!("addr add {OURS} dev near"))?;
     ip("link set near up")?;
     server.wait_until_it_answers()?;
     cut(&server)?;
     server.stop()?;
-    Ok(Seen::Held(format!("{CLIENTS} clients had every reply after {} s", DOWN.as_secs())))
+    passed(format!("{CLIENTS} clients had every reply after {} s", DOWN.as_secs()))
 }
 
 fn cut(server: &Server) -> Result<(), String> {

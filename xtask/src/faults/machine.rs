@@ -1,12 +1,12 @@
 //! Faults of the machine: it halts the server, has too little memory or CPU for it, steps its
 //! clock, takes no log.
 
-use super::{Done, Fault, Seen};
-use crate::client::Client;
-use crate::place::{self, Folder};
-use crate::process::{self, Guarded};
-use crate::random::{self, Value};
+use super::Fault;
 use crate::server::{Executable, free_address};
+use crate::{
+    Client, Failure, Folder, Guarded, Outcome, Value, failed, passed, place, process, random,
+    skipped,
+};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ pub const FAULTS: &[Fault] = &[
 const HALT: Duration = Duration::from_secs(1);
 const CLIENTS: u64 = 8;
 
-fn stop_continue(executable: &Executable) -> Done {
+fn stop_continue(executable: &Executable) -> Outcome {
     let server = executable.start("faults-stop", &["-m", "64"])?;
     let mut clients =
         (0..CLIENTS).map(|_| Client::connect(server.address())).collect::<Result<Vec<_>, _>>()?;
@@ -83,10 +83,10 @@ fn stop_continue(executable: &Executable) -> Done {
         client.turn("after", Value { length: 100, ..value })?;
     }
     server.stop()?;
-    Ok(Seen::Held(format!("{CLIENTS} connections and a new one had every reply")))
+    passed(format!("{CLIENTS} connections and a new one had every reply"))
 }
 
-fn log_full(executable: &Executable) -> Done {
+fn log_full(executable: &Executable) -> Outcome {
     let to_full = ["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"];
     let server = executable.start_at("faults-log", free_address()?, &to_full, &["-vvv"])?;
     for number in 0..10 {
@@ -94,7 +94,7 @@ fn log_full(executable: &Executable) -> Done {
         client.turn("logged", Value { key: 1, version: number, length: 100 })?;
     }
     server.stop()?;
-    Ok(Seen::Held("ten connections came and went, and a stop".into()))
+    passed("ten connections came and went, and a stop")
 }
 
 const MEMORY_MIB: u64 = 256;
@@ -139,12 +139,9 @@ impl Drop for Cgroup {
     }
 }
 
-fn little_memory(executable: &Executable) -> Done {
+fn little_memory(executable: &Executable) -> Outcome {
     let limit = (MEMORY_MIB << 20) * 11 / 10;
-    let group = match Cgroup::make(limit) {
-        Ok(group) => group,
-        Err(why) => return Ok(Seen::Skipped(why)),
-    };
+    let group = Cgroup::make(limit).map_err(Failure::Skipped)?;
     let procs = group.path.join("cgroup.procs").display().to_string();
     let into = ["sh", "-c", "echo $$ >\"$0\" && exec \"$@\"", &procs];
     let flags = ["-m", MEMORY_FLAG, "-t", "2"];
@@ -153,16 +150,16 @@ fn little_memory(executable: &Executable) -> Done {
     let killed = group.killed();
     let resident = place::resident_kib(server.id()).unwrap_or(0) >> 10;
     if killed > 0 {
-        return Err(format!("the kernel ended {killed} process in the cgroup"));
+        return failed(format!("the kernel ended {killed} process in the cgroup"));
     }
     server.check_alive()?;
     let (stored, there) = stored?;
     server.stop()?;
-    Ok(Seen::Held(format!(
+    passed(format!(
         "{stored} values stored, {there} of the last 1000 there and right; {resident} MiB \
          resident of {} allowed",
         limit >> 20
-    )))
+    ))
 }
 
 /// Stores values until they amount to several times the memory; how many, and how many of the last
@@ -198,7 +195,7 @@ const STARVED_TURNS: u64 = 50;
 /// A process that computes, and ends by itself should this one be killed.
 const HOG: [&str; 7] = ["-c", "0", "timeout", "120", "sh", "-c", "while :; do :; done"];
 
-fn cpu_starvation(executable: &Executable) -> Done {
+fn cpu_starvation(executable: &Executable) -> Outcome {
     let log = process::scratch_dir("logs")?.join("faults-hog.log");
     let hog = || {
         let mut command = Command::new("taskset");
@@ -215,18 +212,18 @@ fn cpu_starvation(executable: &Executable) -> Done {
     }
     drop(hogs);
     server.stop()?;
-    Ok(Seen::Held(format!("{} requests answered beside {HOGS} hogs", STARVED_TURNS * 2)))
+    passed(format!("{} requests answered beside {HOGS} hogs", STARVED_TURNS * 2))
 }
 
 /// Seconds of expiry of the item that must go.
 const SHORT_SECONDS: u32 = 3;
 const LONG_SECONDS: u32 = 100_000;
 
-fn clock_steps(executable: &Executable) -> Done {
+fn clock_steps(executable: &Executable) -> Outcome {
     let Some(library) = libfaketime() else {
         let why = "libfaketime is not installed (Debian: faketime), and stepping the machine's own \
                    clock would harm others";
-        return Ok(Seen::Skipped(why.into()));
+        return skipped(why);
     };
     let folder = Folder::make("clock")?;
     let file = folder.file("offset");
@@ -250,16 +247,16 @@ fn clock_steps(executable: &Executable) -> Done {
         client.expect("STORED")?;
         for key in ["ever", "long"] {
             if !is_there(&mut client, key)? {
-                return Err(format!("at {offset} the item `{key}` is gone"));
+                return failed(format!("at {offset} the item `{key}` is gone"));
             }
         }
         place::wait_until("an item with an expiry goes", || Ok(!is_there(&mut client, "short")?))?;
         if !is_there(&mut client, "ever")? || !is_there(&mut client, "long")? {
-            return Err(format!("at {offset} an item is gone before its time"));
+            return failed(format!("at {offset} an item is gone before its time"));
         }
     }
     server.stop()?;
-    Ok(Seen::Held("after each of three steps only the item with 3 s went".into()))
+    passed("after each of three steps only the item with 3 s went")
 }
 
 fn is_there(client: &mut Client, key: &str) -> Result<bool, String> {

@@ -13,9 +13,7 @@ mod link;
 mod machine;
 mod overload;
 
-use crate::outcome::{Failure, Outcome, passed, skipped};
-use crate::place;
-use crate::server::Executable;
+use crate::{Executable, Failure, Outcome, passed, place, skipped};
 use std::time::Instant;
 
 pub const HELP: &str = "\
@@ -31,27 +29,6 @@ usage: cargo xtask faults [NAME...] [--list] [--quick] [--server PROGRAM]
 Exit status 1 if one of them did not hold; each prints the command that repeats it. Root can do
 more: without it what needs a mount, a network namespace or a cgroup is skipped.";
 
-/// What a fault that did no harm has to say.
-pub enum Seen {
-    /// It was done and everything expected held; with what was seen.
-    Held(String),
-    /// It cannot be done here, and why.
-    Skipped(String),
-}
-
-impl Seen {
-    /// The same, with more seen.
-    fn and(self, more: &str) -> Seen {
-        match self {
-            Seen::Held(seen) => Seen::Held(seen + more),
-            Seen::Skipped(why) => Seen::Skipped(why + more),
-        }
-    }
-}
-
-/// What doing a fault comes to; an error says what did not hold.
-pub type Done = Result<Seen, String>;
-
 /// One fault.
 pub struct Fault {
     name: &'static str,
@@ -61,7 +38,8 @@ pub struct Fault {
     expected: &'static str,
     /// Whether `--quick` does it too.
     quick: bool,
-    run: fn(&Executable) -> Done,
+    /// Says what was seen, or what did not hold.
+    run: fn(&Executable) -> Outcome,
 }
 
 const FAMILIES: [&[Fault]; 5] =
@@ -119,17 +97,17 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
         let done = (fault.run)(&executable);
         let took = began.elapsed().as_secs_f64();
         match done {
-            Ok(Seen::Held(seen)) => {
+            Ok(seen) => {
                 held += 1;
                 println!("  held     in {took:.1} s: {seen}");
             }
-            Ok(Seen::Skipped(why)) => {
+            Err(Failure::Skipped(why)) => {
                 println!("  skipped  {why}");
                 left.push(fault.name);
             }
-            Err(why) => {
+            Err(failure) => {
                 broken += 1;
-                println!("  BROKEN   after {took:.1} s: {why}");
+                println!("  BROKEN   after {took:.1} s: {}", failure.why());
                 println!("  again with: {}", again(fault, &options));
             }
         }

@@ -10,11 +10,10 @@
 //! ratios counts. Server and clients have a CPU each: hundreds of client threads on its CPU would
 //! empty its caches between any two requests, which clients on other machines do not.
 
-use super::{Done, Fault, Seen};
-use crate::client::Client;
+use super::Fault;
 use crate::place::{self, resident_kib};
-use crate::random::Value;
 use crate::server::{Executable, Server, free_address};
+use crate::{Client, Failure, Outcome, Value, failed, passed, skipped};
 use laneway_load::cpu::CpuTime;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{ErrorKind, Read, Write};
@@ -102,8 +101,8 @@ impl Rounds {
         self.busy.push(over.busy().min(peak.busy()));
     }
 
-    /// An error if too little remains.
-    fn judge(mut self) -> Done {
+    /// Fails if too little remains.
+    fn judge(mut self) -> Outcome {
         let (remains, busy) = (median(&mut self.remains), median(&mut self.busy));
         let told = format!(
             "{:.0} % [{:.0}..{:.0}] of the peak's {:.0} replies per CPU-second remain; the server \
@@ -115,9 +114,9 @@ impl Rounds {
             100.0 * busy,
         );
         if busy < BUSY_MIN {
-            return Ok(Seen::Skipped(format!("the clients here cannot overload it: {told}")));
+            return skipped(format!("the clients here cannot overload it: {told}"));
         }
-        if REMAINS_MIN <= remains { Ok(Seen::Held(told)) } else { Err(told) }
+        if REMAINS_MIN <= remains { passed(told) } else { failed(told) }
     }
 }
 
@@ -132,23 +131,18 @@ struct Apart {
     server: String,
 }
 
-const ONE_CPU: &str = "server and clients need a CPU each";
-
 impl Apart {
-    /// `None` where there is one CPU only.
-    fn from_here() -> Result<Option<Apart>, String> {
+    fn from_here() -> Result<Apart, Failure> {
         let told = |e| format!("which CPUs this process may use: {e}");
         let all = sched_getaffinity(None).map_err(told)?;
-        let Some(first) = (0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)) else {
-            return Ok(None);
-        };
+        let first = (0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).unwrap_or(0);
         let mut rest = all;
         rest.unset(first);
         if rest.count() == 0 {
-            return Ok(None);
+            return skipped("server and clients need a CPU each");
         }
         sched_setaffinity(None, &rest).map_err(told)?;
-        Ok(Some(Apart { all, server: first.to_string() }))
+        Ok(Apart { all, server: first.to_string() })
     }
 
     /// What starts the server there.
@@ -199,8 +193,8 @@ const GROUP: usize = 50;
 /// One group in so many ends with a request for the large value.
 const GROUPS_A_LARGE: usize = 10;
 
-fn by_streams(executable: &Executable) -> Done {
-    let Some(apart) = Apart::from_here()? else { return Ok(Seen::Skipped(ONE_CPU.into())) };
+fn by_streams(executable: &Executable) -> Outcome {
+    let apart = Apart::from_here()?;
     let wrapper = apart.wrapper();
     let flags = ["-m", "256", "-t", "1"];
     let server = executable.start_under("faults-overload", &wrapper, &flags)?;
@@ -214,8 +208,8 @@ fn by_streams(executable: &Executable) -> Done {
     }
     let grown = place::grown_mib(&server, before, 128)?;
     server.stop()?;
-    let (remains, first) = (rounds.judge()?, waits.judge()?);
-    Ok(remains.and(&format!("; {first}; memory +{grown} MiB")))
+    let (remains, first) = (rounds.judge(), waits.judge()?);
+    passed(format!("{}; {first}; memory +{grown} MiB", remains?))
 }
 
 /// A small reply takes this share of a large one's time at most. Where requests are served in the
@@ -282,7 +276,7 @@ fn one_flood(
     replies: &AtomicU64,
 ) -> Result<(), String> {
     drop_priority();
-    let mut stream = place::connect(server)?;
+    let mut stream = place::connect(server.address())?;
     let sender = stream.try_clone().map_err(|e| format!("a connection cannot be shared: {e}"))?;
     let (sent, under_way) = sync_channel(load.groups_max);
     std::thread::scope(|scope| {
@@ -350,8 +344,8 @@ const LOST: Duration = Duration::from_millis(200);
 const OFFERED_MIN: f64 = 2.0;
 const REQUEST: &[u8] = b"\0\x01\0\0\0\x01\0\0get small\r\n";
 
-fn by_datagrams(executable: &Executable) -> Done {
-    let Some(apart) = Apart::from_here()? else { return Ok(Seen::Skipped(ONE_CPU.into())) };
+fn by_datagrams(executable: &Executable) -> Outcome {
+    let apart = Apart::from_here()?;
     let (address, wrapper) = (free_address()?, apart.wrapper());
     let port = address.port().to_string();
     let flags = ["-m", "64", "-t", "1", "-U", &port];
@@ -371,9 +365,9 @@ fn by_datagrams(executable: &Executable) -> Done {
     let (remains, offered) = (rounds.judge()?, median(&mut offered));
     if offered < OFFERED_MIN {
         let why = format!("the clients here offer {offered:.1} requests for each reply only");
-        return Ok(Seen::Skipped(why));
+        return skipped(why);
     }
-    Ok(remains.and(&format!("; {offered:.1} requests for each reply; memory +{grown} MiB")))
+    passed(format!("{remains}; {offered:.1} requests for each reply; memory +{grown} MiB"))
 }
 
 /// Sends datagrams for a round, at most so many at a time; with how many it sent.

@@ -10,14 +10,9 @@ use std::process::Command;
 /// The version that every crate of the workspace has.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How hard the packer tries.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Packing {
-    /// For a check: nobody keeps it.
-    Quick,
-    /// For a release.
-    Small,
-}
+/// How hard the packer tries: for a check, after which nobody keeps it, and for a release.
+pub const QUICK: &[&str] = &["-Zgzip", "-z1"];
+pub const SMALL: &[&str] = &["-Zxz"];
 
 /// Files of the repository, and where they lie on a Debian.
 const FILES: &[(&str, &str)] = &[
@@ -52,7 +47,7 @@ License: Apache-2.0
 ";
 
 /// Build the package of this binary in `folder`; its path.
-pub fn build(binary: &Path, folder: &Path, packing: Packing) -> Result<PathBuf, String> {
+pub fn build(binary: &Path, folder: &Path, packing: &[&str]) -> Result<PathBuf, String> {
     let tree = folder.join("tree");
     let _ = fs::remove_dir_all(&tree); // of an earlier run
     let program = put(&tree, "usr/bin/laneway", &read(binary)?, 0o755)?;
@@ -82,9 +77,8 @@ pub fn build(binary: &Path, folder: &Path, packing: Packing) -> Result<PathBuf, 
     let control = control(&read(&program)?, &architecture, kibibytes(&tree)?)?;
     put(&tree, "DEBIAN/control", control.as_bytes(), 0o644)?;
     let package = folder.join(format!("laneway_{VERSION}_{architecture}.deb"));
-    let packer: &[&str] = if packing == Packing::Quick { &["-Zgzip", "-z1"] } else { &["-Zxz"] };
     let mut command = Command::new("dpkg-deb");
-    command.args(packer).args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
+    command.args(packing).args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
     process::run(&mut command)?;
     Ok(package)
 }
@@ -136,29 +130,24 @@ fn kibibytes(tree: &Path) -> Result<u64, String> {
 
 /// The control file, its blanks filled.
 fn control(program: &[u8], architecture: &str, kib: u64) -> Result<String, String> {
-    let (major, minor) = libc(program).ok_or("the program names no version of the C library")?;
+    let libc = libc(program).ok_or("the program names no version of the C library")?;
     let form = read(process::root().join("packaging/debian/control"))?;
     let filled = String::from_utf8_lossy(&form)
         .replace("@VERSION@", VERSION)
         .replace("@ARCHITECTURE@", architecture)
         .replace("@INSTALLED_KIB@", &kib.to_string())
-        .replace("@LIBC@", &format!("{major}.{minor}"));
+        .replace("@LIBC@", &libc);
     Ok(filled)
 }
 
 /// The newest version of the C library that a program's symbols ask for: `GLIBC_2.34` stands in it
 /// as text.
-fn libc(program: &[u8]) -> Option<(u32, u32)> {
-    const MARK: &[u8] = b"GLIBC_";
-    let is_mark = |window: &(usize, &[u8])| window.1 == MARK;
-    let marks = program.windows(MARK.len()).enumerate().filter(is_mark);
-    let version = |at: usize| {
-        let rest = &program[at + MARK.len()..];
-        let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
-        let mut numbers = std::str::from_utf8(&rest[..end]).ok()?.split('.');
-        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-    };
-    marks.filter_map(|(at, _)| version(at)).max()
+fn libc(program: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(program);
+    let marks = text.split("GLIBC_").skip(1);
+    let is_end = |c: char| !c.is_ascii_digit() && c != '.';
+    let versions = marks.filter_map(|rest| rest.split(is_end).next().map(str::to_owned));
+    versions.filter(|found| found.contains('.')).max_by_key(|found| process::numbers(found))
 }
 
 #[cfg(test)]
@@ -188,7 +177,7 @@ mod tests {
     #[test]
     fn the_newest_c_library_that_is_named_is_the_one_needed() {
         let program = b"\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_PRIVATE\0GLIBC_";
-        assert_eq!(libc(program), Some((2, 34)));
+        assert_eq!(libc(program).as_deref(), Some("2.34"));
         assert_eq!(libc(b"GLIBC_"), None);
     }
 }

@@ -1,8 +1,7 @@
 //! A clean Debian root: made once by mmdebstrap, copied for each check, and a package put into it.
 
 use super::user;
-use crate::place::Folder;
-use crate::{process, setup};
+use crate::{Failure, Folder, process, setup, skipped};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,24 +16,22 @@ const EDITED: &str = "memory-limit = 96\n";
 pub struct Root(PathBuf);
 
 /// The clean root of this machine's own suite, since that has the C library which the binary was
-/// built with. The inner error is why none can be made here.
-pub fn base() -> Result<Result<PathBuf, String>, String> {
+/// built with.
+pub fn base() -> Result<PathBuf, Failure> {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let is = |name: &str| release.lines().find_map(|line| line.strip_prefix(name));
     let Some(suite) = is("VERSION_CODENAME=").filter(|_| is("ID=") == Some("debian")) else {
-        return Ok(Err("this is no Debian whose suite has a name".into()));
+        return skipped("this is no Debian whose suite has a name");
     };
     let dir = process::scratch_dir("package")?;
     let (root, whole) = (dir.join(suite), dir.join(format!("{suite}.whole")));
     if whole.is_file() {
-        return Ok(Ok(root));
+        return Ok(root);
     }
     let _ = std::fs::remove_dir_all(&root); // of a run that did not come to its end
-    if let Err(why) = setup::unpack(suite, &root, &["--variant=apt", "--include=passwd"])? {
-        return Ok(Err(why));
-    }
+    setup::unpack(suite, &root, &["--variant=apt", "--include=passwd"])?;
     process::write(&whole, "")?;
-    Ok(Ok(root))
+    Ok(root)
 }
 
 impl Root {

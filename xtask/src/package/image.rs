@@ -5,11 +5,8 @@
 //! minutes.
 
 use super::user;
-use crate::outcome::Tried;
-use crate::place::{self, Folder};
-use crate::process;
+use crate::{Folder, Outcome, failed, passed, place, process};
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -57,11 +54,9 @@ fn words(array: &str) -> Result<Vec<String>, String> {
 }
 
 /// Put the root together, look at it, run it.
-pub fn check(binary: &Path) -> Tried {
+pub fn check(binary: &Path) -> Outcome {
     let image = Image::read()?;
-    if !place::is_root() {
-        return Ok(Err("running the image's root takes root (chroot)".into()));
-    }
+    place::need_root("running the image's root (chroot)")?;
     let folder = Folder::make("package-image")?;
     let root = folder.file("root");
     process::run(Command::new(process::root().join(ASSEMBLE)).arg(binary).arg(&root))?;
@@ -69,18 +64,18 @@ pub fn check(binary: &Path) -> Tried {
     let no_group = || format!("USER {} names no group", image.user);
     let (uid, _) = image.user.split_once(':').ok_or_else(no_group)?;
     let uid: u32 = uid.parse().map_err(|_| format!("USER {uid} is no number"))?;
-    unwritable(root, root, uid)?;
+    unwritable(root, uid)?;
     let started = [&image.entry[..], &image.command[..]].concat();
     let server = user::serve(root, &image.user, &started)?;
     let address = server.address();
     if user::rights(server.id())? != (uid, uid, false) {
-        return Err(format!("it does not run as {} without capabilities", image.user).into());
+        return failed(format!("it does not run as {} without capabilities", image.user));
     }
     healthy(root, &image, address, true)?;
     user::use_and_stop(server)?;
     healthy(root, &image, address, false)?;
     let how = if user::may_mount() { "in a read-only root" } else { "by chroot alone" };
-    Ok(Ok(format!("it served as {} {how}, and its health check knows", image.user)))
+    passed(format!("it served as {} {how}, and its health check knows", image.user))
 }
 
 /// Fail unless the health check says so.
@@ -97,21 +92,17 @@ fn healthy(root: &Path, image: &Image, at: SocketAddr, wanted: bool) -> Result<(
 }
 
 /// Fail if the image's user could write anything but its volume.
-fn unwritable(root: &Path, folder: &Path, uid: u32) -> Result<(), String> {
-    let whine = |e: std::io::Error| format!("{}: {e}", folder.display());
-    for entry in std::fs::read_dir(folder).map_err(whine)? {
-        let path = entry.map_err(whine)?.path();
-        let there = path.symlink_metadata().map_err(whine)?;
-        let others_may_write = !there.is_symlink() && there.mode() & 0o002 != 0;
-        let is_volume = path == root.join(VOLUME);
-        if is_volume != (there.uid() == uid) || others_may_write {
-            return Err(format!("{}: who may write it is wrong", path.display()));
-        }
-        if there.is_dir() {
-            unwritable(root, &path, uid)?;
-        }
+fn unwritable(root: &Path, uid: u32) -> Result<(), String> {
+    let find = |what: &[&str]| {
+        process::printed(Command::new("find").arg(root).args(["-mindepth", "1"]).args(what))
+    };
+    let uid = uid.to_string();
+    let own = find(&["-uid", uid.as_str()])?;
+    let open = find(&["!", "-type", "l", "-perm", "-002"])?;
+    match Path::new(own.trim_end()) == root.join(VOLUME) && open.is_empty() {
+        true => Ok(()),
+        false => Err(format!("who may write is wrong: the user {own}, everybody {open}")),
     }
-    Ok(())
 }
 
 #[cfg(test)]

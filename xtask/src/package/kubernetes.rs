@@ -4,17 +4,14 @@
 //! They are plain: a chart would have to be rendered by a tool before anything could be checked.
 
 use super::{deb, image::Image};
-use crate::client::Client;
-use crate::outcome::Tried;
 use crate::place::{Folder, wait_until};
-use crate::process;
 use crate::server::{Executable, free_address};
+use crate::{Client, Outcome, passed, process};
 use saphyr::{LoadableYamlNode, Yaml};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-const MANIFESTS: [&str; 2] = ["laneway.yaml", "monitoring.yaml"];
 const DASHBOARD: &str = "grafana/laneway.json";
 const RULES: &str = "prometheus/alerts.yaml";
 /// What a pod may take is at least this part of the memory for items (docs/operating.md, "Memory").
@@ -23,13 +20,12 @@ const MEMORY_PERCENT_MIN: u64 = 162;
 /// Every manifest of a release: those of the repository, and those made of the dashboard and rules.
 pub fn manifests() -> Result<Vec<(&'static str, String)>, String> {
     let text = |name: &str| process::read(process::root().join("packaging").join(name));
-    let mut all = Vec::new();
-    for name in MANIFESTS {
-        all.push((name, text(&format!("kubernetes/{name}"))?));
-    }
-    all.push(("dashboard.yaml", dashboard(&text(DASHBOARD)?)));
-    all.push(("alerts.yaml", alerts(&text(RULES)?)));
-    Ok(all)
+    Ok(vec![
+        ("laneway.yaml", text("kubernetes/laneway.yaml")?),
+        ("monitoring.yaml", text("kubernetes/monitoring.yaml")?),
+        ("dashboard.yaml", dashboard(&text(DASHBOARD)?)),
+        ("alerts.yaml", alerts(&text(RULES)?)),
+    ])
 }
 
 /// The dashboard as Grafana's sidecar looks for it.
@@ -52,14 +48,14 @@ fn indented(text: &str, by: &str) -> String {
 }
 
 /// Read them all, hold them against each other, the image and the server.
-pub fn check(binary: &Path) -> Tried {
+pub fn check(binary: &Path) -> Outcome {
     let texts = manifests()?;
     let set = Set::read(&texts)?;
     set.is_whole()?;
     set.agrees()?;
     set.has_few_rights()?;
     set.is_served(binary)?;
-    Ok(Ok(format!("{} resources, and the server answers their probes", set.documents.len())))
+    passed(format!("{} resources, and the server answers their probes", set.documents.len()))
 }
 
 /// All documents, each with its file.

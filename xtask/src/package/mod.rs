@@ -12,18 +12,16 @@ pub mod sbom;
 mod unit;
 mod user;
 
-use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, Tried, passed, skipped};
-use crate::place;
-use crate::server::Executable;
+use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, passed, skipped};
+use crate::{Executable, place};
 use std::path::{Path, PathBuf};
 
 pub const HELP: &str = "\
 Check what a release is made of, each part by running it.
 
-usage: cargo xtask package [--only PART] [--server PROGRAM]
+usage: cargo xtask package [--only PART]
 
-  --only PART        deb, image, unit, kubernetes or sbom
-  --server PROGRAM   package this build of Laneway instead of the release build
+  --only PART   deb, image, unit, kubernetes or sbom
 
 deb         the Debian package is built, installed into a clean Debian root (mmdebstrap, as root),
             serves there as its unit says, stops, and is removed; commands of docs/install.md run
@@ -39,7 +37,7 @@ sbom        the bill of materials (CycloneDX) names each package that is built i
 
 struct Part {
     name: &'static str,
-    run: fn(&Path) -> Tried,
+    run: fn(&Path) -> Outcome,
 }
 
 const PARTS: &[Part] = &[
@@ -51,11 +49,8 @@ const PARTS: &[Part] = &[
 ];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let (mut only, mut server) = (None, None);
-    flags!(parser, {
-        Long("only") => only = Some(parser.value()?.string()?),
-        Long("server") => server = Some(PathBuf::from(parser.value()?)),
-    });
+    let mut only = None;
+    flags!(parser, { Long("only") => only = Some(parser.value()?.string()?), });
     let is_meant = |part: &&Part| only.as_deref().is_none_or(|name| name == part.name);
     let parts: Vec<&Part> = PARTS.iter().filter(is_meant).collect();
     if parts.is_empty() {
@@ -64,20 +59,21 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     }
     // These are judged without it, so that their check needs no build.
     let binary = match parts.iter().any(|part| !["unit", "sbom"].contains(&part.name)) {
-        true => Executable::named_or_laneway(server.as_deref())?.path().to_path_buf(),
+        true => Executable::laneway()?.path().to_path_buf(),
         false => PathBuf::new(),
     };
     let (mut good, mut left_out) = (Vec::new(), Vec::new());
     for part in parts {
-        match (part.run)(&binary)? {
+        match (part.run)(&binary) {
             Ok(note) => {
                 println!("{}: {note}", part.name);
                 good.push(part.name);
             }
-            Err(why) => {
+            Err(Failure::Skipped(why)) => {
                 println!("{SKIPPED_PREFIX}{}: {why}", part.name);
                 left_out.push(part.name);
             }
+            Err(failure) => return Err(failure),
         }
     }
     match good.is_empty() {
@@ -87,20 +83,15 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
 }
 
 /// Built, and then everything that can be done with it in a clean root.
-fn debian_package(binary: &Path) -> Tried {
-    if !place::is_root() {
-        return Ok(Err("installing a package into a root takes root".into()));
-    }
-    let base = match debian::base()? {
-        Ok(base) => base,
-        Err(why) => return Ok(Err(why)),
-    };
+fn debian_package(binary: &Path) -> Outcome {
+    place::need_root("installing a package into a root")?;
+    let base = debian::base()?;
     let folder = place::Folder::make("package-deb")?;
-    let package = deb::build(binary, Path::new(&folder.file("")), deb::Packing::Quick)?;
+    let package = deb::build(binary, Path::new(&folder.file("")), deb::QUICK)?;
     let root = debian::Root::of(&base, &folder)?;
     let commands = guide::commands()?;
     debian::install(&root, &package, &commands)?;
     let served = debian::serve(&root)?;
     debian::remove(&root)?;
-    Ok(Ok(format!("{} commands of docs/install.md ran, {served}", commands.len())))
+    passed(format!("{} commands of docs/install.md ran, {served}", commands.len()))
 }

@@ -5,9 +5,8 @@
 //! tree` tells of a release's features on this machine, and the checksums of Cargo.lock.
 
 use crate::features::RELEASED;
-use crate::outcome::Tried;
 use crate::package::deb;
-use crate::process;
+use crate::{Outcome, failed, passed, process};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -26,16 +25,16 @@ pub fn text() -> Result<String, String> {
 }
 
 /// Whether it can be written, and names what is built in.
-pub fn check() -> Tried {
+pub fn check() -> Outcome {
     let bill: Value = serde_json::from_str(&text()?).map_err(|error| error.to_string())?;
     let components = bill["components"].as_array().map_or(&[][..], Vec::as_slice);
     let whole = |one: &&Value| one["hashes"][0]["content"].is_string();
     if components.iter().filter(whole).count() < components.len() {
-        return Err("a package of the bill of materials has no checksum".to_owned().into());
+        return failed("a package of the bill of materials has no checksum");
     }
     match components.iter().any(|one| one["name"] == ALWAYS) {
-        true => Ok(Ok(format!("{} packages of others are built in", components.len()))),
-        false => Err(format!("the bill of materials does not name {ALWAYS}").into()),
+        true => passed(format!("{} packages of others are built in", components.len())),
+        false => failed(format!("the bill of materials does not name {ALWAYS}")),
     }
 }
 

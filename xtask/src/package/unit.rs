@@ -1,8 +1,6 @@
 //! The units of systemd and their user: what systemd's own programs say of them.
 
-use crate::outcome::Tried;
-use crate::place::Folder;
-use crate::process;
+use crate::{Folder, Outcome, failed, passed, process, skipped};
 use std::path::Path;
 use std::process::Command;
 
@@ -22,9 +20,9 @@ const USERS: &str = "packaging/systemd/sysusers.conf";
 const EXPOSURE_TENTHS_MAX: &str = "20";
 
 /// Verify the unit, and measure what it is left of rights.
-pub fn check() -> Tried {
+pub fn check() -> Outcome {
     let Some(analyze) = process::find_program("systemd-analyze") else {
-        return Ok(Err("there is no systemd-analyze (Debian: systemd)".into()));
+        return skipped("there is no systemd-analyze (Debian: systemd)");
     };
     let unit = process::root().join(UNIT);
     let mut security = Command::new(&analyze);
@@ -32,14 +30,14 @@ pub fn check() -> Tried {
     let (status, said) = process::capture(security.arg(EXPOSURE_TENTHS_MAX).arg(&unit))?;
     let last = said.lines().rfind(|line| line.contains("exposure")).unwrap_or("nothing is told");
     if said.contains("unrecognized option") {
-        return Ok(Err("this systemd-analyze is too old to look at a file".into()));
+        return skipped("this systemd-analyze is too old to look at a file");
     }
     if !status.success() {
-        return Err(format!("{}\n{}", last.trim(), said.trim()).into());
+        return failed(format!("{}\n{}", last.trim(), said.trim()));
     }
     let text = process::read(&unit)?;
     if let Some(line) = SAID.iter().find(|line| !text.lines().any(|found| found == **line)) {
-        return Err(format!("{UNIT} has no line {line}").into());
+        return failed(format!("{UNIT} has no line {line}"));
     }
     verify(&analyze, &text)?;
     if let Some(sysusers) = process::find_program("systemd-sysusers") {
@@ -47,7 +45,7 @@ pub fn check() -> Tried {
         process::run(dry_run.arg("--dry-run").arg(process::root().join(USERS)))?;
     }
     let exposure = last.split(": ").nth(1).unwrap_or(last);
-    Ok(Ok(format!("exposure {}", exposure.trim())))
+    passed(format!("exposure {}", exposure.trim()))
 }
 
 /// Have it read the units where they would lie, with a program where the service has one.

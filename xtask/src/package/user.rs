@@ -1,9 +1,6 @@
 //! A server in a root of its own, as a user without rights, and a client that uses it.
 
-use crate::client::Client;
-use crate::process;
-use crate::random::Value;
-use crate::server::{Executable, Server};
+use crate::{Client, Executable, Server, Value, process};
 use std::path::Path;
 use std::process::Command;
 

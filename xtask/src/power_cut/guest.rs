@@ -6,47 +6,18 @@
 //! logged, written but not flushed, so that the log says what came before it.
 
 use super::workload::{self, Expected, LOG_BYTES, Life, SSD_BYTES, Workload};
-use crate::outcome::{Failure, Outcome, passed};
+use crate::vm::SAID;
+use crate::{Failure, Outcome, passed};
 use laneway_tier::disk::Disk;
 use laneway_tier::disk::real::FileDisk;
 use laneway_tier::{BLOCK_BYTES, Backend, Blocks, Directory, DirectorySettings};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Begins each line that is meant for whoever watches the console.
-pub const TOLD: &str = "POWER-CUT: ";
-/// Begins, behind that, what is acknowledged.
+/// Begins, behind [`SAID`], what is acknowledged.
 pub const ACKNOWLEDGED: &str = "acknowledged ";
 /// Where the store's lock lies.
 const FOLDER: &str = "/run/store";
-
-/// The flags, as they are in the script.
-#[derive(Default)]
-struct Flags {
-    log: PathBuf,
-    ssd: PathBuf,
-    dax: bool,
-    acknowledgements: Option<PathBuf>,
-    seed: u64,
-    lives: Vec<Life>,
-    until: u64,
-}
-
-impl Flags {
-    fn read(mut parser: lexopt::Parser) -> Result<Flags, Failure> {
-        let mut flags = Flags { until: u64::MAX, ..Flags::default() };
-        flags!(parser, {
-            Long("log") => flags.log = parser.value()?.into(),
-            Long("ssd") => flags.ssd = parser.value()?.into(),
-            Long("dax") => flags.dax = true,
-            Long("acks") => flags.acknowledgements = Some(parser.value()?.into()),
-            Long("seed") => flags.seed = parser.value()?.parse()?,
-            Long("lives") => flags.lives = lives(&parser.value()?.string()?)?,
-            Long("until") => flags.until = parser.value()?.parse()?,
-        });
-        Ok(flags)
-    }
-}
 
 /// `1-153,160-300`, as [`told_lives`] writes it.
 fn lives(text: &str) -> Result<Vec<Life>, Failure> {
@@ -72,8 +43,8 @@ enum Acknowledgements {
 }
 
 impl Acknowledgements {
-    fn open(flags: &Flags) -> Result<Acknowledgements, String> {
-        let Some(path) = &flags.acknowledgements else { return Ok(Acknowledgements::Console) };
+    fn open(path: Option<&Path>) -> Result<Acknowledgements, String> {
+        let Some(path) = path else { return Ok(Acknowledgements::Console) };
         let disk = FileDisk::open(path).map_err(|error| error.to_string())?;
         Ok(Acknowledgements::Disk(disk, Blocks::zeroed(BLOCK_BYTES)))
     }
@@ -82,7 +53,7 @@ impl Acknowledgements {
         match self {
             Acknowledgements::Console => {
                 let mut console = std::io::stdout().lock();
-                writeln!(console, "{TOLD}{ACKNOWLEDGED}{number}")
+                writeln!(console, "{SAID}{ACKNOWLEDGED}{number}")
                     .and_then(|()| console.flush())
                     .and_then(|()| Ok(rustix::termios::tcdrain(&console)?))
                     .map_err(|error| format!("the console: {error}"))
@@ -96,41 +67,51 @@ impl Acknowledgements {
     }
 }
 
-pub fn main(parser: lexopt::Parser) -> Outcome {
-    let flags = Flags::read(parser)?;
-    let workload = Workload { seed: flags.seed };
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    let (mut log, mut ssd, mut acknowledgements) = (PathBuf::new(), PathBuf::new(), None);
+    let (mut dax, mut seed, mut before, mut until) = (false, 0, Vec::new(), u64::MAX);
+    flags!(parser, {
+        Long("log") => log = parser.value()?.into(),
+        Long("ssd") => ssd = parser.value()?.into(),
+        Long("dax") => dax = true,
+        Long("acks") => acknowledgements = Some(PathBuf::from(parser.value()?)),
+        Long("seed") => seed = parser.value()?.parse()?,
+        Long("lives") => before = lives(&parser.value()?.string()?)?,
+        Long("until") => until = parser.value()?.parse()?,
+    });
+    let workload = Workload { seed };
     let settings = DirectorySettings {
         path: FOLDER.into(),
-        pm_path: Some(flags.log.clone()),
-        backend: if flags.dax { Backend::Dax } else { Backend::Wal },
+        pm_path: Some(log),
+        backend: if dax { Backend::Dax } else { Backend::Wal },
         pm_bytes: LOG_BYTES,
         pm_grows: false,
-        ssd_path: Some(flags.ssd.clone()),
+        ssd_path: Some(ssd),
         ssd_bytes: SSD_BYTES,
         ssd_grows: false,
         // Where acknowledgements are on the logged disk nothing happens beside the writer, so that
         // the log tells what was flushed and what was not; the thread's work is done between two
         // groups.
-        settings: workload::settings(flags.acknowledgements.is_none()),
+        settings: workload::settings(acknowledgements.is_none()),
     };
     let (tier, report) =
         Directory::open(&settings, &mut |_, _| {}).map_err(|error| error.to_string())?;
     workload::sound(&report.problems)?;
-    let items = Expected::after(workload, &flags.lives).check(&tier)?;
-    if let Some(life) = flags.lives.last() {
+    let items = Expected::after(workload, &before).check(&tier)?;
+    if let Some(life) = before.last() {
         println!(
-            "{TOLD}recovered {items} items from {} bytes of log; none of {} acknowledged \
+            "{SAID}recovered {items} items from {} bytes of log; none of {} acknowledged \
              operations lost",
             report.replayed_bytes, life.acknowledged
         );
     }
-    let mut acknowledgements = Acknowledgements::open(&flags)?;
-    let mut next = flags.lives.last().map_or(1, |life| life.next(&workload));
-    while next <= flags.until {
+    let mut told = Acknowledgements::open(acknowledgements.as_deref())?;
+    let mut next = before.last().map_or(1, |life| life.next(&workload));
+    while next <= until {
         let end = workload.group_end(next);
         workload.write_group(&tier, next..=end)?;
-        acknowledgements.tell(end)?;
-        if flags.acknowledgements.is_some() {
+        told.tell(end)?;
+        if acknowledgements.is_some() {
             tier.maintain().map_err(|error| error.to_string())?;
         }
         next = end + 1;

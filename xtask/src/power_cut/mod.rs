@@ -16,12 +16,10 @@ mod states;
 mod workload;
 mod writes;
 
-use crate::outcome::{Failure, Outcome, passed, skipped};
-use crate::process::{self, Guarded};
-use crate::random;
 use crate::vm::{self, initramfs, packages};
+use crate::{Guarded, Outcome, passed, process, random};
 use fastrand::Rng;
-use guest::{ACKNOWLEDGED, TOLD};
+use guest::ACKNOWLEDGED;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,15 +29,12 @@ use workload::{Life, Workload};
 pub const HELP: &str = "\
 Cut the power of an emulated machine while it writes; nothing acknowledged may be lost.
 
-usage: cargo xtask power-cut [--states N] [--operations N] [--seed N] [--replay | --files]
+usage: cargo xtask power-cut [--seed N] [--replay | --files]
 
-  --states N      states of each kind (at flushes, and between them) that are opened from the log
-                  of one disk (240)
-  --operations N  writes and deletions of that run (1200)
-  --seed N        what is written, what a disk loses, and about when the power goes (1)
-  --replay        do without the machine: open the states of the log that the last run left
-  --files         four kills of the machine with log and SSD as two files of an ext4 on the disk,
-                  which one flush serves, instead of all that is below
+  --seed N   what is written, what a disk loses, and about when the power goes (1)
+  --replay   do without the machine: open the states of the log that the last run left
+  --files    four kills of the machine with log and SSD as two files of an ext4 on the disk, which
+             one flush serves, instead of all that is below
 
 One run on an NVMe disk whose writes are logged, with its states and two controls (states without
 what one flush should have kept, and of a disk that ignores flushes, which must be found to lose);
@@ -47,8 +42,10 @@ then two kills of the machine with the log on an NVDIMM. Needs QEMU (apt-get ins
 --no-install-recommends qemu-system-x86) on an x86-64 Debian; fetches a kernel and a few programs as
 Debian packages, once, below the target folder: nothing is installed. Takes two minutes.";
 
+/// States of each kind (at flushes, and between them) that are opened from the log of one disk.
 const STATES: usize = 240;
-const OPERATIONS: u64 = 1_200;
+/// Writes and deletions of that run: with fewer there are not enough flushes to choose from.
+const OPERATIONS: u64 = 5 * STATES as u64;
 /// Of each control.
 const CONTROLS: usize = 80;
 /// The kills, with the log on an NVDIMM and with files.
@@ -60,9 +57,6 @@ const LIFE_OPERATIONS: u64 = 250;
 const EPILOGUE_OPERATIONS: u64 = 60;
 /// A start takes well under a minute.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// What the guest says when the first run is over, and when it has come to its end.
-const LOGGED: &str = "POWER-CUT: the logged run is over";
-const VERDICT: &str = "POWER-CUT: everything was right";
 const MEMORY: &str = "768M,slots=1,maxmem=2G";
 const NVDIMM_BYTES: u64 = 64 << 20;
 /// Far more than is ever logged; takes no space where nothing is written.
@@ -72,57 +66,26 @@ const WRITES_BYTES: u64 = 4 << 30;
 const MODULES: &[&str] = &["crc32c_generic", "nvme", "nfit", "nd_pmem", "ext4"];
 /// What they are linked with is on every Debian.
 const PACKAGES: &[&str] = &["busybox-static", "e2fsprogs"];
-const APPLETS: &[&str] =
-    &["sh", "mount", "mkdir", "insmod", "cat", "echo", "sleep", "reboot", "dmesg", "tail"];
-
-struct Options {
-    states: usize,
-    operations: u64,
-    seed: u64,
-    replay: bool,
-    files: bool,
-}
-
-impl Options {
-    fn check(self) -> Result<Options, Failure> {
-        // Fewer, and there are not enough flushes to choose from.
-        let operations_min = 4 * self.states as u64;
-        if self.states == 0 || self.operations < operations_min {
-            return Err(Failure::Usage(format!(
-                "--states {} --operations {}: there must be a state, and at least {operations_min} \
-                 operations for so many states",
-                self.states, self.operations
-            )));
-        }
-        Ok(self)
-    }
-}
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
-    let (states, operations) = (STATES, OPERATIONS);
-    let mut options = Options { states, operations, seed: 1, replay: false, files: false };
+    let (mut seed, mut only_replays, mut files) = (1, false, false);
     flags!(parser, {
         // Ourselves, inside the machine.
         Value(word) if word == "guest" => return guest::main(parser),
-        Long("states") => options.states = parser.value()?.parse()?,
-        Long("operations") => options.operations = parser.value()?.parse()?,
-        Long("seed") => options.seed = parser.value()?.parse()?,
-        Long("replay") => options.replay = true,
-        Long("files") => options.files = true,
+        Long("seed") => seed = parser.value()?.parse()?,
+        Long("replay") => only_replays = true,
+        Long("files") => files = true,
     });
-    let options = options.check()?;
-    let files = Files::of(&process::scratch_dir("power-cut")?);
-    if options.replay {
-        return passed(replay(&files.first, &options)?);
+    let (folder, workload) = (process::scratch_dir("power-cut")?, Workload { seed });
+    if only_replays {
+        return passed(replay(&folder.join(FIRST), workload)?);
     }
-    if let Some(reason) = vm::lacking() {
-        return skipped(reason);
-    }
-    let debian = packages::fetch(packages::Kernel::Ordinary, PACKAGES)?;
-    let archive = archive(&files.folder, &debian)?;
+    vm::need()?;
+    let debian = vm::ordinary(PACKAGES)?;
+    let archive = archive(&folder, &debian)?;
     let began = Instant::now();
-    let mut machine = Machine::new(&debian, &archive, &files, &options)?;
-    if options.files {
+    let mut machine = Machine::new(&debian, &archive, &folder, (workload, files))?;
+    if files {
         while machine.lives.len() < KILLS_FILES {
             machine.run_and_kill()?;
         }
@@ -134,7 +97,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         ));
     }
     machine.run_and_kill()?;
-    let told = replay(&files.first, &options)?;
+    let told = replay(&folder.join(FIRST), workload)?;
     while machine.lives.len() < KILLS {
         machine.run_and_kill()?;
     }
@@ -143,41 +106,20 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     passed(format!("{told}; {KILLS} kills: nothing acknowledged was lost; {took:.0} s"))
 }
 
-/// What a run leaves in its folder.
-struct Files {
-    folder: PathBuf,
-    nvdimm: PathBuf,
-    disk: PathBuf,
-    writes: PathBuf,
-    /// The writes of the first start, which are replayed.
-    first: PathBuf,
-}
-
-impl Files {
-    fn of(folder: &Path) -> Files {
-        let name = |name: &str| folder.join(name);
-        Files {
-            folder: folder.to_path_buf(),
-            nvdimm: name("nvdimm"),
-            disk: name("disk"),
-            writes: name("writes"),
-            first: name("writes-first"),
-        }
-    }
-}
+/// What a run leaves in its folder: memory, disk, its writes, and those of the first start, which
+/// are replayed.
+const NVDIMM: &str = "nvdimm";
+const DISK: &str = "disk";
+const WRITES: &str = "writes";
+const FIRST: &str = "writes-first";
 
 /// Opens the states of a log; what came out, in words.
-fn replay(log: &Path, options: &Options) -> Result<String, String> {
+fn replay(log: &Path, workload: Workload) -> Result<String, String> {
     let entries = writes::read(log, states::DISK_BYTES)?;
-    let workload = Workload { seed: options.seed };
-    let again = |why: String| {
-        let Options { states, operations, seed, .. } = options;
-        format!(
-            "{why} (the same states again: cargo xtask power-cut --replay --states {states} \
-             --operations {operations} --seed {seed})"
-        )
-    };
-    let tally = states::replay(&entries, workload, options.states, CONTROLS).map_err(again)?;
+    let tally = states::replay(&entries, workload, STATES, CONTROLS).map_err(|why| {
+        let seed = workload.seed;
+        format!("{why} (the same states again: cargo xtask power-cut --replay --seed {seed})")
+    })?;
     let told = format!(
         "{} states at and {} between {} flushes of an NVMe disk hold what was acknowledged; \
          controls found to lose: {} of {} without one flush, {} of {} without any",
@@ -190,7 +132,7 @@ fn replay(log: &Path, options: &Options) -> Result<String, String> {
         tally.ignored.states
     );
     println!("{told}");
-    if tally.at_flushes < options.states {
+    if tally.at_flushes < STATES {
         return Err(format!("only {} flushes, too few to choose from", tally.flushes));
     }
     // Something lost may be overwritten by what came later; but not often.
@@ -212,11 +154,10 @@ fn archive(folder: &Path, debian: &packages::Debian) -> Result<PathBuf, String> 
         debian,
         ours: &[program.as_path()],
         programs: &["mke2fs"],
-        applets: APPLETS,
         loaded: &[],
         provider: None,
         modules: MODULES,
-        script: &SCRIPT.replace("@LOGGED@", LOGGED).replace("@VERDICT@", VERDICT),
+        script: &vm::script(SCRIPT),
     };
     initramfs::write(folder, &contents)
 }
@@ -225,8 +166,9 @@ fn archive(folder: &Path, debian: &packages::Debian) -> Result<PathBuf, String> 
 struct Machine<'a> {
     debian: &'a packages::Debian,
     archive: &'a Path,
-    files: &'a Files,
-    options: &'a Options,
+    folder: &'a Path,
+    /// Whether log and SSD are files.
+    files: bool,
     workload: Workload,
     random: Rng,
     lives: Vec<Life>,
@@ -238,13 +180,12 @@ impl<'a> Machine<'a> {
     fn new(
         debian: &'a packages::Debian,
         archive: &'a Path,
-        files: &'a Files,
-        options: &'a Options,
+        folder: &'a Path,
+        (workload, files): (Workload, bool),
     ) -> Result<Machine<'a>, String> {
-        sparse(&files.nvdimm, NVDIMM_BYTES)?;
-        let (workload, random) = (Workload { seed: options.seed }, random::stream(options.seed, 0));
-        let disk = states::new_disk(options.files);
-        Ok(Machine { debian, archive, files, options, workload, random, lives: Vec::new(), disk })
+        sparse(&folder.join(NVDIMM), NVDIMM_BYTES)?;
+        let (random, disk) = (random::stream(workload.seed, 0), states::new_disk(files));
+        Ok(Machine { debian, archive, folder, files, workload, random, lives: Vec::new(), disk })
     }
 
     fn number(&self) -> usize {
@@ -252,20 +193,20 @@ impl<'a> Machine<'a> {
     }
 
     fn console(&self) -> PathBuf {
-        self.files.folder.join(format!("console-{}.log", self.number()))
+        self.folder.join(format!("console-{}.log", self.number()))
     }
 
     /// Starts it, on the disk as it is now and with a new log of its writes.
     fn start(&self, until: u64) -> Result<Guarded, String> {
-        let Files { nvdimm, disk, writes, .. } = self.files;
-        process::write(disk, &self.disk)?;
-        sparse(writes, WRITES_BYTES)?;
+        let [nvdimm, disk, writes] = [NVDIMM, DISK, WRITES].map(|name| self.folder.join(name));
+        process::write(&disk, &self.disk)?;
+        sparse(&writes, WRITES_BYTES)?;
         let boot = format!(
-            "cut_boot={} cut_files={} cut_seed={} cut_operations={} cut_lives={} cut_until={until}",
+            "cut_boot={} cut_files={} cut_seed={} cut_operations={OPERATIONS} cut_lives={} \
+             cut_until={until}",
             self.number(),
-            u8::from(self.options.files),
-            self.options.seed,
-            self.options.operations,
+            u8::from(self.files),
+            self.workload.seed,
             guest::told_lives(&self.lives)
         );
         let mut command = vm::command(self.debian, self.archive, &boot);
@@ -312,13 +253,13 @@ impl<'a> Machine<'a> {
         show(&said);
         let acknowledged = acknowledged(&vm::said(&self.console())?).unwrap_or(0);
         println!("start {}: killed after operation {acknowledged}", self.number());
-        let is_first = self.lives.is_empty() && !self.options.files;
+        let is_first = self.lives.is_empty() && !self.files;
         if is_first {
-            fs::rename(&self.files.writes, &self.files.first)
-                .map_err(|e| format!("cannot keep {}: {e}", self.files.writes.display()))?;
+            fs::rename(self.folder.join(WRITES), self.folder.join(FIRST))
+                .map_err(|e| format!("cannot keep what was written: {e}"))?;
         }
-        let log = if is_first { &self.files.first } else { &self.files.writes };
-        let entries = writes::read(log, states::DISK_BYTES)?;
+        let log = self.folder.join(if is_first { FIRST } else { WRITES });
+        let entries = writes::read(&log, states::DISK_BYTES)?;
         states::cut(&mut self.disk, &entries, &mut self.random);
         self.lives.push(Life { first, acknowledged });
         Ok(())
@@ -328,7 +269,7 @@ impl<'a> Machine<'a> {
     fn last_start(&mut self) -> Result<(), String> {
         let first = self.lives.last().map_or(1, |life| life.next(&self.workload));
         let mut guest = self.start(first + EPILOGUE_OPERATIONS)?;
-        let said = self.watch(&mut guest, |said| said.lines().any(|line| line == VERDICT))?;
+        let said = self.watch(&mut guest, |said| said.lines().any(|line| line == vm::VERDICT))?;
         show(&said);
         Ok(())
     }
@@ -337,13 +278,13 @@ impl<'a> Machine<'a> {
 /// The last number that was acknowledged, on a line that is whole.
 fn acknowledged(said: &str) -> Option<u64> {
     let whole = said.rfind('\n').map_or("", |end| &said[..end]);
-    let mut lines = whole.lines().rev().filter_map(|line| line.strip_prefix(TOLD));
+    let mut lines = whole.lines().rev().filter_map(|line| line.strip_prefix(vm::SAID));
     lines.find_map(|line| line.strip_prefix(ACKNOWLEDGED)?.parse().ok())
 }
 
 /// What the guest said to be shown.
 fn show(said: &str) {
-    let lines = said.lines().filter_map(|line| line.strip_prefix(TOLD));
+    let lines = said.lines().filter_map(|line| line.strip_prefix(vm::SAID));
     lines.filter(|line| !line.starts_with(ACKNOWLEDGED)).for_each(|line| println!("guest: {line}"));
 }
 
@@ -353,12 +294,7 @@ fn sparse(path: &Path, bytes: u64) -> Result<(), String> {
     made.map_err(|error| format!("cannot make {}: {error}", path.display()))
 }
 
-const SCRIPT: &str = r#"#!/bin/sh
-export PATH=/bin
-say() { echo "POWER-CUT: $*"; }
-off() { reboot -f; sleep 60; }
-fail() { say "FAIL $*"; dmesg | tail -30; off; }
-await() {
+const SCRIPT: &str = r#"await() {
     tries=0
     until [ -b "$1" ]; do
         tries=$((tries + 1))
@@ -366,15 +302,9 @@ await() {
         sleep 0.1
     done
 }
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mount -t devtmpfs devtmpfs /dev
 mkdir -p /pm /run
 for word in $(cat /proc/cmdline); do
     case $word in cut_*=*) eval "$word" ;; esac
-done
-for module in $(cat /modules/order); do
-    insmod /modules/$module || fail "module $module"
 done
 # The console is the writer's from here on: a line of the kernel's in one of its would spoil it.
 dmesg -n 1
@@ -386,14 +316,12 @@ if [ "$cut_files" = 1 ]; then
     mount -t ext4 /dev/nvme0n1p4 /pm || fail "ext4"
     xtask power-cut guest --log /pm/log --ssd /pm/ssd \
         --seed $cut_seed --lives "$cut_lives" --until $cut_until || fail "the writer to files"
-    echo "@VERDICT@"
-    off
-fi
+else
 await /dev/pmem0
 if [ "$cut_boot" = 1 ]; then
     xtask power-cut guest --log /dev/nvme0n1p1 --ssd /dev/nvme0n1p2 --acks /dev/nvme0n1p3 \
         --seed $cut_seed --until $cut_operations || fail "the writer to the logged disk"
-    echo "@LOGGED@"
+    say "the logged run is over"
     # DAX wants page structures for the memory: what `ndctl create-namespace -m fsdax` does.
     bus=/sys/bus/nd
     pfn=$(cat $bus/devices/region0/pfn_seed)
@@ -409,8 +337,7 @@ fi
 mount -t ext4 -o dax=always /dev/pmem0 /pm || fail "ext4 with DAX"
 xtask power-cut guest --log /pm/log --dax --ssd /dev/nvme0n1p4 \
     --seed $cut_seed --lives "$cut_lives" --until $cut_until || fail "the writer to the NVDIMM"
-echo "@VERDICT@"
-off
+fi
 "#;
 
 #[cfg(test)]
@@ -420,30 +347,9 @@ mod tests {
     #[test]
     fn only_a_whole_line_acknowledges() {
         assert_eq!(acknowledged(""), None);
-        let said = "booted\nPOWER-CUT: acknowledged 12\nPOWER-CUT: acknowledged 1";
+        let said = "booted\nGUEST: acknowledged 12\nGUEST: acknowledged 1";
         assert_eq!(acknowledged(said), Some(12), "the last line may go on");
         assert_eq!(acknowledged(&format!("{said}5\nnoise\n")), Some(15));
-        assert_eq!(acknowledged("POWER-CUT: acknowledged \n"), None);
-    }
-
-    #[test]
-    fn the_script_says_what_is_waited_for() {
-        let script = SCRIPT.replace("@LOGGED@", LOGGED).replace("@VERDICT@", VERDICT);
-        assert!(!script.contains('@') && script.ends_with(&format!("echo \"{VERDICT}\"\noff\n")));
-        assert!(LOGGED.starts_with(TOLD) && VERDICT.starts_with(TOLD));
-    }
-
-    #[test]
-    fn states_want_operations_to_choose_from() {
-        let options = |states, operations| Options {
-            states,
-            operations,
-            seed: 1,
-            replay: false,
-            files: false,
-        };
-        assert!(options(STATES, OPERATIONS).check().is_ok());
-        assert!(options(0, OPERATIONS).check().is_err());
-        assert!(options(STATES, STATES as u64).check().is_err());
+        assert_eq!(acknowledged("GUEST: acknowledged \n"), None);
     }
 }

@@ -9,7 +9,7 @@
 use crate::random::{self, Value};
 use laneway_tier::disk::sim::{Faults, Power, SimDisk};
 use laneway_tier::pm::wal::WalRegion;
-use laneway_tier::{Durability, ItemMeta, Media, MigrateBy, Settings, Tier, WhenFull};
+use laneway_tier::{ItemMeta, Media, MigrateBy, Settings, Tier};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -30,20 +30,13 @@ pub const SSD_BYTES: u64 = 16 << 20;
 /// How every store of this job behaves.
 pub fn settings(background: bool) -> Settings {
     Settings {
-        split_bytes: 4096,
-        split_adapts: false,
         segment_bytes: 32 << 10,
-        compress_from: None,
         table_bytes: 16 << 10,
-        durability: Durability::Ack,
         migrate_by: Some(MigrateBy::Hotness),
-        when_full: WhenFull::Refuse,
         migrate_percent: 60,
         checkpoint_bytes: 96 << 10,
-        index: None,
-        pad_groups: false,
-        accept_lost_log: false,
         background,
+        ..Settings::default()
     }
 }
 

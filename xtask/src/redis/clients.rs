@@ -1,11 +1,9 @@
 //! Real clients of Redis, each with a script of its own that verifies what it gets back
 //! (tests-external/redis/clients).
 
-use crate::languages::{self, Place, Run, Told, go, java, node, ran};
-use crate::peers;
-use crate::process;
-use crate::setup;
-use std::path::Path;
+use crate::languages::{self, Place, Run, go, java, node, ran};
+use crate::{Failure, Outcome, peers, process, setup, skipped};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const CLIENTS: &[(&str, Run)] = &[
@@ -22,8 +20,8 @@ const CLIENTS: &[(&str, Run)] = &[
     ("jedis", |place| java(place, ("jedis", "JedisClient"))),
 ];
 
-/// Runs all clients whose name contains `only`; what each said, and which were left out.
-pub fn run(glue: &Path, port: u16, only: &str) -> Result<(Vec<String>, Vec<String>), String> {
+/// Runs all clients; what each said, and which were left out.
+pub fn run(glue: &Path, port: u16) -> Result<(Vec<String>, Vec<String>), Failure> {
     let place = Place {
         scripts: glue.join("clients"),
         built: process::scratch_dir("redis-clients")?,
@@ -31,16 +29,16 @@ pub fn run(glue: &Path, port: u16, only: &str) -> Result<(Vec<String>, Vec<Strin
         further: Vec::new(),
     };
     let (mut said_all, mut left_out) = (Vec::new(), Vec::new());
-    for (name, client) in CLIENTS.iter().filter(|(name, _)| name.contains(only)) {
+    for (name, client) in CLIENTS {
         match place.run(name, *client)? {
-            Told::Ran(said) => said_all.push(said),
-            Told::LeftOut(why) => left_out.push(format!("{name}: {why}")),
+            Ok(said) => said_all.push(said),
+            Err(why) => left_out.push(format!("{name}: {why}")),
         }
     }
     Ok((said_all, left_out))
 }
 
-fn redis_rs(place: &Place) -> Result<Told, String> {
+fn redis_rs(place: &Place) -> Outcome {
     let folder = place.copy("redis-rs")?;
     let cargo = |word: &str| {
         let mut command = process::cargo();
@@ -48,20 +46,18 @@ fn redis_rs(place: &Place) -> Result<Told, String> {
         command.arg(folder.join("Cargo.toml"));
         command
     };
-    if let Err(why) = languages::fetch(&mut cargo("fetch"))? {
-        return Ok(Told::LeftOut(why));
-    }
+    languages::fetch(&mut cargo("fetch"))?;
     process::run(cargo("build").arg("--target-dir").arg(folder.join("target")))?;
     place.script(&mut Command::new(folder.join("target/debug/laneway-redis-rs")))
 }
 
-fn hiredis(place: &Place) -> Result<Told, String> {
+fn hiredis(place: &Place) -> Outcome {
     if !setup::hiredis() {
-        return Ok(Told::LeftOut("no libhiredis-dev here".into()));
+        return skipped("no libhiredis-dev here");
     }
     let Some(compiler) = ["cc", "gcc", "clang-14"].into_iter().find_map(process::find_program)
     else {
-        return Ok(Told::LeftOut("no C compiler here".into()));
+        return skipped("no C compiler here");
     };
     let folder = place.copy("hiredis")?;
     let mut build = Command::new(compiler);
@@ -70,8 +66,8 @@ fn hiredis(place: &Place) -> Result<Told, String> {
     place.script(&mut Command::new(folder.join("client")))
 }
 
-fn cli(place: &Place, name: &str) -> Result<Told, String> {
-    let Some(program) = peers::program(name) else { return Ok(Told::LeftOut(no_peers())) };
+fn cli(place: &Place, name: &str) -> Outcome {
+    let program = peer(name)?;
     let folder = place.built.join(name);
     process::make_dir(&folder)?;
     let mut command = Command::new("sh");
@@ -79,14 +75,14 @@ fn cli(place: &Place, name: &str) -> Result<Told, String> {
     ran(command.arg(script).arg(program).arg(&place.port).arg(&folder))
 }
 
-fn benchmark(place: &Place, name: &str) -> Result<Told, String> {
-    let both = (peers::program(name), peers::program("valkey-cli"));
-    let (Some(program), Some(cli)) = both else { return Ok(Told::LeftOut(no_peers())) };
+fn benchmark(place: &Place, name: &str) -> Outcome {
+    let (program, cli) = (peer(name)?, peer("valkey-cli")?);
     let mut command = Command::new("sh");
     let script = place.scripts.join("shell/benchmark.sh");
     ran(command.arg(script).arg(program).arg(&place.port).arg(cli))
 }
 
-fn no_peers() -> String {
-    "it is not unpacked: cargo xtask peers".into()
+fn peer(name: &str) -> Result<PathBuf, Failure> {
+    let why = || Failure::Skipped("it is not unpacked: cargo xtask peers".into());
+    peers::program(name).ok_or_else(why)
 }

@@ -2,8 +2,7 @@
 //!
 //! A test that must fail and passes is told as well: the list would say what is not so.
 
-use crate::process;
-use crate::python;
+use crate::{process, python};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;

@@ -12,9 +12,7 @@ mod protocol;
 #[path = "../../../crates/server/tests/execute_scripts/script.rs"]
 mod script;
 
-use crate::outcome::{Failure, Outcome, passed, skipped};
-use crate::process;
-use crate::server::{Executable, Server};
+use crate::{Executable, Failure, Outcome, Server, passed, process, skipped};
 use allow::Allowed;
 use play::{Peer, Played};
 use protocol::{NEWEST, Protocol, Rival, STABLE};
@@ -24,20 +22,15 @@ use std::path::PathBuf;
 pub const HELP: &str = "\
 Play the protocol scripts against Laneway and against memcached, or RESP's against Valkey and Redis.
 
-usage: cargo xtask replay [--only TEXT] [--against laneway|memcached|stable|all]
-                          [--server PROGRAM]
-       cargo xtask replay --binary, and so on
-       cargo xtask replay --resp [--only TEXT] [--against laneway|valkey|redis|all]
-                          [--server PROGRAM]
+usage: cargo xtask replay [--binary | --resp] [--server PROGRAM]
 
   --binary           the scripts of memcached's binary protocol, in the folder `binary`
   --resp             the scripts of RESP, in the folder `resp`, and not memcached's
-  --only TEXT        only the cases whose `file: name` contains TEXT
-  --against WHOM     Laneway; memcached 1.6.45, Valkey 9.1 or Redis 8, which `cargo xtask peers`
-                     unpacks; memcached 1.6.18, which Debian's stable suite has; or all of the
-                     protocol's (default). Where one is not here, or of another version, the task
-                     ends as skipped
   --server PROGRAM   play against this executable as if it were Laneway
+
+memcached 1.6.45, Valkey 9.1 and Redis 8 are what `cargo xtask peers` unpacks; memcached 1.6.18 is
+what Debian's stable suite has. Where one is not here, or of another version, the task ends as
+skipped.
 
 The scripts are crates/server/tests/scripts/*.txt; the README there defines their form.";
 
@@ -51,61 +44,18 @@ const FLAGS: &[(&str, &str)] =
 /// Begins the condition of a case that memcached passes from this version on, and not before.
 const LATER: &str = "since=";
 
-struct Options {
-    protocol: Protocol,
-    only: String,
-    /// Whom to play against: `laneway`, a rival's word, or `all`.
-    against: String,
-    server: Option<PathBuf>,
-}
-
-impl Options {
-    fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
-        let mut options = Options {
-            protocol: protocol::MEMCACHED,
-            only: String::new(),
-            against: "all".into(),
-            server: None,
-        };
-        flags!(parser, {
-            Long("binary") => options.protocol = protocol::BINARY,
-            Long("resp") => options.protocol = protocol::RESP,
-            Long("only") => options.only = parser.value()?.string()?,
-            Long("server") => options.server = Some(parser.value()?.into()),
-            Long("against") => options.against = parser.value()?.string()?,
-        });
-        let whom = &options.against;
-        let words = options.protocol.rivals.iter().map(|rival| rival.word);
-        let known: Vec<&str> = ["all", "laneway"].into_iter().chain(words).collect();
-        match known.contains(&whom.as_str()) {
-            true => Ok(options),
-            false => {
-                let known = known.join(", ");
-                Err(Failure::Usage(format!("--against {whom}: must be one of {known}")))
-            }
-        }
-    }
-
-    fn is_chosen(&self, word: &str) -> bool {
-        self.against == "all" || self.against == word
-    }
-}
-
-pub fn main(parser: lexopt::Parser) -> Outcome {
-    let options = Options::read(parser)?;
-    let protocol = &options.protocol;
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
+    let (mut protocol, mut server) = (&protocol::MEMCACHED, None);
+    flags!(parser, {
+        Long("binary") => protocol = &protocol::BINARY,
+        Long("resp") => protocol = &protocol::RESP,
+        Long("server") => server = Some(PathBuf::from(parser.value()?)),
+    });
     let cases = scripts(protocol)?;
     let mut allowed = if protocol.has_list { Allowed::read()? } else { Allowed::default() };
-    let chosen: Vec<&Case> = cases.iter().filter(|case| case.id.contains(&options.only)).collect();
-    if chosen.is_empty() {
-        return Err(Failure::Usage(format!("--only {}: no case is called so", options.only)));
-    }
     let (mut notes, mut left_out) = (Vec::new(), Vec::new());
-    let mut wrong = 0;
-    if options.is_chosen("laneway") {
-        let executable = Executable::named_or_laneway(options.server.as_deref())?;
-        wrong += side(&chosen, None, &executable, protocol, &mut allowed, &mut notes)?;
-    }
+    let executable = Executable::named_or_laneway(server.as_deref())?;
+    let mut wrong = side(&cases, None, &executable, protocol, &mut allowed, &mut notes)?;
     for Rival { peer, .. } in protocol.rivals {
         notes.push(format!(
             "{} differences from {}",
@@ -113,13 +63,14 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
             peer.name
         ));
     }
-    for rival in protocol.rivals.iter().filter(|rival| options.is_chosen(rival.word)) {
-        match rival.executable()? {
-            Err(reason) => left_out.push(reason),
+    for rival in protocol.rivals {
+        match rival.executable() {
+            Err(Failure::Skipped(reason)) => left_out.push(reason),
+            Err(failure) => return Err(failure),
             Ok(executable) => {
                 let one = Some(rival.peer);
-                wrong += side(&chosen, one, &executable, protocol, &mut allowed, &mut notes)?;
-                wrong += stale(&chosen, &cases, rival.peer, &allowed);
+                wrong += side(&cases, one, &executable, protocol, &mut allowed, &mut notes)?;
+                wrong += stale(rival.peer, &allowed);
             }
         }
     }
@@ -163,7 +114,7 @@ fn is_later(case: &Case, version: &str) -> bool {
 
 /// Plays all cases against one executable; how many did not go as written.
 fn side(
-    cases: &[&Case],
+    cases: &[Case],
     peer: Option<Peer>,
     executable: &Executable,
     protocol: &Protocol,
@@ -233,11 +184,9 @@ fn flags(case: &Case) -> Result<Vec<&'static str>, String> {
     Ok(flags)
 }
 
-/// Says which entries of the allow-list are not needed, of those that this run could tell.
-fn stale(chosen: &[&Case], all: &[Case], peer: Peer, allowed: &Allowed) -> usize {
-    let told =
-        |id: &str| chosen.iter().any(|case| case.id == id) || all.iter().all(|case| case.id != id);
-    let stale = allowed.stale(peer.mark, told);
+/// Says which entries of the allow-list are not needed.
+fn stale(peer: Peer, allowed: &Allowed) -> usize {
+    let stale = allowed.stale(peer.mark);
     for case in &stale {
         println!(
             "{}: {case}: stale: {} goes as written, or there is no such case",

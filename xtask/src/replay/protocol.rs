@@ -1,7 +1,7 @@
 //! The protocols whose scripts are replayed, and against whom.
 
 use super::play::{End, Peer};
-use crate::server::Executable;
+use crate::{Executable, Failure, skipped};
 
 /// Today's memcached, and Debian stable's.
 pub const NEWEST: &str = "1.6.45";
@@ -22,8 +22,6 @@ pub struct Protocol {
 
 /// A server that the scripts are compared with.
 pub struct Rival {
-    /// As `--against` names it.
-    pub word: &'static str,
     pub peer: Peer,
     find: fn() -> Option<Executable>,
     /// The task that brings it.
@@ -33,31 +31,29 @@ pub struct Rival {
 }
 
 impl Rival {
-    /// Its executable, or why it cannot be compared with.
-    pub fn executable(&self) -> Result<Result<Executable, String>, String> {
+    /// Its executable, if it can be compared with.
+    pub fn executable(&self) -> Result<Executable, Failure> {
         let name = self.peer.name;
         let Some(executable) = (self.find)() else {
-            return Ok(Err(format!("no {name} here, see `cargo xtask {}`", self.task)));
+            return skipped(format!("no {name} here, see `cargo xtask {}`", self.task));
         };
         let told = executable.version()?;
-        Ok(match told.split_whitespace().any(|word| word.starts_with(self.version)) {
+        match told.split_whitespace().any(|word| word.starts_with(self.version)) {
             true => Ok(executable),
-            false => Err(format!("it is {told}, and the scripts tell how {name} differs")),
-        })
+            false => skipped(format!("it is {told}, and the scripts tell how {name} differs")),
+        }
     }
 }
 
 /// Today's memcached, and Debian stable's.
 const MEMCACHEDS: &[Rival] = &[
     Rival {
-        word: "memcached",
         peer: Peer { name: "memcached 1.6.45", mark: NEWEST },
         find: Executable::newest_memcached,
         task: "peers",
         version: NEWEST,
     },
     Rival {
-        word: "stable",
         peer: Peer { name: "memcached 1.6.18", mark: STABLE },
         find: Executable::memcached,
         task: "setup",
@@ -99,14 +95,12 @@ pub const RESP: Protocol = Protocol {
     },
     rivals: &[
         Rival {
-            word: "valkey",
             peer: Peer { name: "Valkey 9.1", mark: "valkey" },
             find: || Executable::redis("valkey-server"),
             task: "peers",
             version: "v=9.1.",
         },
         Rival {
-            word: "redis",
             peer: Peer { name: "Redis 8", mark: "redis" },
             find: || Executable::redis("redis-server"),
             task: "peers",

@@ -4,14 +4,11 @@
 //! before the end must be there. Only this server's clients may lose a connection, and only then.
 
 use super::Options;
-use super::judge::{Stamp, View};
-use super::sharer::{COUNTER, TTL_SECONDS};
+use super::judge::View;
+use super::sharer::{COUNTER, TTL_SECONDS, take};
 use super::stage::{Stage, name};
 use super::watch::Memory;
-use crate::client::Client;
-use crate::place::{self, Folder};
-use crate::process;
-use crate::server::{Executable, Server};
+use crate::{Client, Executable, Folder, Server, place, process};
 use rustix::process::Signal;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -161,14 +158,8 @@ impl<'a> DurableServer<'a> {
         }
         let length = line.strip_prefix("VA ").and_then(|length| length.parse().ok());
         let length = length.ok_or_else(|| format!("mg {} is answered by `{line}`", name(key)))?;
-        let mut stamp = Err(String::new());
-        let told = client.body(length, |bytes| {
-            stamp = Stamp::read(key, bytes);
-            stamp.is_ok()
-        });
-        told.map_err(|why| format!("{why}: {}", stamp.as_ref().err().map_or("", |why| why)))?;
         self.swept += 1;
-        view.found(key, stamp?)
+        take(view, client, key, length)
     }
 }
 

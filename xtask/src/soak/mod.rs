@@ -19,26 +19,22 @@ mod stage;
 mod watch;
 mod well;
 
-use crate::outcome::{Failure, Outcome, passed};
-use crate::random;
-use crate::server::{Executable, Server};
+use crate::{Executable, Failure, Outcome, Server, passed, random};
 use durable::DurableServer;
 use report::Report;
 use sharer::Protocol;
 use stage::{Scene, Space, Stage};
-use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 pub const HELP: &str = "\
 Serve well-behaved and misbehaving clients while the load changes and a server restarts.
 
-usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1] [--server PROGRAM]
+usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1]
 
   --minutes N, --seconds N   how long (default 10 minutes)
   --workers N                worker threads of each server (default 4)
   --seed N                   what the clients draw from (default 1)
-  --server PROGRAM           test this executable of Laneway's instead of this tree's
 
 Two servers: one whose clients have more keys than its memory holds, by TCP, UDP and RESP; and a
 durable one that is ended every three minutes (a shorter run: each fifth of it), by SIGTERM and
@@ -76,13 +72,11 @@ pub struct Options {
     length: Duration,
     workers: usize,
     seed: u64,
-    server: Option<PathBuf>,
 }
 
 impl Options {
     fn read(mut parser: lexopt::Parser) -> Result<Options, Failure> {
-        let mut options =
-            Options { length: Duration::from_secs(600), workers: 4, seed: 1, server: None };
+        let mut options = Options { length: Duration::from_secs(600), workers: 4, seed: 1 };
         flags!(parser, {
             Long("minutes") => {
                 options.length = Duration::from_secs(60 * parser.value()?.parse::<u64>()?);
@@ -90,7 +84,6 @@ impl Options {
             Long("seconds") => options.length = Duration::from_secs(parser.value()?.parse()?),
             Long("workers") => options.workers = parser.value()?.parse()?,
             Long("seed") => options.seed = parser.value()?.parse()?,
-            Long("server") => options.server = Some(parser.value()?.into()),
         });
         let seconds = options.length.as_secs();
         if seconds < 10 {
@@ -115,7 +108,7 @@ impl Options {
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
     let options = Options::read(parser)?;
-    let executable = Executable::named_or_laneway(options.server.as_deref())?;
+    let executable = Executable::laneway()?;
     let words = options.flags(EVICTING);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut server = executable.start("soak-evicting", &words)?;

@@ -5,8 +5,7 @@ use super::mischief::KINDS;
 use super::stage::{Counts, MISDEEDS, Scene, Stage};
 use super::watch::{Memory, growth_over_lives};
 use super::{Options, Server};
-use crate::client::Client;
-use crate::outcome::Failure;
+use crate::{Client, Failure};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 

@@ -9,8 +9,7 @@
 use super::judge::{STAMP_BYTES, Stamp, View};
 use super::mix;
 use super::stage::{Stage, name};
-use crate::client::Client;
-use crate::random;
+use crate::{Client, random};
 use fastrand::Rng;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -466,7 +465,7 @@ fn value_line(line: &str) -> Result<(&str, usize, Option<&str>), String> {
 }
 
 /// Takes the bytes of a value of `key` off the connection, and has them judged.
-fn take(
+pub fn take(
     view: &mut View<'_>,
     connection: &mut Client,
     key: u32,

@@ -4,9 +4,8 @@
 //! hot set, which moves every few seconds, so that what was just evicted is asked for again.
 
 use super::judge::Judge;
-use crate::client::Client;
-use crate::random;
-use crate::{place, process};
+use crate::client::number;
+use crate::{Client, place, process, random};
 use fastrand::Rng;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -205,10 +204,7 @@ impl Stage<'_> {
     /// Looks where the server takes datagrams.
     pub fn look_for_datagrams(&self) -> Result<(), String> {
         let told = Client::connect(self.address)?.stats("topology")?;
-        let number = |name: &str| {
-            let found = told.iter().find(|(found, _)| found == name);
-            found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-        };
+        let number = |name| number(&told, name).map_or(0, |number| number as u32);
         self.udp_base.store(number("udp_port_base"), Relaxed);
         self.udp_queues.store(number("queues"), Relaxed);
         Ok(())

@@ -40,8 +40,7 @@ impl Memory {
     /// its floor; and how many hours that half has.
     pub fn growth(&self) -> (f64, f64) {
         let second = self.second_half();
-        let seconds = second.last().zip(second.first()).map_or(0.0, |(end, begin)| end.0 - begin.0);
-        (growth(&floor(&second)), seconds / SECONDS_AN_HOUR)
+        (growth(&floor(&second)), hours(&second))
     }
 
     fn second_half(&self) -> Vec<(f64, f64)> {
@@ -61,8 +60,12 @@ pub fn growth_over_lives(lives: &[Memory]) -> (f64, f64) {
         second.first().map(|(at, _)| (*at, least))
     };
     let points: Vec<(f64, f64)> = settled.iter().filter_map(point).collect();
-    let seconds = points.last().zip(points.first()).map_or(0.0, |(end, begin)| end.0 - begin.0);
-    (growth(&points), seconds / SECONDS_AN_HOUR)
+    (growth(&points), hours(&points))
+}
+
+fn hours(points: &[(f64, f64)]) -> f64 {
+    let ends = points.last().zip(points.first());
+    ends.map_or(0.0, |(end, begin)| end.0 - begin.0) / SECONDS_AN_HOUR
 }
 
 /// Stretches of a run of which each gives one point to the fit.

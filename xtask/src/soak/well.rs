@@ -9,8 +9,7 @@
 use super::mix;
 use super::sharer::TTL_SECONDS;
 use super::stage::Stage;
-use crate::client::Client;
-use crate::random::{self, Value};
+use crate::{Client, Value, random};
 use fastrand::Rng;
 use std::collections::{BTreeSet, HashMap};
 

@@ -70,7 +70,7 @@ impl Change {
     }
 
     fn of(paths: Vec<String>, packages: &[Package], with_dependants: bool) -> Change {
-        let is_all = paths.iter().any(|path| starts_with_any(path, ALL));
+        let is_all = paths.iter().any(|path| ALL.iter().any(|place| path.starts_with(place)));
         let is_touched = |package: &&Package| {
             let read = READ.iter().filter(|(_, reader)| *reader == package.name);
             let mut places = read.map(|(place, _)| *place).chain([package.folder.as_str()]);
@@ -153,10 +153,6 @@ fn and_dependants<'a>(mut names: BTreeSet<&'a str>, all: &'a [Package]) -> BTree
             return names;
         }
     }
-}
-
-fn starts_with_any(path: &str, places: &[&str]) -> bool {
-    places.iter().any(|place| path.starts_with(place))
 }
 
 fn metadata() -> Result<String, String> {

@@ -13,9 +13,8 @@ mod list;
 mod order;
 mod report;
 
-use crate::features;
-use crate::outcome::{EXIT_SKIPPED, Failure, Outcome, Verdict};
-use crate::process::{self, Guarded};
+use crate::outcome::{EXIT_SKIPPED, Failure, Outcome, passed};
+use crate::{Guarded, features, process};
 use changed::Change;
 use list::{STEPS, Step};
 use order::State;
@@ -96,7 +95,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     summary(&rows, began.elapsed());
     println!("{}", verdict(&rows));
     match rows.iter().any(|row| row.result == "failed") {
-        false => Ok(Verdict::Passed(String::new())),
+        false => passed(""),
         true => Err(Failure::Told),
     }
 }
@@ -241,7 +240,8 @@ fn command(step: &Step, line: &str) -> Result<Command, String> {
 }
 
 fn explain(name: &str, typed: &str, log: &Path, text: &str, late: bool) {
-    println!("        ---- the end of {}", shortened(log));
+    let path = log.strip_prefix(process::root()).unwrap_or(log);
+    println!("        ---- the end of {}", path.display());
     let failing = failing_tests(&text.lines().collect::<Vec<_>>());
     // The end of the output says nothing more where the failed tests have been told one by one.
     let shown = match failing.is_empty() {
@@ -253,11 +253,6 @@ fn explain(name: &str, typed: &str, log: &Path, text: &str, late: bool) {
         println!("        | not finished after {} s", STEP_PATIENCE.as_secs());
     }
     println!("        ---- {name} failed; again with: {typed}");
-}
-
-fn shortened(log: &Path) -> String {
-    let root: PathBuf = process::root();
-    log.strip_prefix(root).unwrap_or(log).display().to_string()
 }
 
 fn last_line(log: &Path) -> String {

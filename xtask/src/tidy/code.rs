@@ -1,12 +1,14 @@
 //! Rust source without its comments and literals, and which of its lines are tests.
 //!
-//! A lexer only so far as needed not to take a word in a string for code. Every character keeps its
-//! line; blanked ones become spaces.
+//! proc-macro2 reads it, so that no word in a string is taken for code. Every byte keeps its place;
+//! blanked ones become spaces.
+
+use proc_macro2::{TokenStream, TokenTree};
 
 /// The code of one file.
 #[derive(Default)]
 pub struct Code {
-    /// The text with comments, strings and characters blanked.
+    /// The text with comments, strings and characters blanked; as it is where it is no Rust.
     pub text: String,
     /// For each line, whether it belongs to a test.
     test_lines: Vec<bool>,
@@ -121,96 +123,30 @@ fn test_items(text: &str) -> Vec<(usize, usize)> {
     items
 }
 
-/// Comments and literals as spaces.
+/// Comments and literals as spaces, but for numbers.
 fn blank(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    let mut previous = ' ';
-    while let Some(c) = rest.chars().next() {
-        let blanked = match c {
-            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            '/' if rest.starts_with("/*") => block_comment(rest),
-            '"' => string(rest),
-            '\'' => character(rest),
-            'r' | 'b' | 'c' if !is_word(previous) => prefixed(rest),
-            _ => 0,
-        };
-        if blanked == 0 {
-            out.push(c);
-            rest = &rest[c.len_utf8()..];
-        } else {
-            let kept = |c: char| if c == '\n' { '\n' } else { ' ' };
-            out.extend(rest[..blanked].chars().map(kept));
-            rest = &rest[blanked..];
-        }
-        previous = c;
-    }
-    out
+    let Ok(tokens) = source.parse::<TokenStream>() else { return source.to_owned() };
+    let mut out: Vec<u8> = source.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
+    copy(tokens, source, &mut out);
+    String::from_utf8(out).expect("tokens are whole characters")
 }
 
-/// The length of a comment that may hold others.
-fn block_comment(text: &str) -> usize {
-    let (mut at, mut depth) = (0, 0_usize);
-    while at < text.len() {
-        let rest = &text.as_bytes()[at..];
-        if rest.starts_with(b"/*") {
-            (depth, at) = (depth + 1, at + 2);
-        } else if rest.starts_with(b"*/") {
-            (depth, at) = (depth - 1, at + 2);
-            if depth == 0 {
-                return at;
+/// Puts the tokens where they stand in their source.
+fn copy(tokens: TokenStream, source: &str, out: &mut [u8]) {
+    for token in tokens {
+        let text = &source[token.span().byte_range()];
+        let spans = match token {
+            // A doc comment is the tokens of an attribute, each of which has the place of all.
+            _ if text.starts_with("//") || text.starts_with("/*") => continue,
+            TokenTree::Literal(_) if !text.starts_with(|c: char| c.is_ascii_digit()) => continue,
+            TokenTree::Group(group) => {
+                copy(group.stream(), source, out);
+                [group.span_open(), group.span_close()]
             }
-        } else {
-            at += 1;
+            other => [other.span(); 2],
+        };
+        for range in spans.map(|span| span.byte_range()) {
+            out[range.clone()].copy_from_slice(&source.as_bytes()[range]);
         }
-    }
-    text.len()
-}
-
-/// The length of a string that begins with its quote.
-fn string(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
-}
-
-/// The length of a character literal; 0 for a lifetime.
-fn character(text: &str) -> usize {
-    let mut chars = text.char_indices().skip(1);
-    match chars.next() {
-        Some((_, '\\')) => {
-            // The character after the backslash may itself be a quote.
-            text[3..].find('\'').map_or(text.len(), |offset| 3 + offset + 1)
-        }
-        Some(_) => match chars.next() {
-            Some((at, '\'')) => at + 1,
-            _ => 0,
-        },
-        None => 0,
-    }
-}
-
-/// The length of `r"..."`, `br#"..."#`, `b"..."`, `b'x'`; 0 if it is only a word.
-fn prefixed(text: &str) -> usize {
-    let letters = text.bytes().take_while(|b| b"rbc".contains(b)).count().min(2);
-    let rest = &text[letters..];
-    let raw = text[..letters].contains('r');
-    let hashes = rest.bytes().take_while(|b| *b == b'#').count();
-    if raw && rest[hashes..].starts_with('"') {
-        let end = format!("\"{}", "#".repeat(hashes));
-        let begin = letters + hashes + 1;
-        return text[begin..].find(&end).map_or(text.len(), |at| begin + at + end.len());
-    }
-    match rest.chars().next() {
-        Some('"') if !raw => letters + string(rest),
-        Some('\'') if text.starts_with("b'") => letters + character(rest),
-        _ => 0,
     }
 }

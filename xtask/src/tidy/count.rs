@@ -2,6 +2,7 @@
 
 use super::code::is_test_path;
 use super::{Source, Tree};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// What a file's lines serve, by the first entry whose path begins the file's.
@@ -49,16 +50,10 @@ pub fn table(tree: &Tree) -> String {
     for kind in ROWS {
         row(&mut text, kind, of(tree, |file| kind_of(file) == Some(kind)));
         if *kind == "product" {
-            let mut crates: Vec<&str> = tree
-                .rust()
-                .filter(|file| kind_of(file) == Some("product"))
-                .map(Source::room)
-                .collect();
-            crates.sort_unstable();
-            crates.dedup();
-            for name in crates {
-                let lines =
-                    of(tree, |file| kind_of(file) == Some("product") && file.room() == name);
+            let product = |file: &Source| kind_of(file) == Some("product");
+            let files = tree.rust().filter(|file| product(file));
+            for name in files.map(Source::room).collect::<BTreeSet<&str>>() {
+                let lines = of(tree, |file| product(file) && file.room() == name);
                 row(&mut text, &format!("  {name}"), lines);
             }
         }

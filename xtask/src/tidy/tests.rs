@@ -155,13 +155,10 @@ fn a_sentence_has_a_verb_and_a_subject() {
     for (text, expected) in rows {
         assert_eq!(rules(&[("docs/a.md", text), ("docs/b.md", "")]), expected, "{text}");
     }
-    let doc = |text: &str| rules(&[("crates/store/src/a.rs", text)]);
-    assert_eq!(
-        doc("//! Knows the size.\n//! It is in bytes.\n\n/// No doc of a module.\n"),
-        [""; 0]
-    );
-    assert_eq!(doc("//! It has a size.\n//!\n//! Knows no clock.\n"), ["prose-subject"]);
-    assert_eq!(doc("//! The one\n//! worker.\n"), ["prose-verb"]);
+    let doc = |text: &str, expected: &[&str]| check("crates/store/src/a.rs", text, expected);
+    doc("//! Knows the size.\n//! It is in bytes.\n\n/// No doc of a module.\n", &[]);
+    doc("//! It has a size.\n//!\n//! Knows no clock.\n", &["prose-subject"]);
+    doc("//! The one\n//! worker.\n", &["prose-verb"]);
     check("crates/store/src/a_tests.rs", "//! The one worker.\n", &[]);
     check("CHANGELOG.md", "The one worker.", &[]);
 }
@@ -236,28 +233,20 @@ fn who_may_know_whom_is_kept() {
     check("policy", "[dev-dependencies]\nproptest = \"1\"", &[]);
     check("sync", "[target.'cfg(loom)'.dependencies]\nloom = \"0.7\"", &[]);
     check("sync", "[dependencies]\nloom = \"0.7\"", &["alone"]);
-    assert_eq!(
-        rules(&[("crates/sync/Cargo.toml", "[package]\nname = \"laneway-sync\"")]),
-        ["lints"]
-    );
+    let sync = ("crates/sync/Cargo.toml", "[package]\nname = \"laneway-sync\"");
+    assert_eq!(rules(&[sync]), ["lints"]);
 }
 
 #[test]
 fn files_that_use_each_other_are_a_cycle() {
     let a = ("crates/store/src/a.rs", "use crate::b::B;");
     let library = ("crates/store/src/lib.rs", "mod a;\nmod b;");
-    assert_eq!(
-        rules(&[a, library, ("crates/store/src/b.rs", "use super::a::{self, A};")]),
-        ["cycle"]
-    );
-    assert_eq!(rules(&[a, library, ("crates/store/src/b.rs", "struct B;")]), [""; 0]);
-    let tests = "#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}";
-    assert_eq!(rules(&[a, library, ("crates/store/src/b.rs", tests)]), [""; 0]);
-    let third = ("crates/store/src/b.rs", "use crate::{x::Y, c::{C}};");
-    assert_eq!(
-        rules(&[a, library, third, ("crates/store/src/c.rs", "use crate::a::A;")]),
-        ["cycle"]
-    );
+    let c = ("crates/store/src/c.rs", "use crate::a::A;");
+    let with = |b: &str| rules(&[a, library, ("crates/store/src/b.rs", b), c]);
+    assert_eq!(with("use super::a::{self, A};"), ["cycle"]);
+    assert_eq!(with("struct B;"), [""; 0]);
+    assert_eq!(with("#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}"), [""; 0]);
+    assert_eq!(with("use crate::{x::Y, c::{C}};"), ["cycle"]);
 }
 
 #[test]
@@ -291,11 +280,9 @@ fn a_public_item_that_only_tests_use_is_told() {
     check("crates/sim/src/a.rs", "pub fn f() {}", &[]);
     // It may, as long as it has to.
     let excepted = ("crates/store/src/a.rs", "pub fn plus_seconds() {}");
+    let user = ("crates/server/src/b.rs", "use plus_seconds;");
     assert_eq!(rules(&[excepted]), [""; 0]);
-    assert_eq!(
-        rules(&[excepted, ("crates/server/src/b.rs", "use plus_seconds;")]),
-        ["unused-public"]
-    );
+    assert_eq!(rules(&[excepted, user]), ["unused-public"]);
 }
 
 #[test]
@@ -313,8 +300,6 @@ fn a_file_may_use_the_one_it_is_nested_in() {
     let library = ("crates/store/src/lib.rs", "mod a;\nfn f() { a::g() }\nstruct B;");
     assert_eq!(rules(&[library, ("crates/store/src/a.rs", "use crate::B;")]), [""; 0]);
     let a = ("crates/store/src/a.rs", "mod c;\nfn f() { c::g() }\nstruct A;");
-    assert_eq!(
-        rules(&[a, ("crates/store/src/a/c.rs", "use super::A;\nuse super::super::B;")]),
-        [""; 0]
-    );
+    let c = ("crates/store/src/a/c.rs", "use super::A;\nuse super::super::B;");
+    assert_eq!(rules(&[a, c]), [""; 0]);
 }

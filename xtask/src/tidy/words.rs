@@ -53,18 +53,15 @@ pub fn push(
     found.push(Finding { rule, subject, line, text: text.into() });
 }
 
-fn is_in(file: &Source, places: &[&str]) -> bool {
-    places.iter().any(|place| file.path.starts_with(place))
-}
-
 fn threads(file: &Source, found: &mut Vec<Finding>) {
+    let is_allowed = THREAD_PLACES.iter().any(|place| file.path.starts_with(place));
     for (line, text) in file.code.lines() {
         let Some(word) = THREAD_WORDS.iter().find(|word| text.contains(**word)) else { continue };
         let test = file.code.is_test(line);
         let sleeps = *word == "thread::sleep";
         if test && sleeps {
             push(found, "sleep", file, line, "a test never sleeps; wait for what it needs");
-        } else if !test && !is_in(file, THREAD_PLACES) {
+        } else if !test && !is_allowed {
             push(found, "thread", file, line, format!("{word}: only in {THREAD_PLACES:?}"));
         }
     }

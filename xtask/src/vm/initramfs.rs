@@ -20,6 +20,12 @@ const LOADER: &str = "ld-linux-x86-64.so.2";
 /// Packs the files of the folder `$0` by the busybox `$1`. The kernel brings a console of its own.
 const PACK: &str = "cd \"$0\" && find . | \"$1\" cpio -o -H newc";
 
+/// What busybox is called by.
+const APPLETS: &[&str] = &[
+    "sh", "mount", "mkdir", "insmod", "cat", "echo", "sleep", "kill", "reboot", "sync", "dmesg",
+    "tail",
+];
+
 /// A file of the guest's, which can be run.
 fn put(tree: &Path, name: &str, content: &[u8]) -> Result<(), String> {
     deb::put(tree, name, content, 0o755).map(drop)
@@ -33,8 +39,6 @@ pub struct Contents<'a> {
     pub ours: &'a [&'a Path],
     /// Programs of the packages, by name.
     pub programs: &'a [&'a str],
-    /// What busybox is called by.
-    pub applets: &'a [&'a str],
     /// Libraries that nothing names, since they are loaded when they are asked for.
     pub loaded: &'a [&'a str],
     /// The provider of libibverbs for this kind of device, if it has one.
@@ -55,7 +59,7 @@ pub fn write(folder: &Path, contents: &Contents<'_>) -> Result<PathBuf, String> 
     put(&tree, "init", contents.script.as_bytes())?;
     let busybox = under(&debian.root, &["bin", "usr/bin"], "busybox")?;
     put(&tree, "bin/busybox", &read(&busybox)?)?;
-    for applet in contents.applets {
+    for applet in APPLETS {
         let linked = symlink("busybox", tree.join("bin").join(applet));
         linked.map_err(|e| format!("cannot link {applet}: {e}"))?;
     }
@@ -135,8 +139,9 @@ fn modules(tree: &Path, debian: &Debian, wanted: &[&str]) -> Result<(), String> 
     let top = ["lib/modules", "usr/lib/modules"].map(|dir| debian.root.join(dir));
     let top = top.into_iter().map(|dir| dir.join(&debian.release)).find(|dir| dir.is_dir());
     let top = top.ok_or_else(|| format!("no modules of kernel {}", debian.release))?;
-    let mut all = BTreeMap::new();
-    collect(&top, &mut all)?;
+    let mut find = Command::new("find");
+    let found = process::printed(find.arg(&top).args(["-type", "f", "-name", "*.ko*"]))?;
+    let all: BTreeMap<String, PathBuf> = found.lines().filter_map(named).collect();
     let mut order = Vec::new();
     for module in wanted {
         place(module, &all, &mut order)?;
@@ -148,21 +153,11 @@ fn modules(tree: &Path, debian: &Debian, wanted: &[&str]) -> Result<(), String> 
     put(tree, "modules/order", lines.join("\n").as_bytes())
 }
 
-/// Every module of a folder, by name.
-fn collect(folder: &Path, all: &mut BTreeMap<String, PathBuf>) -> Result<(), String> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if path.is_dir() && !path.is_symlink() {
-            collect(&path, all)?;
-            continue;
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy().replace('-', "_");
-        let name = name.strip_suffix(COMPRESSED).unwrap_or(&name);
-        if let Some(name) = name.strip_suffix(".ko") {
-            all.insert(name.to_owned(), path.clone());
-        }
-    }
-    Ok(())
+/// The name of the module in this file, and the file.
+fn named(path: &str) -> Option<(String, PathBuf)> {
+    let (_, file) = path.rsplit_once('/')?;
+    let name = file.strip_suffix(COMPRESSED).unwrap_or(file).strip_suffix(".ko")?;
+    Some((name.replace('-', "_"), path.into()))
 }
 
 /// A module's bytes, as the guest takes them.
@@ -192,14 +187,9 @@ fn place(
 
 /// What a module says that it depends on.
 fn depends(module: &[u8]) -> Vec<String> {
-    const SAID: &[u8] = b"\0depends=";
-    let Some(at) = module.windows(SAID.len()).position(|window| window == SAID) else {
-        return Vec::new();
-    };
-    let rest = &module[at + SAID.len()..];
-    let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
-    let list = String::from_utf8_lossy(&rest[..end]);
-    let names = list.split(',').filter(|name| !name.is_empty());
+    let text = String::from_utf8_lossy(module);
+    let list = text.split("\0depends=").nth(1).and_then(|rest| rest.split('\0').next());
+    let names = list.unwrap_or_default().split(',').filter(|name| !name.is_empty());
     names.map(|name| name.replace('-', "_")).collect()
 }
 

@@ -8,7 +8,7 @@
 pub mod initramfs;
 pub mod packages;
 
-use crate::process::{self, Guarded};
+use crate::{Failure, Guarded, place, process, skipped};
 use packages::Debian;
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Begins each line that a script says.
 pub const SAID: &str = "GUEST: ";
 /// What a script says last if all went well.
-const VERDICT: &str = "GUEST: everything was right";
+pub const VERDICT: &str = "GUEST: everything was right";
 /// What a script begins with: its words, what programs need of a kernel, modules.
 const HEAD: &str = r#"#!/bin/sh
 # The shell prefers its own `ip`, which knows less: hence the paths.
@@ -32,24 +32,27 @@ mkdir -p /dev/shm /tmp
 for module in $(cat /modules/order); do
     insmod /modules/$module || fail "module $module"
 done
-/bin/ip link set lo up
 "#;
 const QEMU: &str = "qemu-system-x86_64";
 const LINES_SHOWN_MAX: usize = 60;
 
-/// What this machine lacks.
-pub fn lacking() -> Option<String> {
+/// Skips where this machine lacks something.
+pub fn need() -> Result<(), Failure> {
     if !cfg!(target_arch = "x86_64") {
-        return Some("the guest is an x86-64 machine, and its programs are built here".into());
+        return skipped("the guest is an x86-64 machine, and its programs are built here");
     }
-    if process::find_program(QEMU).is_none() {
-        return Some(format!(
-            "{QEMU} is not here (Debian: apt-get install --no-install-recommends qemu-system-x86)"
-        ));
-    }
-    let missing = ["apt-get", "dpkg-deb", "objdump", "objcopy", "xz"];
-    let missing = missing.into_iter().find(|name| process::find_program(name).is_none());
-    missing.map(|name| format!("{name} is not here: the guest is made of Debian's packages"))
+    place::need_programs(&[QEMU], "apt-get install --no-install-recommends qemu-system-x86")?;
+    let tools = ["apt-get", "dpkg-deb", "objdump", "objcopy", "xz"];
+    place::need_programs(
+        &tools,
+        "apt, dpkg, binutils, xz-utils; the guest is made of Debian's packages",
+    )
+}
+
+/// The kernel of this machine's Debian and these packages; fails where they cannot be fetched.
+pub fn ordinary(names: &[&str]) -> Result<Debian, Failure> {
+    let fetched = packages::fetch(packages::Kernel::Ordinary, names);
+    fetched.map_err(|failure| Failure::Failed(failure.why()))
 }
 
 /// The line that runs a guest: two processors, a console on the standard output, and no device. It

@@ -1,8 +1,7 @@
 //! Debian's packages, fetched and unpacked into a folder of ours: apt knows where they are, and
 //! nothing of them is installed.
 
-use crate::outcome::Failure;
-use crate::process;
+use crate::{Failure, process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,37 +23,14 @@ const UNREACHABLE: [&str; 7] = [
     "Cannot initiate the connection to",
 ];
 
-/// Why nothing was fetched.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Unfetched {
-    /// Nobody is reached from here.
-    Unreachable(String),
-    /// Anything else, such as a wrong checksum, or a package that is no longer there.
-    Failed(String),
-}
-
-impl Unfetched {
-    /// This failed, and apt had said so much.
-    fn judge(what: String, said: &str) -> Unfetched {
-        let is_told = |line: &&str| UNREACHABLE.iter().any(|words| line.contains(words));
-        match (said.lines().find(is_told), said.trim()) {
-            (Some(line), _) => Unfetched::Unreachable(format!("{what}: {}", line.trim())),
-            (None, "") => Unfetched::Failed(what),
-            (None, said) => Unfetched::Failed(format!("{what}: {said}")),
-        }
-    }
-}
-
-impl From<String> for Unfetched {
-    fn from(why: String) -> Unfetched {
-        Unfetched::Failed(why)
-    }
-}
-
-impl From<Unfetched> for Failure {
-    fn from(unfetched: Unfetched) -> Failure {
-        let (Unfetched::Unreachable(why) | Unfetched::Failed(why)) = unfetched;
-        Failure::Failed(why)
+/// This failed, and apt had said so much. It could not be tried where nobody is reached from here;
+/// anything else, such as a wrong checksum, is a failure.
+fn judged(what: String, said: &str) -> Failure {
+    let is_told = |line: &&str| UNREACHABLE.iter().any(|words| line.contains(words));
+    match (said.lines().find(is_told), said.trim()) {
+        (Some(line), _) => Failure::Skipped(format!("{what}: {}", line.trim())),
+        (None, "") => Failure::Failed(what),
+        (None, said) => Failure::Failed(format!("{what}: {said}")),
     }
 }
 
@@ -80,7 +56,7 @@ pub enum Kernel {
 }
 
 /// tcx links appeared with this version.
-const TCX_SINCE: (u32, u32) = (6, 6);
+const TCX_SINCE: &str = "6.6";
 
 impl Kernel {
     /// Guests with the same kernel have one folder, so that they share it.
@@ -102,18 +78,13 @@ impl Kernel {
 
     /// Whether a package is one.
     fn is(self, package: &str) -> bool {
-        self != Kernel::Tcx || version(package).is_some_and(|version| version >= TCX_SINCE)
+        let is_new = |version| process::numbers(version) >= process::numbers(TCX_SINCE);
+        self != Kernel::Tcx || process::version(package).is_some_and(is_new)
     }
 }
 
-/// The version in a kernel's package's name.
-fn version(package: &str) -> Option<(u32, u32)> {
-    let mut numbers = package.strip_prefix("linux-image-")?.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 /// Fetches and unpacks a kernel and `packages`, as far as they are not there yet.
-pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
+pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Failure> {
     let folder = process::scratch_dir(kind.folder())?;
     let (root, debs) = (folder.join("root"), folder.join("debs"));
     let done = root.join(DONE);
@@ -132,7 +103,7 @@ pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
         for (apt, names) in wanted.iter().filter(|(_, names)| !names.is_empty()) {
             download(apt, names, &debs)?;
         }
-        Ok::<_, Unfetched>(wanted)
+        Ok::<_, Failure>(wanted)
     };
     let wanted = with_newer_lists(attempt, || update(&[]))?;
     unpack(&debs, &root)?;
@@ -145,7 +116,7 @@ pub fn fetch(kind: Kernel, packages: &[&str]) -> Result<Debian, Unfetched> {
     Ok(Debian { root, kernel, release })
 }
 
-fn download(options: &[String], names: &[String], debs: &Path) -> Result<(), Unfetched> {
+fn download(options: &[String], names: &[String], debs: &Path) -> Result<(), Failure> {
     println!("fetching {}", names.join(" "));
     let mut download = Command::new("apt-get");
     download.args(options).args(["download", "-qq"]).args(names).current_dir(debs);
@@ -155,32 +126,32 @@ fn download(options: &[String], names: &[String], debs: &Path) -> Result<(), Unf
 /// Attempts it again with newer lists where it fails by those that are here: lists of some days ago
 /// name packages that the mirror has no more.
 fn with_newer_lists<T>(
-    attempt: impl Fn() -> Result<T, Unfetched>,
-    update: impl FnOnce() -> Result<String, Unfetched>,
-) -> Result<T, Unfetched> {
+    attempt: impl Fn() -> Result<T, Failure>,
+    update: impl FnOnce() -> Result<String, Failure>,
+) -> Result<T, Failure> {
     match attempt() {
-        Err(Unfetched::Failed(why)) => match update() {
+        Err(Failure::Failed(why)) => match update() {
             Ok(_) => attempt(),
             // Such as for want of rights: what failed first says more.
-            Err(_) => Err(Unfetched::Failed(why)),
+            Err(_) => Err(Failure::Failed(why)),
         },
         other => other,
     }
 }
 
 /// Has apt look which packages there are. It may succeed though it reached nobody, and says so.
-fn update(options: &[String]) -> Result<String, Unfetched> {
+fn update(options: &[String]) -> Result<String, Failure> {
     apt_get(Command::new("apt-get").args(options).args(["update", "-qq"]))
 }
 
 /// Runs it to its end, and returns what it says.
-fn apt_get(command: &mut Command) -> Result<String, Unfetched> {
+fn apt_get(command: &mut Command) -> Result<String, Failure> {
     let (status, said) = process::capture(command.env("LC_ALL", "C"))?;
     if status.success() {
         return Ok(said);
     }
     let what = format!("`{}` ended with {}", process::typed(command), process::told(status));
-    Err(Unfetched::judge(what, &said))
+    Err(judged(what, &said))
 }
 
 fn unpack(debs: &Path, root: &Path) -> Result<(), String> {
@@ -192,7 +163,7 @@ fn unpack(debs: &Path, root: &Path) -> Result<(), String> {
 }
 
 /// The package of a kernel, and what apt is told so that it finds it.
-fn kernel_package(kind: Kernel, folder: &Path) -> Result<(Vec<String>, String), Unfetched> {
+fn kernel_package(kind: Kernel, folder: &Path) -> Result<(Vec<String>, String), Failure> {
     let newest = match newest_kernel(&[], kind) {
         Ok(newest) => newest,
         Err(_) => updated_kernel(&[], kind)?,
@@ -209,9 +180,9 @@ fn kernel_package(kind: Kernel, folder: &Path) -> Result<(Vec<String>, String), 
 }
 
 /// The newest one that there is by now.
-fn updated_kernel(options: &[String], kind: Kernel) -> Result<String, Unfetched> {
+fn updated_kernel(options: &[String], kind: Kernel) -> Result<String, Failure> {
     let said = update(options)?;
-    newest_kernel(options, kind).map_err(|why| Unfetched::judge(why, &said))
+    newest_kernel(options, kind).map_err(|why| judged(why, &said))
 }
 
 /// What makes apt look at this release's backports only, with lists of its own: this machine's
@@ -277,15 +248,15 @@ mod tests {
             ("E: Unable to locate package linux-image-9", true),
             ("", true),
         ] {
-            let judged = Unfetched::judge("it failed".into(), said);
-            assert_eq!(matches!(judged, Unfetched::Failed(_)), is_reached, "{judged:?}");
+            let told = judged("it failed".into(), said);
+            assert_eq!(matches!(told, Failure::Failed(_)), is_reached, "{told:?}");
         }
     }
 
     #[test]
     fn what_fails_by_old_lists_is_attempted_again_with_newer_ones() {
-        let failed = || Unfetched::Failed("404  Not Found".into());
-        let nobody = || Unfetched::Unreachable("failure resolving".into());
+        let failed = || Failure::Failed("404  Not Found".into());
+        let nobody = || Failure::Skipped("failure resolving".into());
         for (first, updated, result, attempts) in [
             (Ok(1), Ok(String::new()), Ok(1), 1),
             (Err(failed()), Ok(String::new()), Ok(2), 2),
