@@ -3,6 +3,7 @@
 
 use crate::connection::{Stream, Target};
 use crate::dialect::Dialect;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -61,7 +62,13 @@ pub fn stats(
 
 /// The answer to a line of memcached's protocol, whole.
 pub fn command(target: &Target, line: &str) -> io::Result<String> {
-    ask(target, format!("{line}\r\n").as_bytes(), is_whole_answer)
+    // Not behind one of the lines that others follow.
+    let is_whole = |reply: &[u8]| {
+        let Some(lines) = reply.strip_suffix(b"\r\n") else { return false };
+        let last = lines.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+        !["STAT ", "ITEM "].iter().any(|word| last.starts_with(word.as_bytes()))
+    };
+    ask(target, format!("{line}\r\n").as_bytes(), is_whole)
 }
 
 /// How many of these keys the server has (memcached's protocol).
@@ -69,13 +76,6 @@ pub fn held(target: &Target, keys: impl Iterator<Item = String>) -> io::Result<u
     let line = format!("get {}\r\n", keys.collect::<Vec<_>>().join(" "));
     let is_whole = |reply: &[u8]| reply.ends_with(b"END\r\n") || reply.ends_with(b"ERROR\r\n");
     Ok(ask(target, line.as_bytes(), is_whole)?.matches("VALUE ").count())
-}
-
-/// Whether an answer ends here: not behind one of the lines that others follow.
-fn is_whole_answer(reply: &[u8]) -> bool {
-    let Some(lines) = reply.strip_suffix(b"\r\n") else { return false };
-    let last = lines.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
-    !["STAT ", "ITEM "].iter().any(|word| last.starts_with(word.as_bytes()))
 }
 
 /// The version by a connection that there is: everything sent before was carried out then.
@@ -95,12 +95,7 @@ pub fn cpu_ns(target: &Target, dialect: Dialect) -> Option<u64> {
     (seconds.len() == names.len()).then(|| (seconds.iter().sum::<f64>() * 1e9) as u64)
 }
 
-/// Items held by the server's own account, where it tells.
-pub fn items(target: &Target, dialect: Dialect) -> Option<u64> {
-    items_in(&stats(target, dialect, "").ok()?, dialect)
-}
-
-/// The same, of `stats` that came.
+/// Items held by the server's own account, of `stats` that came.
 pub fn items_in(stats: &BTreeMap<String, String>, dialect: Dialect) -> Option<u64> {
     match dialect {
         Dialect::Text => stats.get("curr_items")?.parse().ok(),
@@ -136,7 +131,7 @@ fn ask_on(
     request: &[u8],
     is_whole: impl Fn(&[u8]) -> bool,
 ) -> io::Result<String> {
-    stream.set_read_timeout(ANSWER_WITHIN)?;
+    set_socket_timeout(&*stream, Timeout::Recv, Some(ANSWER_WITHIN))?;
     stream.write_all(request)?;
     let mut reply = Vec::new();
     let mut buffer = [0; 4_096];

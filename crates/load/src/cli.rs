@@ -126,31 +126,23 @@ pub struct Invocation {
     pub quiet: bool,
 }
 
-/// What a command line asks for.
-#[derive(Debug)]
-pub enum Command {
-    /// The help text.
-    Help,
-    /// A measurement.
-    Bench(Box<Invocation>),
-}
-
 /// Measures one server as these arguments say.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let flags = parse_from(Typed::at_the_command_line(), arguments);
-    let flags = flags.and_then(|command| match command {
-        Command::Help => Ok(None),
-        Command::Bench(invocation) => {
-            let plan = &invocation.plan;
-            plan.beside.check_target(&plan.target)?;
-            Ok(Some(invocation))
-        }
+    let flags = parse_from(Typed::at_the_command_line(), arguments).and_then(|flags| {
+        let plan = flags.as_ref().map(|flags| &flags.plan);
+        plan.map_or(Ok(()), |plan| plan.beside.check_target(&plan.target))?;
+        Ok(flags)
     });
     arguments::carry_out("bench", HELP, flags, |invocation| carry_out(&invocation))
 }
 
 fn carry_out(invocation: &Invocation) -> Result<bool, String> {
-    look_at_files(invocation)?;
+    // What cannot be written must be known before the minutes are spent, not after.
+    let json = invocation.json.as_deref().filter(|path| path.as_os_str() != "-");
+    for (flag, path) in [("json", json), ("service-times", invocation.service_times.as_deref())] {
+        let Some(path) = path else { continue };
+        output::look(path).map_err(|error| format!("--{flag} {}: {error}", path.display()))?;
+    }
     if let Some(cpu) = invocation.cpu {
         cpu::pin(cpu)?;
     }
@@ -166,30 +158,23 @@ fn carry_out(invocation: &Invocation) -> Result<bool, String> {
     Ok(report.runs.iter().all(|run| run.verdict.is_good()))
 }
 
-/// What cannot be written must be known before the minutes are spent, not after.
-fn look_at_files(invocation: &Invocation) -> Result<(), String> {
-    let Invocation { json, service_times, .. } = invocation;
-    for (flag, path) in [
-        ("json", json.as_deref().filter(|path| path.as_os_str() != "-")),
-        ("service-times", service_times.as_deref()),
-    ] {
-        let Some(path) = path else { continue };
-        output::look(path).map_err(|error| format!("--{flag} {}: {error}", path.display()))?;
-    }
-    Ok(())
+/// What the flags of a definition ask for.
+pub fn plan(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Plan, String> {
+    let invocation = parse(words.into_iter().map(Into::into).collect())?;
+    invocation.map(|invocation| invocation.plan).ok_or_else(|| "asks for help".into())
 }
 
-/// Reads the flags of a definition.
-pub fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
+/// Reads the flags of a definition; nothing where help is asked for.
+pub fn parse(arguments: Vec<OsString>) -> Result<Option<Invocation>, String> {
     parse_from(Typed::new(WorkloadOptions::default()), arguments)
 }
 
-fn parse_from(mut typed: Typed, arguments: Vec<OsString>) -> Result<Command, String> {
+fn parse_from(mut typed: Typed, arguments: Vec<OsString>) -> Result<Option<Invocation>, String> {
     let shown = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut parser = Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
-            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            Arg::Long("help") | Arg::Short('h') => return Ok(None),
             Arg::Long(name) => {
                 let name = name.to_owned();
                 flag(&mut typed, &name, &mut parser)?;
@@ -197,7 +182,7 @@ fn parse_from(mut typed: Typed, arguments: Vec<OsString>) -> Result<Command, Str
             other => return Err(format!("{}: no such argument", other.unexpected())),
         }
     }
-    check(typed, shown).map(|invocation| Command::Bench(Box::new(invocation)))
+    check(typed, shown).map(Some)
 }
 
 fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String> {
@@ -293,8 +278,8 @@ const SCHEDULE_BYTES_MAX: f64 = 32e9;
 /// Where half of the requests leave late, the other half says nothing either.
 const LATE_PERCENT_MAX: f64 = 50.0;
 
-/// The flags that say how fast, for how long and how punctually.
-fn check_schedule(typed: &Typed) -> Result<(), String> {
+/// The flags that say how fast, by how many, for how long and how punctually.
+fn check_schedule(typed: &Typed, connections: usize) -> Result<(), String> {
     let duration_s = typed.duration_s.unwrap_or(DURATION_S);
     let warmup_s = typed.warmup_s.unwrap_or(WARMUP_S);
     let rates = typed.rates();
@@ -303,17 +288,33 @@ fn check_schedule(typed: &Typed) -> Result<(), String> {
     within("warmup", warmup_s, 0.0..=SECONDS_MAX)?;
     within("drain", typed.drain_s, 0.0..=SECONDS_MAX)?;
     within("late-max", typed.late_percent_max, 0.0..=LATE_PERCENT_MAX)?;
-    // A closed loop has no schedule, and a trace has its own.
-    match typed.closed || typed.trace.is_some() || typed.service_times.is_some() {
-        true => Ok(()),
-        false => check_arrivals(rates, warmup_s + duration_s),
+    let &Typed { threads, depth, runs, closed, .. } = typed;
+    let counts =
+        [("connections", connections), ("threads", threads), ("depth", depth), ("runs", runs)];
+    for (flag, value) in counts {
+        if value == 0 {
+            return Err(format!("--{flag} 0: must be at least 1"));
+        }
     }
-}
-
-/// A schedule is drawn before the first byte leaves, and must not take the memory of the server
-/// that it measures.
-fn check_arrivals(rates: &[f64], seconds: f64) -> Result<(), String> {
-    let rate = rates.iter().copied().fold(0.0, f64::max);
+    if threads > connections {
+        return Err(format!(
+            "--threads {threads}: must be at most --connections ({connections}), as each thread \
+             has connections of its own"
+        ));
+    }
+    if threads > 1 && typed.cpu.is_some() {
+        return Err(format!("--cpu: {threads} threads on one CPU cannot spin; leave it out"));
+    }
+    if depth > 1 && !closed {
+        return Err(format!("--depth {depth}: means something with --closed only"));
+    }
+    // A closed loop has no schedule, and a trace has its own.
+    if closed || typed.trace.is_some() || typed.service_times.is_some() {
+        return Ok(());
+    }
+    // It is drawn before the first byte leaves, and must not take the memory of the server that is
+    // measured.
+    let (rate, seconds) = (rates.iter().copied().fold(0.0, f64::max), warmup_s + duration_s);
     let wanted = arrivals::bytes(rate, seconds);
     let half = cpu::memory_available_bytes().map_or(f64::INFINITY, |bytes| bytes as f64 / 2.0);
     let most = half.min(SCHEDULE_BYTES_MAX);
@@ -327,27 +328,6 @@ fn check_arrivals(rates: &[f64], seconds: f64) -> Result<(), String> {
         wanted / 1e9,
         most / 1e9
     ))
-}
-
-/// The flags that say how many do it at once.
-fn check_connections(typed: &Typed, connections: usize) -> Result<(), String> {
-    let &Typed { threads, depth, runs, .. } = typed;
-    if threads == 0 || connections < threads {
-        return Err(format!(
-            "--threads {threads}: must be at least 1 and at most --connections ({connections}), \
-             as each thread has connections of its own"
-        ));
-    }
-    if depth == 0 || runs == 0 {
-        return Err(format!("--depth {depth}, --runs {runs}: must be at least 1"));
-    }
-    if depth > 1 && !typed.closed {
-        return Err(format!("--depth {depth}: means something with --closed only"));
-    }
-    if typed.cpu.is_some() && threads > 1 {
-        return Err(format!("--cpu: {threads} threads on one CPU cannot spin; leave it out"));
-    }
-    Ok(())
 }
 
 /// The flags say which requests have connections for themselves; this checks and returns that.
@@ -380,17 +360,15 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     }
     let default = if udp.is_some() { SOCKETS_UDP } else { CONNECTIONS };
     let connections = typed.connections.unwrap_or(default);
-    check_schedule(&typed)?;
+    check_schedule(&typed, connections)?;
     typed.beside.check(typed.dialect)?;
     let target = tls::target(&typed.server, typed.socket.as_ref(), &typed.tls, udp.is_some())?;
-    check_connections(&typed, connections)?;
     let own = own(&typed, udp.is_some())?;
     let sizes = sizes(&typed)?;
-    check_floor(&typed)?;
     let get_share = if typed.floor { 1.0 } else { typed.workload.get_share };
     let workload = Workload::new(WorkloadOptions { sizes, get_share, ..typed.workload.clone() })?;
     if udp.is_some() || typed.floor {
-        check_simple(&workload, udp.is_some(), typed.floor)?;
+        check_simple(&typed, &workload, udp.is_some())?;
     }
     let modes = match typed.closed {
         true => vec![Mode::Closed { depth }],
@@ -488,55 +466,42 @@ fn sizes(typed: &Typed) -> Result<Sizes, String> {
     }
 }
 
-fn check_floor(typed: &Typed) -> Result<(), String> {
-    if typed.floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
-        return Err(
-            "--floor: a floor has values of one size and speaks memcached's protocol; give \
-                    the --value-bytes that it was started with"
-                .into(),
-        );
-    }
-    Ok(())
-}
-
 /// Datagrams have whole GETs, and floors GETs of short keys.
-fn check_simple(workload: &Workload, is_udp: bool, is_floor: bool) -> Result<(), String> {
-    let options = workload.options();
+fn check_simple(typed: &Typed, workload: &Workload, is_udp: bool) -> Result<(), String> {
+    let (options, is_floor) = (workload.options(), typed.floor);
+    if is_floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
+        return Err("--floor: a floor has values of one size and speaks memcached's protocol; \
+                    give the --value-bytes that it was started with"
+            .into());
+    }
     if options.pattern != Pattern::Popular {
         return Err("--udp, --floor: keys are drawn by popularity; leave out a --workload that \
                     scans or writes what it read"
             .into());
     }
-    if is_udp && options.keys_per_get != 1 {
-        check_one_datagram(options, is_floor)?;
+    let keys = u64::from(options.keys_per_get);
+    // A GET of several keys goes in one datagram, which floors do not know.
+    if is_udp && is_floor && keys > 1 {
+        return Err("--floor: by --udp it answers one key; leave out --keys-per-get".into());
+    }
+    if is_udp && keys > 1 {
+        let KeySizes::Fixed { key_bytes } = options.key_sizes else {
+            return Err("--udp, --keys-per-get: keys are of one length; give --key-bytes and \
+                        leave out --workload"
+                .into());
+        };
+        let bytes = "get\r\n".len() as u64 + keys * (1 + key_bytes);
+        if bytes > FRAME_BYTES_MAX as u64 {
+            return Err(format!(
+                "--keys-per-get {keys}: of {key_bytes} bytes each they are {bytes}, and by --udp \
+                 a GET has no more than {FRAME_BYTES_MAX}"
+            ));
+        }
     }
     if is_floor && (options.delete_share > 0.0 || options.key_sizes != KeySizes::default()) {
         return Err(format!(
             "--floor: GETs only, with keys of {KEY_BYTES} bytes; leave out --workload, \
              --delete-share and --key-bytes"
-        ));
-    }
-    Ok(())
-}
-
-/// A GET of several keys goes in one datagram, which floors do not know.
-fn check_one_datagram(options: &WorkloadOptions, is_floor: bool) -> Result<(), String> {
-    if is_floor {
-        return Err("--floor: by --udp it answers one key; leave out --keys-per-get".into());
-    }
-    let keys = u64::from(options.keys_per_get);
-    let KeySizes::Fixed { key_bytes } = options.key_sizes else {
-        return Err(
-            "--udp, --keys-per-get: keys are of one length; give --key-bytes and leave out \
-                    --workload"
-                .into(),
-        );
-    };
-    let bytes = "get\r\n".len() as u64 + keys * (1 + key_bytes);
-    if bytes > FRAME_BYTES_MAX as u64 {
-        return Err(format!(
-            "--keys-per-get {keys}: of {key_bytes} bytes each they are {bytes}, and by --udp a GET \
-             has no more than {FRAME_BYTES_MAX}"
         ));
     }
     Ok(())

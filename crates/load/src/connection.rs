@@ -130,9 +130,9 @@ pub(crate) fn write_head(context: Context<'_>, request: &Request, out: &mut Vec<
     match request.operation {
         Operation::Get if request.keys > 1 => {
             let names = keys_of(context, request).map(|key| workload.key_name(key));
-            dialect.get_many(request.keys.into(), names, out);
+            dialect.get(request.keys.into(), names, out);
         }
-        Operation::Get => dialect.get(&name, out),
+        Operation::Get => dialect.get(1, std::iter::once(name), out),
         Operation::Delete => dialect.delete(&name, out),
         Operation::Set => {
             dialect.set(&name, request.value_bytes, workload.ttl_s(request.key), out);
@@ -160,7 +160,7 @@ impl Connection {
     /// Connects to `target`; the connection never blocks.
     pub fn connect(target: &Target) -> io::Result<Self> {
         let stream = Stream::connect(target)?;
-        stream.set_nonblocking(true)?;
+        rustix::io::ioctl_fionbio(&stream, true)?;
         Ok(Connection {
             stream,
             reader: Reader::default(),

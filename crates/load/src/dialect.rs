@@ -51,16 +51,8 @@ pub enum Line<'a> {
 }
 
 impl Dialect {
-    /// Writes a GET.
-    pub fn get(self, key: &[u8], out: &mut Vec<u8>) {
-        match self {
-            Dialect::Text => self.get_many(1, std::iter::once(key), out),
-            Dialect::Resp => put_words(&[b"GET", key], out),
-        }
-    }
-
     /// Writes a GET of `count` keys.
-    pub fn get_many<K: AsRef<[u8]>>(
+    pub fn get<K: AsRef<[u8]>>(
         self,
         count: usize,
         keys: impl Iterator<Item = K>,
@@ -68,7 +60,7 @@ impl Dialect {
     ) {
         if self == Dialect::Resp {
             put_array_head(out, count + 1);
-            put_bulk(out, b"MGET");
+            put_bulk(out, if count == 1 { &b"GET"[..] } else { b"MGET" });
             return keys.for_each(|key| put_bulk(out, key.as_ref()));
         }
         out.extend_from_slice(b"get");
@@ -83,7 +75,11 @@ impl Dialect {
     pub fn delete(self, key: &[u8], out: &mut Vec<u8>) {
         match self {
             Dialect::Text => put_request(out, &Request::Delete(Delete { key, noreply: false })),
-            Dialect::Resp => put_words(&[b"DEL", key], out),
+            Dialect::Resp => {
+                put_array_head(out, 2);
+                put_bulk(out, b"DEL");
+                put_bulk(out, key);
+            }
         }
     }
 
@@ -111,16 +107,23 @@ impl Dialect {
 
     /// Reads a reply line, given with its newline.
     pub fn line(self, line: &[u8]) -> Line<'_> {
-        match self {
-            Dialect::Text => text_line(line),
-            Dialect::Resp => resp_line(line.trim_ascii_end()),
+        if self == Dialect::Text {
+            return text_line(line);
+        }
+        let line = line.trim_ascii_end();
+        match line {
+            b"+OK" => Line::Stored,
+            b"$-1" => Line::Miss,
+            b":0" | b":1" => Line::Deleted,
+            [b'*', digits @ ..] => number_u64(digits).map_or(Line::Nonsense, Line::Many),
+            [b'-', ..] => Line::Refused(line),
+            [b'$', digits @ ..] => match number_u64(digits) {
+                Some(value_bytes) => Line::Value { value_bytes, key: None, ending: b"\r\n" },
+                None => Line::Nonsense,
+            },
+            _ => Line::Nonsense,
         }
     }
-}
-
-fn put_words(words: &[&[u8]], out: &mut Vec<u8>) {
-    put_array_head(out, words.len());
-    words.iter().for_each(|word| put_bulk(out, word));
 }
 
 fn text_line(line: &[u8]) -> Line<'_> {
@@ -136,21 +139,6 @@ fn text_line(line: &[u8]) -> Line<'_> {
         Answer::Deleted | Answer::NotFound => Line::Deleted,
         Answer::NotStored => Line::Refused(b"NOT_STORED"),
         answer if answer.is_error() => Line::Refused(line.trim_ascii_end()),
-        _ => Line::Nonsense,
-    }
-}
-
-fn resp_line(line: &[u8]) -> Line<'_> {
-    match line {
-        b"+OK" => Line::Stored,
-        b"$-1" => Line::Miss,
-        b":0" | b":1" => Line::Deleted,
-        [b'*', digits @ ..] => number_u64(digits).map_or(Line::Nonsense, Line::Many),
-        [b'-', ..] => Line::Refused(line),
-        [b'$', digits @ ..] => match number_u64(digits) {
-            Some(value_bytes) => Line::Value { value_bytes, key: None, ending: b"\r\n" },
-            None => Line::Nonsense,
-        },
         _ => Line::Nonsense,
     }
 }
@@ -185,9 +173,9 @@ mod tests {
                 "*4\r\n$5\r\nSETEX\r\n$8\r\n0123abcd\r\n$2\r\n60\r\n$12\r\n",
             ),
         ] {
-            assert_eq!(written(&|out| dialect.get(key, out)), get);
-            let keys = || [&key[..], b"xyz"].into_iter();
-            assert_eq!(written(&|out| dialect.get_many(2, keys(), out)), many);
+            let keys = |count| [&key[..], b"xyz"].into_iter().take(count);
+            assert_eq!(written(&|out| dialect.get(1, keys(1), out)), get);
+            assert_eq!(written(&|out| dialect.get(2, keys(2), out)), many);
             assert_eq!(written(&|out| dialect.delete(key, out)), delete);
             assert_eq!(written(&|out| dialect.set(key, 12, 0, out)), set);
             assert_eq!(written(&|out| dialect.set(key, 12, 60, out)), set_for_a_minute);

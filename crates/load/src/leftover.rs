@@ -34,7 +34,7 @@ pub struct Leftover {
 }
 
 /// The blocks of work that one thread has done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Taken {
     /// When laps ended, and the blocks in each.
     laps: Vec<(Instant, u64)>,
@@ -79,12 +79,6 @@ impl Drop for Leftover {
     }
 }
 
-impl Default for Taken {
-    fn default() -> Taken {
-        Taken { laps: Vec::new(), durations: vec![0; BLOCK_NS_MAX] }
-    }
-}
-
 impl Taken {
     /// How long a block takes that nobody disturbs.
     fn block_ns(&self) -> u64 {
@@ -118,7 +112,7 @@ fn yield_to_all() -> Result<(), String> {
 }
 
 fn take(stop: &AtomicBool) -> Taken {
-    let mut taken = Taken::default();
+    let mut taken = Taken { laps: Vec::new(), durations: vec![0; BLOCK_NS_MAX] };
     let (mut blocks, mut lap_end) = (0, Instant::now() + LAP);
     let mut before = Instant::now();
     while !stop.load(Relaxed) {
@@ -145,7 +139,7 @@ mod tests {
     /// Laps of a millisecond, of so many blocks, of which one in ten was disturbed.
     fn taken(laps: usize, blocks: u64) -> (Instant, Taken) {
         let from = Instant::now();
-        let mut taken = Taken::default();
+        let mut taken = Taken { laps: Vec::new(), durations: vec![0; BLOCK_NS_MAX] };
         let end = |lap: usize| from + LAP * (lap as u32 + 1);
         taken.laps = (0..laps).map(|lap| (end(lap), blocks)).collect();
         taken.durations[1_000] = laps as u64 * blocks * 9 / 10;

@@ -76,13 +76,8 @@ pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
 /// A file on its way. Dropped before [`NewFile::finish`], it was never there.
 pub struct NewFile {
     file: File,
-    /// None where it is written to as it is.
-    names: Option<Names>,
-}
-
-struct Names {
-    target: PathBuf,
-    part: PathBuf,
+    /// The name that it will have, and that of today; none where it is written to as it is.
+    names: Option<(PathBuf, PathBuf)>,
 }
 
 impl NewFile {
@@ -106,12 +101,12 @@ impl NewFile {
         // Of its own making: who has the one open that was left, nobody knows here.
         let file = File::options().write(true).create_new(true).mode(mode).open(&part)?;
         own(&file, &part)?;
-        Ok(NewFile { file, names: Some(Names { target, part }) })
+        Ok(NewFile { file, names: Some((target, part)) })
     }
 
     /// All was written: makes it durable, and known by its name.
     pub fn finish(mut self) -> io::Result<()> {
-        if let Some(Names { target, part }) = &self.names {
+        if let Some((target, part)) = &self.names {
             self.file.sync_all()?;
             fs::rename(part, target)?;
             let synced = sync_folder_of(target);
@@ -134,7 +129,7 @@ impl Write for NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if let Some(Names { part, .. }) = &self.names {
+        if let Some((_, part)) = &self.names {
             let _ = fs::remove_file(part);
         }
     }

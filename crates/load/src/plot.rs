@@ -89,12 +89,8 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
     let (x_low, x_high) = bounds(points().map(|point| point.0));
     let ends = extras.spans.iter().flatten().flat_map(|&(_, low, high)| [low, high]);
     let (y_low, y_high) = bounds(points().map(|point| point.1).chain(ends));
-    let lines = Drawing {
-        lines,
-        extras,
-        height: (y_low, y_high),
-        corner: corner(&shares(chart.log, points(), (x_low, x_high), (y_low, y_high)), lines.len()),
-    };
+    let (width, height) = ((x_low, x_high), (y_low, y_high));
+    let corner = corner(&shares(chart.log, points(), width, height), lines.len());
     // A single place has room around it, or its axis would have one number only.
     let x_pad = ((x_high - x_low) * 0.03).max(x_high.abs() * 0.02).max(1e-9);
     let x_linear = (x_low - x_pad)..(x_high + x_pad);
@@ -119,25 +115,21 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
             }
             Log::Nines => Axis::Nines(Nines(y_high)),
         };
-        draw(chart, builder.build_cartesian_2d(x, y).map_err(text)?, lines)?;
+        let context = builder.build_cartesian_2d(x, y).map_err(text)?;
+        draw(chart, context, lines, extras, height, corner)?;
         root.present().map_err(text)?;
     }
     Ok(svg)
 }
 
-struct Drawing<'a> {
-    lines: &'a [Line],
-    extras: &'a Extras,
-    /// The least and the largest value.
-    height: (f64, f64),
-    /// Where the legend stands.
-    corner: SeriesLabelPosition,
-}
-
+/// Draws what has its axes: the legend in a corner, and a band as high as the values go.
 fn draw<'a>(
     chart: Chart<'_>,
     mut context: ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>,
-    drawing: Drawing<'_>,
+    lines: &[Line],
+    extras: &Extras,
+    (low, high): (f64, f64),
+    corner: SeriesLabelPosition,
 ) -> Result<(), String> {
     let mut mesh = context.configure_mesh();
     mesh.x_desc(chart.x_label).y_desc(chart.y_label).light_line_style(WHITE);
@@ -154,15 +146,14 @@ fn draw<'a>(
         _ => mesh.y_label_formatter(&y_label),
     };
     mesh.label_style(("sans-serif", 13)).draw().map_err(text)?;
-    let Extras { spans, hollow, joined, colors, band } = drawing.extras;
+    let Extras { spans, hollow, joined, colors, band } = extras;
     if let Some((from, to)) = *band {
-        let (low, high) = drawing.height;
         // Ten times as far either way: the axis ends before that, and so does what is drawn.
         let corners = [(from, low / 10.0), (to, high * 10.0)];
         let ground = Rectangle::new(corners, BLACK.mix(0.07).filled());
         context.draw_series([ground]).map_err(text)?;
     }
-    for (index, (name, points)) in drawing.lines.iter().enumerate() {
+    for (index, (name, points)) in lines.iter().enumerate() {
         // It keeps its colour for where it has points, and stands in no legend here.
         if points.is_empty() {
             continue;
@@ -177,11 +168,13 @@ fn draw<'a>(
         let is_long = points.len() > POINTS_WITH_MARKS_MAX;
         let marked = if is_long { &[] } else { points.as_slice() };
         let hollow = hollow.get(index);
+        let mut outline = corners(index);
+        outline.push(outline[0]);
         let marks = marked.iter().enumerate().map(|(at, &point)| {
             let is_hollow = hollow.is_some_and(|hollow| hollow.get(at) == Some(&true));
             EmptyElement::at(point)
                 + mark(index, if is_hollow { WHITE } else { color })
-                + outline(index, style)
+                + PathElement::new(outline.clone(), style.stroke_width(1))
         });
         let joined = *joined.get(index).unwrap_or(&points.len());
         context
@@ -197,7 +190,7 @@ fn draw<'a>(
     }
     let mut labels = context.configure_series_labels();
     labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
-    labels.position(drawing.corner).label_font(("sans-serif", 13));
+    labels.position(corner).label_font(("sans-serif", 13));
     labels.draw().map_err(text)
 }
 
@@ -242,12 +235,6 @@ fn corners(index: usize) -> Vec<(i32, i32)> {
 
 fn mark(index: usize, color: RGBColor) -> Polygon<(i32, i32)> {
     Polygon::new(corners(index), color.filled())
-}
-
-fn outline(index: usize, style: ShapeStyle) -> PathElement<(i32, i32)> {
-    let mut corners = corners(index);
-    corners.push(corners[0]);
-    PathElement::new(corners, style.stroke_width(1))
 }
 
 /// The corner where a legend of so many lines covers the fewest points, which are given as shares

@@ -46,19 +46,19 @@ pub fn prefill(
         next: 0,
         stored: 0,
         value_bytes: 0,
-        started,
-        drawn: started,
         bytes_in_flight: vec![0; connections],
         versions: Random::stream(context.workload.options().seed, u64::from_le_bytes(*b"prefill ")),
     };
     let outcome = filler.run(&mut lines, context);
     draw("");
     outcome?;
+    let seconds = started.elapsed().as_secs_f64();
+    let stats = admin::stats(target, context.dialect, "");
     Ok(Prefilled {
         items: filler.stored,
         value_bytes: filler.value_bytes,
-        seconds: started.elapsed().as_secs_f64(),
-        items_held: admin::items(target, context.dialect),
+        seconds,
+        items_held: stats.ok().and_then(|stats| admin::items_in(&stats, context.dialect)),
     })
 }
 
@@ -68,15 +68,13 @@ struct Filler {
     value_bytes: u64,
     bytes_in_flight: Vec<u64>,
     versions: Random,
-    started: Instant,
-    /// When it was last told how far it is.
-    drawn: Instant,
 }
 
 impl Filler {
     fn run(&mut self, lines: &mut Connections<'_>, context: Context<'_>) -> Result<(), String> {
         let broken = |error: io::Error| format!("the connection broke during the prefill: {error}");
-        let clock = Clock::starting(Instant::now());
+        let started = Instant::now();
+        let (clock, mut drawn) = (Clock::starting(started), started);
         let (mut ready, mut ended) = (Vec::new(), Vec::new());
         for index in 0..lines.count() {
             self.add(lines, context, index).map_err(broken)?;
@@ -102,21 +100,17 @@ impl Filler {
                 }
                 self.add(lines, context, event.index).map_err(broken)?;
             }
-            self.tell(context.workload.keys());
+            if REDRAW_EVERY <= drawn.elapsed() {
+                drawn = Instant::now();
+                let (stored, total) = (self.stored, context.workload.keys());
+                let per_s = stored as f64 / started.elapsed().as_secs_f64();
+                let megabytes = self.value_bytes as f64 / 1e6;
+                draw(&format!(
+                    "prefill: {stored} of {total} items, {megabytes:.1} MB, {per_s:.0}/s"
+                ));
+            }
         }
         Ok(())
-    }
-
-    /// Says on a terminal how far it is.
-    fn tell(&mut self, total: u64) {
-        if self.drawn.elapsed() < REDRAW_EVERY {
-            return;
-        }
-        self.drawn = Instant::now();
-        let Filler { stored, value_bytes, .. } = *self;
-        let per_s = stored as f64 / self.started.elapsed().as_secs_f64();
-        let megabytes = value_bytes as f64 / 1e6;
-        draw(&format!("prefill: {stored} of {total} items, {megabytes:.1} MB, {per_s:.0}/s"));
     }
 
     fn add(

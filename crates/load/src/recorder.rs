@@ -54,7 +54,6 @@ summed! {
         pub unanswered: u64,
         /// Sent by UDP, and given up for want of a whole reply in time. It counts among the
         /// latencies.
-        #[serde(default)]
         pub lost: u64,
         /// Sent on a connection that was busy, as none was idle.
         pub no_idle_connection: u64,
@@ -67,7 +66,6 @@ summed! {
         /// Refused by the server, warm-up included.
         pub refused: u64,
         /// DELETEs done, whether there was something to remove or not.
-        #[serde(default)]
         pub deleted: u64,
         /// Answered with a wrong value, warm-up included.
         pub corrupt: u64,
@@ -187,27 +185,24 @@ impl Recorder {
             self.counts.ended_within += 1;
             self.counts.keys_within += u64::from(request.keys);
         }
-        match &completion.outcome {
-            Outcome::Corrupt(what) => self.fault(format!(
-                "{:?} of key number {}: the reply has {what}",
-                request.operation, request.key.0
-            )),
-            Outcome::Refused(words) => self.fault(format!(
-                "{:?} of {} bytes: the server says {words:?}",
-                request.operation, request.value_bytes
-            )),
-            _ => {}
-        }
         // A wrong answer counts whenever it comes.
-        self.counts.corrupt += u64::from(matches!(completion.outcome, Outcome::Corrupt(_)));
-        self.counts.refused += u64::from(matches!(completion.outcome, Outcome::Refused(_)));
-        if self.window_ns.contains(&request.due_ns) {
-            self.ended_measured(completion, now_ns);
+        let fault = match &completion.outcome {
+            Outcome::Corrupt(what) => {
+                self.counts.corrupt += 1;
+                Some(format!("of key number {}: the reply has {what}", request.key.0))
+            }
+            Outcome::Refused(words) => {
+                self.counts.refused += 1;
+                Some(format!("of {} bytes: the server says {words:?}", request.value_bytes))
+            }
+            _ => None,
+        };
+        if let Some(words) = fault {
+            self.first_fault.get_or_insert_with(|| format!("{:?} {words}", request.operation));
         }
-    }
-
-    fn ended_measured(&mut self, completion: &Completion, now_ns: u64) {
-        let request = &completion.request;
+        if !self.window_ns.contains(&request.due_ns) {
+            return;
+        }
         let bytes = request.value_bytes;
         let (hits, misses, stored, deleted, moved) = match completion.outcome {
             Outcome::Hit => (1, 0, 0, 0, bytes),
@@ -230,10 +225,6 @@ impl Recorder {
             }
         }
         self.latency(request, now_ns);
-    }
-
-    fn fault(&mut self, words: String) {
-        self.first_fault.get_or_insert(words);
     }
 
     /// Adds another thread's record of the same window.
@@ -337,19 +328,6 @@ mod tests {
         let histogram = recorder.latency_ns(None, Some(Class::Small));
         assert_eq!(histogram.len(), 1);
         assert!(histogram.equivalent(histogram.max(), 250_000_000));
-    }
-
-    #[test]
-    fn every_key_of_a_get_counts_and_the_request_once() {
-        let mut recorder = Recorder::new(0..1_000);
-        recorder.sent(5, 5, false);
-        let many = Outcome::Many { hits: 48, misses: 2, value_bytes: 4_800 };
-        recorder.ended(&completion(5, Class::Small, many), 500);
-        let counts = &recorder.counts;
-        assert_eq!((counts.hits, counts.misses, counts.value_bytes), (48, 2, 4_800));
-        assert_eq!((counts.ended, recorder.latency_ns(None, None).len()), (1, 1));
-        recorder.ended(&completion(5, Class::Small, Outcome::Deleted), 500);
-        assert_eq!((recorder.counts.deleted, recorder.counts.ended), (1, 2));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::dialect::Dialect;
 use crate::floor;
 use crate::leftover::Leftover;
 use crate::output::draw;
-use crate::phases::{InParts, Phases};
+use crate::phases::Phases;
 use crate::prefill::prefill;
 use crate::random::Random;
 use crate::recorder::{Counts, Recorder};
@@ -28,7 +28,7 @@ use crate::watch::Watch;
 use crate::workload::{Draws, Workload};
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What to do, checked.
@@ -112,14 +112,16 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     // They are there until the last run is over.
     let _idle = idle_clients(door, plan.udp.as_ref().map_or(0, |wanted| wanted.shm_idle))?;
     let mut runs = Vec::new();
+    let seconds = (plan.warmup + plan.duration).as_secs_f64();
     for &mode in &plan.modes {
         for _ in 0..plan.runs {
-            tell(plan, runs.len());
+            let (done, all) = (runs.len(), plan.modes.len() * plan.runs);
+            draw(&format!("run {} of {all}, {seconds:.1} s each", done + 1));
             let number = plan.first_run + runs.len() as u64;
-            runs.push(one_run(Job { plan, udp: udp.as_ref(), context, mode, number })?);
+            runs.push(one_run(plan, udp.as_ref(), context, mode, number)?);
         }
     }
-    tell(plan, runs.len());
+    draw("");
     Ok(Report {
         schema: json::SCHEMA.into(),
         ended_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
@@ -140,16 +142,6 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     })
 }
 
-/// Says on a terminal which run is under way, and takes the line away behind the last one.
-fn tell(plan: &Plan, done: usize) {
-    let all = plan.modes.len() * plan.runs;
-    let seconds = (plan.warmup + plan.duration).as_secs_f64();
-    draw(&match done < all {
-        true => format!("run {} of {all}, {seconds:.1} s each", done + 1),
-        false => String::new(),
-    });
-}
-
 /// Processor time at one edge of the window.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sample {
@@ -158,27 +150,7 @@ struct Sample {
     stolen_ns: u64,
 }
 
-impl Sample {
-    fn take(server_pid: Option<u32>) -> Self {
-        Sample {
-            server: server_pid.and_then(|pid| cpu::of_process(pid).ok()),
-            client: cpu::of_this_thread(),
-            stolen_ns: cpu::stolen_ns(),
-        }
-    }
-}
-
-/// What a run is made of.
-#[derive(Clone, Copy)]
-struct Job<'a> {
-    plan: &'a Plan,
-    udp: Option<&'a datagram::Options>,
-    context: Context<'a>,
-    mode: Mode,
-    number: u64,
-}
-
-/// One thread's part of a run.
+/// What a thread saw while it sent, or all threads together.
 struct Part {
     recorder: Recorder,
     udp: Option<datagram::Counts>,
@@ -186,8 +158,13 @@ struct Part {
     start: Instant,
 }
 
-fn one_run(job: Job<'_>) -> Result<Run, String> {
-    let Job { plan, mode, .. } = job;
+fn one_run(
+    plan: &Plan,
+    udp: Option<&datagram::Options>,
+    context: Context<'_>,
+    mode: Mode,
+    number: u64,
+) -> Result<Run, String> {
     plan.beside.write_expiring(&plan.target, plan.warmup, plan.duration)?;
     let own_account_before = match plan.server_pid {
         None => admin::cpu_ns(&plan.target, plan.dialect),
@@ -197,7 +174,7 @@ fn one_run(job: Job<'_>) -> Result<Run, String> {
     let commands = plan.beside.start(&plan.target);
     let storm = plan.beside.storm(&plan.target);
     let leftover = plan.count_idle.then(|| Leftover::start(Machine::this().cpus)).transpose()?;
-    let part = all_threads(job);
+    let part = send(plan, udp, context, mode, number);
     let commanded = commands.map_or(Ok(()), Commands::finish);
     let stormed = storm.map_or(Ok(()), Storm::finish);
     let lost = watch.map(Watch::finish).unwrap_or_default();
@@ -214,6 +191,11 @@ fn one_run(job: Job<'_>) -> Result<Run, String> {
     let late_max = is_open.then_some(plan.late_share_max);
     let fault = recorder.first_fault.as_deref();
     let verdict = judge(counts, late_max, fault);
+    let is_shown = verdict.refused.is_none();
+    // Times of the watch are counted from the start, as the recorder's are.
+    let since = |at: Instant| at.saturating_duration_since(start).as_nanos() as u64;
+    let lost: Vec<(u64, u64)> = lost.into_iter().map(|(at, ns)| (since(at), ns)).collect();
+    let phases = recorder.phases.as_ref().filter(|_| is_shown);
     let [before, after] = samples;
     let us_per_request = |ns: u64| ns as f64 / 1e3 / counts.ended_within.max(1) as f64;
     let us_per_key = |ns: u64| ns as f64 / 1e3 / counts.keys_within.max(1) as f64;
@@ -222,11 +204,10 @@ fn one_run(job: Job<'_>) -> Result<Run, String> {
     Ok(Run {
         mode,
         requests: Requests::of(&recorder, plan.duration.as_secs_f64()),
-        latency_us: verdict.refused.is_none().then(|| Latencies::of(&recorder)),
-        quiet: (is_open && verdict.refused.is_none()).then(|| recorder.laps.quiet()),
-        phases: in_parts(&recorder, start, &lost).filter(|_| verdict.refused.is_none()),
-        distribution: (plan.distribution && verdict.refused.is_none())
-            .then(|| Distribution::of(&recorder)),
+        latency_us: is_shown.then(|| Latencies::of(&recorder)),
+        quiet: (is_open && is_shown).then(|| recorder.laps.quiet()),
+        phases: phases.map(|phases| phases.told(&lost)),
+        distribution: (plan.distribution && is_shown).then(|| Distribution::of(&recorder)),
         udp,
         server,
         client: ClientCpu {
@@ -238,13 +219,6 @@ fn one_run(job: Job<'_>) -> Result<Run, String> {
         },
         verdict,
     })
-}
-
-/// The run part by part; times of the watch are counted from the start, as the recorder's are.
-fn in_parts(recorder: &Recorder, start: Instant, lost: &[(Instant, u64)]) -> Option<InParts> {
-    let since = |at: &Instant| at.saturating_duration_since(start).as_nanos() as u64;
-    let lost: Vec<(u64, u64)> = lost.iter().map(|(at, lost_ns)| (since(at), *lost_ns)).collect();
-    Some(recorder.phases.as_ref()?.told(&lost))
 }
 
 /// By what the server tells of itself, from before the warm-up on.
@@ -277,124 +251,110 @@ fn server_by_schedstat(
     })
 }
 
-/// Runs every thread's part, the first on the calling thread, which is the one that was pinned.
-fn all_threads(job: Job<'_>) -> Result<Part, String> {
-    /// Time for every thread to draw its schedule and connect. Threads that are late begin late:
-    /// their first requests then count as late.
+/// Sends by all threads. The calling thread is the first of them, as it is the one that was pinned.
+fn send(
+    plan: &Plan,
+    udp: Option<&datagram::Options>,
+    context: Context<'_>,
+    mode: Mode,
+    number: u64,
+) -> Result<Part, String> {
+    /// So that the first requests are not late.
     const START_IN: Duration = Duration::from_millis(20);
-    let plan = job.plan;
-    let gate = std::sync::Barrier::new(plan.threads);
-    let start = std::sync::OnceLock::new();
-    let part = |thread: usize| -> Result<Part, String> {
-        let prepared = Prepared::new(job, thread);
+    let (gate, start) = (Barrier::new(plan.threads), OnceLock::new());
+    let started = || {
         gate.wait();
-        let start = *start.get_or_init(|| Instant::now() + START_IN);
-        prepared?.go(plan, start, thread == 0)
+        *start.get_or_init(|| Instant::now() + START_IN)
     };
+    let part = |thread| send_part(plan, udp, context, mode, number, thread, &started);
     std::thread::scope(|scope| {
         let part = &part;
         let others: Vec<_> =
             (1..plan.threads).map(|thread| scope.spawn(move || part(thread))).collect();
-        let mut first = part(0)?;
+        let mut whole = part(0)?;
         for other in others {
             let other = other.join().map_err(|_| "a sending thread panicked".to_owned())??;
-            first.recorder.merge(&other.recorder);
-            if let (Some(own), Some(others)) = (&mut first.udp, &other.udp) {
+            whole.recorder.merge(&other.recorder);
+            if let (Some(own), Some(others)) = (&mut whole.udp, &other.udp) {
                 own.add(others);
             }
         }
-        Ok(first)
+        Ok(whole)
     })
 }
 
-/// What requests leave by.
-enum Way<'a> {
-    Connections(Connections<'a>),
-    Datagrams(Box<Lines<'a>>),
-}
-
-impl<'a> Way<'a> {
-    fn open(job: Job<'a>, count: usize, stream: u64) -> io::Result<Self> {
-        let Job { plan, udp, context, .. } = job;
-        let Some(udp) = udp else {
-            let count = count + plan.own.connections();
-            return Connections::open(context, &plan.target, count).map(Way::Connections);
-        };
-        let seed = plan.workload.options().seed ^ u64::from_le_bytes(*b"queues  ");
-        let random = Random::stream(seed, stream);
-        let lines = Lines::open(context, udp, &plan.target, count, random)?;
-        Ok(Way::Datagrams(Box::new(lines)))
-    }
-}
-
-/// A thread's connections and everything it will ask, drawn before the first byte.
-struct Prepared<'a> {
-    way: Way<'a>,
-    arrivals: Vec<arrivals::Arrival>,
-    depth: usize,
-    streams: [Random; 2],
-}
-
-impl<'a> Prepared<'a> {
-    fn new(job: Job<'a>, thread: usize) -> Result<Self, String> {
-        let Job { plan, context, mode, number, .. } = job;
-        // The connections that do not divide evenly go to the first threads.
-        let count = (plan.connections + plan.threads - 1 - thread) / plan.threads;
-        let seed = plan.workload.options().seed;
-        // Every run of an invocation draws anew: the spread over runs is over schedules too.
-        let stream = number * plan.threads as u64 + thread as u64;
-        let way = Way::open(job, count, stream)
-            .map_err(|error| format!("cannot connect to {}: {error}", plan.target))?;
-        let (arrivals, depth) = match mode {
-            Mode::Open { .. } if plan.trace.is_some() => {
-                (plan.trace.as_deref().unwrap_or_default().to_vec(), 0)
-            }
-            Mode::Open { rate_per_s } => {
-                let total = plan.warmup + plan.duration;
-                let rate_per_s = rate_per_s / plan.threads as f64;
-                let window_ns = plan.warmup.as_nanos() as u64..total.as_nanos() as u64;
-                let steps = match plan.steps.as_slice() {
-                    [] => std::slice::from_ref(context.workload),
-                    steps => steps,
-                };
-                (arrivals::changing(steps, rate_per_s, window_ns, stream), 0)
-            }
-            Mode::Closed { depth } => (Vec::new(), depth),
-        };
-        let name = |word: &[u8; 8]| Random::stream(seed ^ u64::from_le_bytes(*word), stream);
-        let streams = [name(b"asks    "), name(b"versions")];
-        Ok(Prepared { way, arrivals, depth, streams })
-    }
-
-    fn go(self, plan: &Plan, start: Instant, samples_cpu: bool) -> Result<Part, String> {
-        let clock = Clock::starting(start);
-        let start_ns = plan.warmup.as_nanos() as u64;
-        let mut recorder = Recorder::new(start_ns..start_ns + plan.duration.as_nanos() as u64);
-        if !plan.steps.is_empty() {
-            recorder.phases = Some(Phases::new(recorder.window_ns(), plan.steps.len()));
+/// Draws everything that one thread will ask before the first byte leaves, connects and sends.
+/// `started` waits until all threads are that far, and says when they start.
+fn send_part(
+    plan: &Plan,
+    udp: Option<&datagram::Options>,
+    context: Context<'_>,
+    mode: Mode,
+    number: u64,
+    thread: usize,
+    started: &impl Fn() -> Instant,
+) -> Result<Part, String> {
+    let &Plan { connections, threads, drain, own, .. } = plan;
+    let target = &plan.target;
+    // The connections that do not divide evenly go to the first threads.
+    let count = (connections + threads - 1 - thread) / threads;
+    let seed = plan.workload.options().seed;
+    // Every run of an invocation draws anew: the spread over runs is over schedules too.
+    let stream = number * threads as u64 + thread as u64;
+    let random = |name: &[u8; 8]| Random::stream(seed ^ u64::from_le_bytes(*name), stream);
+    let start_ns = plan.warmup.as_nanos() as u64;
+    let window_ns = start_ns..start_ns + plan.duration.as_nanos() as u64;
+    let mut recorder = Recorder::new(window_ns.clone());
+    let steps = match plan.steps.as_slice() {
+        [] => std::slice::from_ref(context.workload),
+        steps => {
+            recorder.phases = Some(Phases::new(window_ns.clone(), steps.len()));
+            steps
         }
-        let mut samples = [Sample::default(); 2];
-        let at_edge = |edge: Edge| {
-            if samples_cpu {
-                samples[edge as usize] = Sample::take(plan.server_pid);
-            }
-        };
-        let [asks, versions] = self.streams;
-        let pace = match self.depth {
-            0 => Pace::Open(&self.arrivals),
-            depth => Pace::Closed { depth, asks, draws: Draws::default() },
-        };
-        let (drain, own) = (plan.drain, plan.own);
-        let done = match self.way {
-            Way::Connections(mut connections) => {
-                let paced = Paced { pace, drain, versions, own };
-                paced.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
-            }
-            Way::Datagrams(lines) => {
-                lines.run(pace, versions, drain, clock, &mut recorder, at_edge).map(Some)
-            }
-        };
-        let udp = done.map_err(|error| format!("{}: {error}", plan.target))?;
-        Ok(Part { recorder, udp, samples, start })
-    }
+    };
+    let drawn;
+    let pace = match (mode, plan.trace.as_deref()) {
+        (Mode::Open { .. }, Some(trace)) => Pace::Open(trace),
+        (Mode::Open { rate_per_s }, None) => {
+            let rate_per_s = rate_per_s / threads as f64;
+            drawn = arrivals::changing(steps, rate_per_s, window_ns, stream);
+            Pace::Open(&drawn)
+        }
+        (Mode::Closed { depth }, _) => {
+            Pace::Closed { depth, asks: random(b"asks    "), draws: Draws::default() }
+        }
+    };
+    let versions = random(b"versions");
+    let mut samples = [Sample::default(); 2];
+    let at_edge = |edge: Edge| {
+        if thread == 0 {
+            samples[edge as usize] = Sample {
+                server: plan.server_pid.and_then(|pid| cpu::of_process(pid).ok()),
+                client: cpu::of_this_thread(),
+                stolen_ns: cpu::stolen_ns(),
+            };
+        }
+    };
+    let cannot = |error: io::Error| format!("cannot connect to {target}: {error}");
+    // The others must not wait for a thread that cannot connect: it starts first, and fails then.
+    let start;
+    let done = match udp {
+        None => {
+            let connections = Connections::open(context, target, count + own.connections());
+            start = started();
+            let mut connections = connections.map_err(cannot)?;
+            let paced = Paced { pace, drain, versions, own };
+            let clock = Clock::starting(start);
+            paced.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
+        }
+        Some(udp) => {
+            let lines = Lines::open(context, udp, target, count, random(b"queues  "));
+            start = started();
+            let lines = lines.map_err(cannot)?;
+            let clock = Clock::starting(start);
+            lines.run(pace, versions, drain, clock, &mut recorder, at_edge).map(Some)
+        }
+    };
+    let udp = done.map_err(|error| format!("{target}: {error}"))?;
+    Ok(Part { recorder, udp, samples, start })
 }

@@ -70,7 +70,17 @@ pub fn measure(plan: &Plan, path: &Path) -> Result<bool, String> {
     let mut good = true;
     for (place, kind) in kinds(&plan.workload).into_iter().enumerate() {
         let value_bytes = kind.value_bytes / kind.requests;
-        let report = run(&of_size(plan, value_bytes)?)?;
+        let workload = Workload::new(WorkloadOptions {
+            sizes: Sizes::Fixed { value_bytes },
+            keys: KEYS,
+            keys_large: 0,
+            large_percent: 0.0,
+            ..plan.workload.options().clone()
+        })?;
+        let modes = vec![Mode::Closed { depth: 1 }];
+        let (connections, threads, own) = (1, 1, Own::Nobody);
+        let one = Plan { workload, modes, connections, threads, own, ..plan.clone() };
+        let report = run(&one)?;
         good &= report.runs.iter().all(|run| run.verdict.is_good());
         if place == 0 {
             let _ = writeln!(text, "# server {}, one request in flight", report.server_version);
@@ -80,20 +90,6 @@ pub fn measure(plan: &Plan, path: &Path) -> Result<bool, String> {
     }
     output::replace(path, text).map_err(failed)?;
     Ok(good)
-}
-
-/// The plan for values of one size.
-fn of_size(plan: &Plan, value_bytes: u64) -> Result<Plan, String> {
-    let workload = Workload::new(WorkloadOptions {
-        sizes: Sizes::Fixed { value_bytes },
-        keys: KEYS,
-        keys_large: 0,
-        large_percent: 0.0,
-        ..plan.workload.options().clone()
-    })?;
-    let modes = vec![Mode::Closed { depth: 1 }];
-    let (connections, threads, own) = (1, 1, Own::Nobody);
-    Ok(Plan { workload, modes, connections, threads, own, ..plan.clone() })
 }
 
 /// The server's processor time for a request, the median over the runs.

@@ -9,9 +9,8 @@
 //! live alike.
 
 use crate::arrivals::Arrival;
-use crate::workload::items::Items;
 use crate::workload::keys::KEY_BYTES_MAX;
-use crate::workload::{Ask, Key, Operation, VALUE_BYTES_MAX};
+use crate::workload::{Ask, Item, Key, Operation, VALUE_BYTES_MAX};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
@@ -23,8 +22,8 @@ const TTL_S_MAX: f64 = 30.0 * 86_400.0;
 /// What a trace asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
-    /// Sizes of its keys.
-    pub items: Items,
+    /// Its items, by the numbers of their keys.
+    pub items: Vec<Item>,
     /// When what is due.
     pub arrivals: Vec<Arrival>,
     /// From its first second to the end of its last.
@@ -66,7 +65,7 @@ impl Trace {
 struct Reader {
     speed: f64,
     numbers: HashMap<String, u32>,
-    items: Items,
+    items: Vec<Item>,
     /// The second of each row, from the first one's.
     seconds: Vec<u64>,
     asks: Vec<Ask>,
@@ -88,7 +87,15 @@ impl Reader {
         }
         let (at_s, ttl_s) = (number("ts", at_s)?, number("ttl", ttl_s)?);
         let (key_bytes, value_bytes) = (number("ksize", key_bytes)?, number("vsize", value_bytes)?);
-        let operation = kind(operation)?;
+        // Every one that writes is a SET.
+        let operation = match operation {
+            "get" | "gets" => Operation::Get,
+            "set" | "add" | "replace" | "cas" | "append" | "prepend" | "incr" | "decr" => {
+                Operation::Set
+            }
+            "delete" => Operation::Delete,
+            other => return Err(format!("op {other:?}: not one of memcached's")),
+        };
         if value_bytes > VALUE_BYTES_MAX {
             return Err(format!("vsize {value_bytes}: at most {VALUE_BYTES_MAX}"));
         }
@@ -104,7 +111,8 @@ impl Reader {
             Some(&number) => number,
             None => {
                 self.numbers.insert(key.into(), next);
-                self.items.push(key_bytes.min(KEY_BYTES_MAX as u64) as u8);
+                let key_bytes = key_bytes.min(KEY_BYTES_MAX as u64) as u8;
+                self.items.push(Item { key_bytes, ..Item::default() });
                 next
             }
         };
@@ -113,7 +121,12 @@ impl Reader {
             // In the end: a slow replay makes them longer.
             ttl_s => (ttl_s as f64 / self.speed).clamp(1.0, TTL_S_MAX) as u32,
         };
-        self.items.learn(Key(number), value_bytes as u32, ttl_s);
+        let item = &mut self.items[number as usize];
+        for (own, told) in [(&mut item.value_bytes, value_bytes as u32), (&mut item.ttl_s, ttl_s)] {
+            if *own == 0 {
+                *own = told;
+            }
+        }
         self.asks.push(Ask::one(Key(number), operation));
         self.seconds.push(at_s - self.first_s);
         Ok(())
@@ -131,18 +144,6 @@ impl Reader {
         }
         let duration_ns = ((last + 1) as f64 * SECOND_NS / self.speed) as u64;
         Ok(Trace { items: self.items, arrivals, duration_ns })
-    }
-}
-
-/// What is made of an operation by memcached's name for it: every one that writes is a SET.
-fn kind(operation: &str) -> Result<Operation, String> {
-    match operation {
-        "get" | "gets" => Ok(Operation::Get),
-        "set" | "add" | "replace" | "cas" | "append" | "prepend" | "incr" | "decr" => {
-            Ok(Operation::Set)
-        }
-        "delete" => Ok(Operation::Delete),
-        other => Err(format!("op {other:?}: not one of memcached's")),
     }
 }
 
@@ -178,12 +179,8 @@ ts,key,ksize,vsize,client,op,ttl
     #[test]
     fn a_key_has_the_first_size_and_the_first_time_to_live_that_are_told() {
         let trace = read(ROWS, 1.0).expect("good");
-        let of = |key| {
-            let items = &trace.items;
-            (items.key_bytes(Key(key)), items.value_bytes(Key(key)), items.ttl_s(Key(key)))
-        };
-        assert_eq!(of(0), (20, 70, 60));
-        assert_eq!(of(1), (30, 500, 86_400));
+        let item = |key_bytes, value_bytes, ttl_s| Item { key_bytes, value_bytes, ttl_s };
+        assert_eq!(trace.items, [item(20, 70, 60), item(30, 500, 86_400)]);
     }
 
     #[test]
@@ -191,10 +188,11 @@ ts,key,ksize,vsize,client,op,ttl
         let trace = read(ROWS, 10.0).expect("good");
         assert_eq!(trace.duration_ns, 400_000_000);
         assert_eq!(trace.arrivals[4].due_ns, 375_000_000);
-        assert_eq!((trace.items.ttl_s(Key(0)), trace.items.ttl_s(Key(1))), (6, 8_640));
+        let ttls_s = |trace: &Trace| trace.items.iter().map(|item| item.ttl_s).collect::<Vec<_>>();
+        assert_eq!(ttls_s(&trace), [6, 8_640]);
         // What is longer than 30 days would be taken for a date, at which everything is over.
         let slow = read(ROWS, 0.01).expect("good");
-        assert_eq!((slow.items.ttl_s(Key(0)), slow.items.ttl_s(Key(1))), (6_000, 30 * 86_400));
+        assert_eq!(ttls_s(&slow), [6_000, 30 * 86_400]);
     }
 
     #[test]

@@ -172,7 +172,17 @@ impl Checker {
             self.seen += taken as u64;
             input = &input[taken..];
             if self.seen == head_bytes {
-                self.check_head(values, head_bytes as usize);
+                let version = if self.bytes >= PATTERNED_BYTES_MIN {
+                    u32::from_le_bytes([self.head[0], self.head[1], self.head[2], self.head[3]])
+                } else {
+                    u32::from(self.head[0])
+                };
+                let value = Value { key: self.key, bytes: self.bytes, version };
+                let mut expected = [0; 16];
+                values.head(value, &mut expected);
+                self.word = values.check_word(value);
+                let head_bytes = head_bytes as usize;
+                self.good &= expected[..head_bytes] == self.head[..head_bytes];
             }
         }
         while !input.is_empty() {
@@ -182,19 +192,6 @@ impl Checker {
             self.seen += taken as u64;
             input = &input[taken..];
         }
-    }
-
-    fn check_head(&mut self, values: &Values, head_bytes: usize) {
-        let version = if self.bytes >= PATTERNED_BYTES_MIN {
-            u32::from_le_bytes([self.head[0], self.head[1], self.head[2], self.head[3]])
-        } else {
-            u32::from(self.head[0])
-        };
-        let value = Value { key: self.key, bytes: self.bytes, version };
-        let mut expected = [0; 16];
-        values.head(value, &mut expected);
-        self.word = values.check_word(value);
-        self.good &= expected[..head_bytes] == self.head[..head_bytes];
     }
 
     /// Bytes still to come.

@@ -9,7 +9,6 @@
 //! whether the 8 key bytes are in it. Other mixes stand in [`named`], with where each comes from.
 //! It knows no clock, socket or dialect.
 
-pub mod items;
 pub mod keys;
 pub mod named;
 pub mod sizes;
@@ -18,7 +17,6 @@ pub mod twitter;
 use crate::arguments::within;
 use crate::random::{Random, mix_pair};
 use crate::zipf::Zipf;
-use items::Items;
 use keys::{KeyName, KeySizes};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -102,21 +100,16 @@ pub struct WorkloadOptions {
     /// Share of requests that read, 0 to 1.
     pub get_share: f64,
     /// Share of requests that remove a key, any with the same chance, 0 to 1; the rest write.
-    #[serde(default)]
     pub delete_share: f64,
     /// Exponent of the popularity of tiny and small keys.
     pub zipf_exponent: f64,
     /// In which order.
-    #[serde(default)]
     pub pattern: Pattern,
     /// Keys of a GET; the most there are in a scan.
-    #[serde(default = "one")]
     pub keys_per_get: u16,
     /// How long keys are.
-    #[serde(default)]
     pub key_sizes: KeySizes,
     /// Names begin with that of this number: workloads that share a server and no keys.
-    #[serde(default)]
     pub first_key: u32,
     /// Everything random follows from it.
     pub seed: u64,
@@ -143,10 +136,6 @@ impl Default for WorkloadOptions {
     }
 }
 
-fn one() -> u16 {
-    1
-}
-
 impl WorkloadOptions {
     /// The same with everything at its default that does not say which items there are: what is
     /// equal has been filled by the same prefill.
@@ -161,6 +150,17 @@ impl WorkloadOptions {
             ..WorkloadOptions::default()
         }
     }
+}
+
+/// An item whose sizes are listed: one of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Item {
+    /// Bytes of its key.
+    pub key_bytes: u8,
+    /// Bytes of its value.
+    pub value_bytes: u32,
+    /// Seconds that it lives, 0 for ever.
+    pub ttl_s: u32,
 }
 
 /// What a stream of requests remembers of those before.
@@ -180,7 +180,7 @@ pub struct Workload {
     keys_small: u64,
     large_share: f64,
     /// Every key's sizes, where they follow from nothing else.
-    items: Option<Arc<Items>>,
+    items: Option<Arc<[Item]>>,
 }
 
 impl Workload {
@@ -199,21 +199,25 @@ impl Workload {
     }
 
     /// The items of a trace, which says itself what is asked of them and when.
-    pub fn of_items(items: Items, seed: u64) -> Result<Self, String> {
+    pub fn of_items(items: Vec<Item>, seed: u64) -> Result<Self, String> {
         let workload = Workload::new(WorkloadOptions {
-            keys: items.count() as u64,
+            keys: items.len() as u64,
             keys_large: 0,
             large_percent: 0.0,
             sizes: Sizes::Listed,
             seed,
             ..WorkloadOptions::default()
         })?;
-        Ok(Workload { items: Some(Arc::new(items)), ..workload })
+        Ok(Workload { items: Some(items.into()), ..workload })
     }
 
     /// Seconds that a value of `key` lives, 0 for ever.
     pub fn ttl_s(&self, key: Key) -> u32 {
-        self.items.as_ref().map_or(0, |items| items.ttl_s(key))
+        self.item(key).map_or(0, |item| item.ttl_s)
+    }
+
+    fn item(&self, key: Key) -> Option<&Item> {
+        self.items.as_ref().map(|items| &items[key.0 as usize])
     }
 
     /// The parameters.
@@ -231,7 +235,11 @@ impl Workload {
         if let Some(key) = draws.modified.take() {
             return Ask::one(key, Operation::Set);
         }
-        let key = self.draw_key(random);
+        let number = match &self.popularity {
+            Some(popularity) if !random.chance(self.large_share) => popularity.rank(random),
+            _ => self.keys_small + random.below(self.options.keys - self.keys_small),
+        };
+        let key = Key(number as u32);
         let draw = random.unit();
         if draw < self.options.get_share {
             return self.get(key, random, draws);
@@ -251,14 +259,6 @@ impl Workload {
                 Ask::one(Key(self.options.keys as u32 + draws.inserted - 1), Operation::Set)
             }
         }
-    }
-
-    fn draw_key(&self, random: &mut Random) -> Key {
-        let number = match &self.popularity {
-            Some(popularity) if !random.chance(self.large_share) => popularity.rank(random),
-            _ => self.keys_small + random.below(self.options.keys - self.keys_small),
-        };
-        Key(number as u32)
     }
 
     fn get(&self, key: Key, random: &mut Random, draws: &Draws) -> Ask {
@@ -293,8 +293,8 @@ impl Workload {
 
     /// Bytes of the value of `key`.
     pub fn value_bytes(&self, key: Key) -> u64 {
-        if let Some(items) = &self.items {
-            return items.value_bytes(key);
+        if let Some(item) = self.item(key) {
+            return item.value_bytes.into();
         }
         let word = mix_pair(self.options.seed, u64::from(key.0));
         self.options.sizes.value_bytes(word, u64::from(key.0) >= self.keys_small)
@@ -314,8 +314,8 @@ impl Workload {
     pub fn key_name(&self, key: Key) -> KeyName {
         let WorkloadOptions { seed, first_key, key_sizes, .. } = self.options;
         let number = key.0.wrapping_add(first_key);
-        let bytes = match &self.items {
-            Some(items) => items.key_bytes(key),
+        let bytes = match self.item(key) {
+            Some(item) => item.key_bytes.into(),
             None => key_sizes.bytes(seed, number),
         };
         KeyName::new(seed, number, bytes)
@@ -323,6 +323,8 @@ impl Workload {
 }
 
 const MULTIGET_SALT: u64 = u64::from_le_bytes(*b"multiget");
+/// Most keys of a GET: memcached takes lines of 2 KB only before it looks for a `get`.
+const KEYS_PER_GET_MAX: u64 = 1_000;
 
 fn check(options: &WorkloadOptions) -> Result<(), String> {
     within("keys", options.keys, 1..=u32::MAX.into())?;
@@ -335,16 +337,6 @@ fn check(options: &WorkloadOptions) -> Result<(), String> {
         ));
     }
     within("zipf", options.zipf_exponent, 0.0..=10.0)?;
-    check_pattern(options)?;
-    options.key_sizes.check()?;
-    options.sizes.check()?;
-    if options.sizes.has_large_keys() { check_large(options) } else { Ok(()) }
-}
-
-/// Most keys of a GET: memcached takes lines of 2 KB only before it looks for a `get`.
-const KEYS_PER_GET_MAX: u64 = 1_000;
-
-fn check_pattern(options: &WorkloadOptions) -> Result<(), String> {
     let per_get = options.keys_per_get;
     within("keys-per-get", u64::from(per_get), 1..=KEYS_PER_GET_MAX.min(options.keys))?;
     let inserts = matches!(options.pattern, Pattern::Latest | Pattern::Scan);
@@ -359,10 +351,11 @@ fn check_pattern(options: &WorkloadOptions) -> Result<(), String> {
     if inserts && options.keys > u64::from(u32::MAX) / 2 {
         return Err(format!("--keys {}: leaves no numbers for new ones", options.keys));
     }
-    Ok(())
-}
-
-fn check_large(options: &WorkloadOptions) -> Result<(), String> {
+    options.key_sizes.check()?;
+    options.sizes.check()?;
+    if !options.sizes.has_large_keys() {
+        return Ok(());
+    }
     if options.keys_large > options.keys {
         return Err(format!(
             "--keys-large {}: must be at most --keys ({}), which counts them too",

@@ -226,9 +226,9 @@ fn row(cells: &[&str]) -> Result<(u32, u64, f64), String> {
 /// a deletion there is the key alone.
 fn replayed(trace: &Trace) -> Sizes {
     let request = |ask: &laneway_load::workload::Ask| {
-        let (key, value) = (trace.items.key_bytes(ask.key), trace.items.value_bytes(ask.key));
-        let value = if ask.operation == Operation::Delete { 0 } else { value };
-        let bytes = (key as u64 + value).clamp(1, ITEM_BYTES_MAX.0);
+        let item = trace.items[ask.key.0 as usize];
+        let value = if ask.operation == Operation::Delete { 0 } else { item.value_bytes };
+        let bytes = (u64::from(item.key_bytes) + u64::from(value)).clamp(1, ITEM_BYTES_MAX.0);
         Replayed { bytes: bytes as u32, put: ask.operation != Operation::Get, key: ask.key.0 }
     };
     Sizes::Trace(trace.arrivals.iter().map(|arrival| request(&arrival.ask)).collect())

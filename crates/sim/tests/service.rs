@@ -20,10 +20,9 @@ fn what_bench_measures_sim_simulates() {
         "--server {address} --server-pid {pid} --keys 200 --keys-large 10 --p-large 20 --s-large \
          50000 --duration 0.02 --warmup 0 --drain 60 --service-times {file}"
     );
-    let words = line.split_ascii_whitespace().map(Into::into).collect();
-    let cli::Command::Bench(invocation) = cli::parse(words).unwrap() else { panic!("no help") };
+    let plan = cli::plan(line.split_ascii_whitespace()).unwrap();
     // Whether each run counts hangs on the machine; that all are there does not.
-    service::measure(&invocation.plan, &path).unwrap();
+    service::measure(&plan, &path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     let rows: Vec<Vec<u64>> = text
         .lines()

@@ -3,14 +3,14 @@ use crate::connection::Target;
 use crate::workload::Key;
 use crate::workload::named::NAMES;
 
-fn parsed(line: &str) -> Result<Command, String> {
+fn parsed(line: &str) -> Result<Option<Invocation>, String> {
     parse(line.split_whitespace().map(OsString::from).collect())
 }
 
 #[test]
 fn what_a_bench_writes_if_nothing_is_said_fits_a_server_that_was_told_nothing() {
     let typed = Typed::at_the_command_line();
-    let Ok(Command::Bench(invocation)) = parse_from(typed, Vec::new()) else { panic!("a run") };
+    let Ok(Some(invocation)) = parse_from(typed, Vec::new()) else { panic!("a run") };
     let workload = &invocation.plan.workload;
     let bytes: u64 = (0..KEYS as u32).map(|key| workload.value_bytes(Key(key)) + PER_ITEM).sum();
     assert!(bytes < SERVER_BYTES * 4 / 5, "{bytes} bytes, in pools of some sizes");
@@ -30,7 +30,9 @@ fn a_wrong_flag_says_which_and_why() {
         ("--keys many", "--keys many: not a number"),
         ("--frobnicate", "--frobnicate: no such flag"),
         ("here", "no such argument"),
-        ("--threads 3 --connections 2", "--threads 3: must be at least 1 and at most"),
+        ("--connections 0", "--connections 0: must be at least 1"),
+        ("--threads 0", "--threads 0: must be at least 1"),
+        ("--threads 3 --connections 2", "--threads 3: must be at most --connections (2)"),
         ("--connections-large 2 --closed", "--connections-large 2: for one thread's open loop"),
         ("--connections-large 2 --udp", "--connections-large 2: for one thread's open loop"),
         ("--connections-set 2 --threads 2", "--connections-set 2: for one thread's open loop"),
@@ -88,7 +90,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
     // Nobody listens there, which would be told else.
     for flag in ["json", "service-times"] {
         let line = format!("--server 127.0.0.1:1 --{flag} /no/such/folder/file");
-        let Ok(Command::Bench(invocation)) = parsed(&line) else { panic!("{line}") };
+        let Ok(Some(invocation)) = parsed(&line) else { panic!("{line}") };
         let words = carry_out(&invocation).expect_err("it cannot be written");
         assert!(words.starts_with(&format!("--{flag} /no/such/folder/file: ")), "{words}");
     }
@@ -98,7 +100,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
 fn flags_become_a_plan() {
     let line = "--server 127.0.0.1:1 --rate 1000,2000 --p-large 0.75 --s-large 4000000 \
                 --connections 8 --threads 2 --duration 0.5 --no-prefill --runs 3 --json -";
-    let Ok(Command::Bench(invocation)) = parsed(line) else { panic!("not understood") };
+    let Ok(Some(invocation)) = parsed(line) else { panic!("not understood") };
     let plan = &invocation.plan;
     assert_eq!(plan.target, Target::Tcp("127.0.0.1:1".into()));
     let modes = [1_000.0, 2_000.0].map(|rate_per_s| Mode::Open { rate_per_s });
@@ -106,19 +108,14 @@ fn flags_become_a_plan() {
     assert_eq!(plan.workload.options().large_percent, 0.75);
     assert_eq!((plan.connections, plan.threads, plan.runs), (8, 2, 3));
     assert!(!plan.prefill);
-    let Ok(Command::Bench(invocation)) = parsed("--closed --depth 16 --value-bytes 100") else {
+    let Ok(Some(invocation)) = parsed("--closed --depth 16 --value-bytes 100") else {
         panic!("not understood")
     };
     assert_eq!(invocation.plan.modes, [Mode::Closed { depth: 16 }]);
-}
-
-#[test]
-fn the_warm_up_is_no_part_of_what_is_measured() {
-    let Ok(Command::Bench(invocation)) = parsed("--warmup 2 --duration 3") else { panic!() };
+    let Ok(Some(invocation)) = parsed("--warmup 2 --duration 3") else { panic!() };
     let start = std::time::Instant::now();
     let window = invocation.plan.window(start);
-    let seconds = [window.start, window.end].map(|at| (at - start).as_secs());
-    assert_eq!(seconds, [2, 5]);
+    assert_eq!([window.start, window.end].map(|at| (at - start).as_secs()), [2, 5]);
 }
 
 #[test]

@@ -41,15 +41,11 @@ fn behind(rate: f64) -> Measured {
 }
 
 fn closed(busy: f64, cpu_us: f64) -> Measured {
-    json!({
-        "mode": {"closed": {"depth": 16}},
-        "requests": {"offered_per_s": 1e5, "answered_per_s": 1e5, "on_time_share": 1.0},
-        "latency_us": {"small": {"p50": 30.0, "p99": 60.0}, "large": {"p99": 0.0}},
-        "quiet": null,
-        "server": {"cpu_us_per_request": cpu_us, "cpus_busy": busy, "kept_waiting_ms": 0.0},
-        "client": {"kept_waiting_ms": 0.0, "stolen_ms": 0.0},
-        "verdict": {"refused": null, "fell_behind": false},
-    })
+    let mut measured = open(1e5, 60.0);
+    measured["mode"] = json!({"closed": {"depth": 16}});
+    (measured["quiet"], measured["distribution"]) = (Measured::Null, Measured::Null);
+    measured["server"] = json!({"cpu_us_per_request": cpu_us, "cpus_busy": busy});
+    measured
 }
 
 /// It.

@@ -45,7 +45,7 @@ const UNMEASURED: &str = "there is no result (each run says why above): it needs
 /// Where the page is written, where nothing else is said.
 const PAGE: &str = "laneway-compare.html";
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Flags {
     definition: String,
     peers: Vec<Peer>,
@@ -65,16 +65,8 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
-    let mut flags = Flags {
-        definition: DEFINITION.into(),
-        peers: Vec::new(),
-        without: Vec::new(),
-        quick: false,
-        pairs: None,
-        minutes: None,
-        json: None,
-        report: PAGE.into(),
-    };
+    let mut flags =
+        Flags { definition: DEFINITION.into(), report: PAGE.into(), ..Flags::default() };
     let mut parser = Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
@@ -129,12 +121,16 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
     let record = Record::new(&id, &definition, &options, collected, judged);
     let results = Results { record: &record };
     // A file that cannot be written takes nothing along of what is shown.
-    let written = write_results(&record, flags);
+    let page = write(&flags.report, &page::render(&record));
+    let written = flags.json.as_deref().map_or(Ok(()), |path| -> Result<(), String> {
+        let json = serde_json::to_string_pretty(&record).map_err(|error| error.to_string())?;
+        write(path, &(json + "\n"))
+    });
     print!("\n{}", table::render(results));
     print!("\n{}", statistics::render(record.rounds.len(), &record.figures));
     // Last, as it is what remains in sight.
     print!("\n{}", neighbour::render(results).unwrap_or_default());
-    written?;
+    page.and(written)?;
     println!("the page is {}", flags.report.display());
     verdict(results, &failures)
 }
@@ -148,16 +144,6 @@ fn verdict(results: Results<'_>, failures: &[String]) -> Result<(), String> {
         true => Err(UNMEASURED.into()),
         false => Ok(()),
     }
-}
-
-/// Writes what can be written; the error is the first one.
-fn write_results(record: &Record, flags: &Flags) -> Result<(), String> {
-    let page = write(&flags.report, &page::render(record));
-    let json = flags.json.as_deref().map_or(Ok(()), |path| -> Result<(), String> {
-        let json = serde_json::to_string_pretty(record).map_err(|error| error.to_string())?;
-        write(path, &(json + "\n"))
-    });
-    page.and(json)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -223,13 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_a_place_where_none_is_named() {
-        assert_eq!(parsed("--quick").expect("good").report, Path::new(PAGE));
-        let flags = parsed("--report here.html --json all.json").expect("good");
-        assert_eq!((flags.report, flags.quick), ("here.html".into(), false));
-    }
-
-    #[test]
     fn the_noisy_neighbour_is_there_in_the_middle_third_on_connections_of_its_own() {
         let (_, definition) = find(DEFINITION).expect("built in");
         let runs: Vec<_> = definition.runs.iter().filter(|run| neighbour::is_one(run)).collect();
@@ -280,16 +259,6 @@ mod tests {
         // The first five minutes: a noisy neighbour beside each server, and about a minute.
         assert!(quick.runs.iter().all(neighbour::is_one));
         assert_eq!(quick.runs.len(), 5);
-    }
-
-    #[test]
-    fn every_definition_can_be_compared_and_its_flags_say_how_long() {
-        for (name, _) in builtin::BUILTIN {
-            let (_, mut definition) = find(name).expect(name);
-            prepare(&mut definition, &parsed("--pairs 2").expect("good"));
-            assert_eq!(definition.pairs, 2, "{name}");
-            assert!(definition.load.matches("--distribution").count() == 1, "{name}");
-        }
     }
 
     #[test]

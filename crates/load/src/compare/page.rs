@@ -17,7 +17,8 @@ const STYLE: &str = include_str!("page.css");
 pub fn render(record: &Record) -> String {
     let results = Results { record };
     let mut out = String::new();
-    let title = format!("{} compared", names(results));
+    let names = results.lines().into_iter().filter(|line| *line != "floor").map(capital);
+    let title = format!("{} compared", neighbour::listed(&names.collect::<Vec<_>>()));
     let _ = write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -30,10 +31,9 @@ pub fn render(record: &Record) -> String {
     lead(results, &mut out);
     figures(results, &mut out);
     let _ = writeln!(out, "<div class=\"pictures\">");
-    for picture in charts::all(results) {
-        let caption = escaped(&picture.caption);
-        let _ =
-            writeln!(out, "<figure>\n{}<figcaption>{caption}</figcaption></figure>", picture.svg);
+    for (svg, caption) in charts::all(results) {
+        let caption = escaped(&caption);
+        let _ = writeln!(out, "<figure>\n{svg}<figcaption>{caption}</figcaption></figure>");
     }
     let _ = writeln!(out, "</div>");
     runs(results, &mut out);
@@ -73,11 +73,6 @@ fn notes<'a>(results: Results<'_>, runs: impl Iterator<Item = &'a RunDefinition>
         }
     }
     if notes.is_empty() { notes } else { format!("<ul>\n{notes}</ul>\n") }
-}
-
-fn names(results: Results<'_>) -> String {
-    let names = results.lines().into_iter().filter(|line| *line != "floor");
-    neighbour::listed(&names.map(capital).collect::<Vec<_>>())
 }
 
 fn capital(name: &str) -> String {
@@ -246,7 +241,8 @@ mod tests {
             "A CPU, 2 CPUs",
             "1.6.45 (laneway)",
             "SCHED_FIFO",
-            "taskset -c 0 chrt -f 1 memcached -u root",
+            "<code>taskset -c 0 chrt -f 1 memcached -u root -l 127.0.0.1 -p 11221 -U 0 -m 64",
+            "<code>laneway bench --server 127.0.0.1:11211 --dialect text --cpu 1 --distribution",
             "the client limited this run",
             "0.50 [0.50..0.56]",
         ] {

@@ -180,11 +180,6 @@ impl Results<'_> {
             )
         })
     }
-
-    /// Whether a run was a closed loop, whose round trips are no latencies.
-    pub fn is_closed(&self, run: &RunDefinition) -> bool {
-        self.measured(run).iter().any(|one| one.pointer("/mode/closed").is_some())
-    }
 }
 
 /// The client's and the servers' command lines, as one would type them: ports in place of those
@@ -276,34 +271,5 @@ mod tests {
         assert_eq!(results.rates(), [(1_000.0, "1000"), (2_000.0, "2000")]);
         // At 2000 memcached fell behind: both have distributions at 1000 only.
         assert_eq!(results.rate_of_all(), Some("1000"));
-    }
-
-    #[test]
-    fn doubts_and_a_client_that_was_the_limit_are_said() {
-        let record = example::record();
-        let results = Results { record: &record };
-        let notes = |line, at| results.notes(results.run(line, at).expect("there"));
-        assert_eq!(notes("laneway", "1000"), Vec::<String>::new());
-        assert_eq!(notes("memcached", "2000"), ["the server fell behind"]);
-        let words = notes("floor", "16 in flight");
-        assert_eq!(words.len(), 1, "{words:?}");
-        assert!(words[0].contains("busy 50 % of the time: the client limited"), "{words:?}");
-        assert_eq!(notes("laneway", "16 in flight"), Vec::<String>::new());
-    }
-
-    #[test]
-    fn commands_can_be_typed() {
-        let commands = commands(&example::record());
-        let of = |name: &str| &commands.iter().find(|(own, _)| own == name).expect(name).1;
-        assert_eq!(
-            of("memcached"),
-            "taskset -c 0 chrt -f 1 memcached -u root -l 127.0.0.1 -p 11221 -U 0 -m 64 -t 1"
-        );
-        let line = of("laneway @ 1000");
-        assert!(
-            line.starts_with("laneway bench --server 127.0.0.1:11211 --dialect text"),
-            "{line}"
-        );
-        assert!(line.ends_with("--distribution --rate 1000"), "{line}");
     }
 }

@@ -87,7 +87,11 @@ pub fn put_in(
         if let Some(server) = definition.servers.iter_mut().find(|server| server.name == *name) {
             *server = own;
         } else {
-            let like = template(definition, dialect).ok_or_else(|| {
+            // Its runs are those of a server that is not ours, if one speaks the same.
+            let ours = |server: &ServerDefinition| server.command.starts_with("{laneway}");
+            let all = || definition.servers.iter().filter(|server| server.dialect == dialect);
+            let like = all().find(|server| !ours(server)).or_else(|| all().next());
+            let like = like.map(|server| server.name.clone()).ok_or_else(|| {
                 format!(
                     "--peer {name}={address}: the definition has no server that speaks the same"
                 )
@@ -105,14 +109,6 @@ pub fn put_in(
 /// As [`put_in`], asking the servers themselves what they speak.
 pub fn put_in_peers(definition: &mut Definition, peers: &[Peer]) -> Result<(), String> {
     put_in(definition, peers, admin::dialect)
-}
-
-/// Whose runs a new peer has: those of a server that is not ours.
-fn template(definition: &Definition, dialect: Dialect) -> Option<String> {
-    let ours = |server: &ServerDefinition| server.command.starts_with("{laneway}");
-    let all = || definition.servers.iter().filter(|server| server.dialect == dialect);
-    let other = all().find(|server| !ours(server));
-    other.or_else(|| all().next()).map(|server| server.name.clone())
 }
 
 fn copy_runs(definition: &mut Definition, like: &str, name: &str) {

@@ -49,15 +49,6 @@ impl Reading {
         }
         Reading::Value { checker: Checker::new(key, value_bytes), ending, wrong }
     }
-
-    /// A value in the reply to a GET of several keys; `found` is whose it is, if it was asked for.
-    fn one_of_many(context: Context<'_>, found: Option<Key>, value_bytes: u64) -> Self {
-        let wrong = match found {
-            None => Some(WRONG_KEY),
-            Some(key) => (value_bytes != context.workload.value_bytes(key)).then_some(WRONG_LENGTH),
-        };
-        Reading::value(found.unwrap_or(Key(0)), value_bytes, b"\r\n", wrong)
-    }
 }
 
 /// Where it is in a reply.
@@ -114,7 +105,15 @@ impl Reader {
                 }
                 let (wrong, value_bytes) = (*wrong, *value_bytes);
                 self.reading = Reading::Line;
-                Ok((used, self.value_ended(context, value_bytes, wrong)))
+                let Some(many) = &mut self.many else {
+                    return Ok((used, Some(wrong.map_or(Outcome::Hit, Outcome::Corrupt))));
+                };
+                many.wrong = many.wrong.or(wrong);
+                many.hits += 1;
+                many.value_bytes += value_bytes;
+                // memcached says so itself.
+                let is_told = context.dialect == Dialect::Text;
+                Ok((used, if is_told { None } else { self.many_if_whole() }))
             }
         }
     }
@@ -162,14 +161,24 @@ impl Reader {
         request: &Request,
         line: &[u8],
     ) -> Result<Option<Outcome>, &'static str> {
-        let many = self.many.get_or_insert_with(|| Many::new(keys_of(context, request)));
+        let many = self.many.get_or_insert_with(|| Many {
+            left: keys_of(context, request).collect(),
+            ..Many::default()
+        });
         match context.dialect.line(line) {
             Line::Value { value_bytes, key, .. } => {
                 let found = match key {
                     Some(name) => many.named(|key| *context.workload.key_name(key) == *name),
-                    None => many.next(),
+                    None => many.left.pop_front(),
                 };
-                self.reading = Reading::one_of_many(context, found, value_bytes);
+                let wrong = match found {
+                    None => Some(WRONG_KEY),
+                    Some(key) => {
+                        (value_bytes != context.workload.value_bytes(key)).then_some(WRONG_LENGTH)
+                    }
+                };
+                let key = found.unwrap_or(Key(0));
+                self.reading = Reading::value(key, value_bytes, b"\r\n", wrong);
                 Ok(None)
             }
             // The END of memcached, which says it once, and a missing value of Redis.
@@ -177,7 +186,7 @@ impl Reader {
                 Ok(self.many.take().map(|many| many.end()))
             }
             Line::Miss => {
-                many.missed();
+                many.misses += u16::from(many.left.pop_front().is_some());
                 Ok(self.many_if_whole())
             }
             Line::Many(count) if count == u64::from(request.keys) => Ok(None),
@@ -189,23 +198,8 @@ impl Reader {
         }
     }
 
-    /// A value and what ends it were read.
-    fn value_ended(
-        &mut self,
-        context: Context<'_>,
-        value_bytes: u64,
-        wrong: Option<&'static str>,
-    ) -> Option<Outcome> {
-        let Some(many) = &mut self.many else {
-            return Some(wrong.map_or(Outcome::Hit, Outcome::Corrupt));
-        };
-        many.read(value_bytes, wrong);
-        // memcached says so itself.
-        if context.dialect == Dialect::Resp { self.many_if_whole() } else { None }
-    }
-
     fn many_if_whole(&mut self) -> Option<Outcome> {
-        self.many.take_if(|many| many.is_whole()).map(|many| many.end())
+        self.many.take_if(|many| many.left.is_empty()).map(|many| many.end())
     }
 }
 
@@ -214,7 +208,7 @@ fn refused(words: &[u8]) -> Outcome {
 }
 
 /// What came so far of a GET of several keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Many {
     /// Keys that have no reply yet, in the order asked.
     left: VecDeque<Key>,
@@ -225,11 +219,6 @@ struct Many {
 }
 
 impl Many {
-    /// Nothing, so far.
-    fn new(keys: impl Iterator<Item = Key>) -> Self {
-        Many { left: keys.collect(), hits: 0, misses: 0, value_bytes: 0, wrong: None }
-    }
-
     /// A value whose key stands in the reply: keys before it were missed. Nothing where the key is
     /// none of those that are left.
     fn named(&mut self, is: impl Fn(Key) -> bool) -> Option<Key> {
@@ -237,28 +226,6 @@ impl Many {
         self.misses += at as u16;
         self.left.drain(..at);
         self.left.pop_front()
-    }
-
-    /// A value in its turn.
-    fn next(&mut self) -> Option<Key> {
-        self.left.pop_front()
-    }
-
-    /// The next key in turn is not there.
-    fn missed(&mut self) {
-        self.misses += u16::from(self.left.pop_front().is_some());
-    }
-
-    /// A value was read to its end.
-    fn read(&mut self, value_bytes: u64, wrong: Option<&'static str>) {
-        self.wrong = self.wrong.or(wrong);
-        self.hits += 1;
-        self.value_bytes += value_bytes;
-    }
-
-    /// Whether every key has its reply.
-    fn is_whole(&self) -> bool {
-        self.left.is_empty()
     }
 
     /// No more replies come.

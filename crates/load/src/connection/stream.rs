@@ -1,8 +1,6 @@
 //! What a connection is made of: a stream over TCP, plain or encrypted, or a unix socket.
 
 use laneway_tls::{Client, ClientStream};
-use rustix::io::ioctl_fionbio;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,16 +52,6 @@ impl Stream {
             }
             Target::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
         }
-    }
-
-    /// Whether calls return at once.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        Ok(ioctl_fionbio(self, nonblocking)?)
-    }
-
-    /// How long a blocking read waits.
-    pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
-        Ok(set_socket_timeout(self, Timeout::Recv, Some(timeout))?)
     }
 
     /// Whether bytes were taken that the kernel does not have yet: encrypted ones.

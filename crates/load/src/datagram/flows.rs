@@ -2,7 +2,7 @@
 
 use super::flight::Flight;
 use super::line::Line;
-use super::socket::{Inbox, Outbox};
+use super::socket::{INBOX_BYTES, Outbox};
 use super::upload::Upload;
 use super::{Counts, LargeSets, Options};
 use crate::connection::{Completion, Context, Request, write_head};
@@ -49,7 +49,7 @@ pub struct Flows<'a> {
     events: Vec<epoll::Event>,
     /// Flows that something has come on, or may have.
     ready: Vec<usize>,
-    inbox: Inbox,
+    inbox: Vec<u8>,
     random: Random,
     /// What became of what.
     pub counts: Counts,
@@ -71,13 +71,9 @@ impl<'a> Flows<'a> {
                 let data = epoll::EventData::new_u64(index as u64);
                 epoll::add(&epoll, socket, data, epoll::EventFlags::IN)?;
             }
-            all.push(Flow {
-                line,
-                flight: Flight::default(),
-                outbox: Outbox::default(),
-                uploads: HashMap::new(),
-                sending: VecDeque::new(),
-            });
+            let (flight, outbox) = (Flight::default(), Outbox::default());
+            let (uploads, sending) = (HashMap::new(), VecDeque::new());
+            all.push(Flow { line, flight, outbox, uploads, sending });
         }
         Ok(Flows {
             context,
@@ -86,7 +82,7 @@ impl<'a> Flows<'a> {
             epoll,
             events: Vec::with_capacity(count),
             ready: Vec::with_capacity(count),
-            inbox: Inbox::default(),
+            inbox: vec![0; INBOX_BYTES],
             random,
             counts: Counts::default(),
         })

@@ -3,7 +3,7 @@
 
 use super::memory::Memory;
 use super::remote::Remote;
-use super::socket::{Inbox, Outbox, Socket};
+use super::socket::{Outbox, Socket};
 use super::{Door, Options};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -76,12 +76,12 @@ impl Line {
     /// Takes what has come: see [`Socket::receive`].
     pub fn receive<T>(
         &mut self,
-        inbox: &mut Inbox,
+        inbox: &mut [u8],
         after_read: impl FnOnce() -> T,
         take: impl FnMut(&T, Option<SocketAddr>, &[u8]),
     ) -> io::Result<()> {
         match self {
-            Line::Kernel(socket) => socket.receive(inbox, after_read, take).map(|_| ()),
+            Line::Kernel(socket) => socket.receive(inbox, after_read, take),
             Line::Memory(memory) => memory.receive(after_read, take),
             Line::Remote(remote) => remote.receive(after_read, take),
         }

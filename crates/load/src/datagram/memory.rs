@@ -30,13 +30,6 @@ pub(super) fn peer(queue: usize) -> SocketAddr {
     SocketAddr::from((QUEUES_AT, queue as u16))
 }
 
-/// A request that no slot holds.
-struct Long {
-    id: u16,
-    queue: usize,
-    message: Vec<u8>,
-}
-
 /// A client's region.
 pub struct Memory {
     ring: RingRequester,
@@ -48,8 +41,8 @@ pub struct Memory {
     given_up: HashMap<u16, u32>,
     /// Requests longer than anything that may be lent.
     never: HashSet<u16>,
-    /// Not yet lent.
-    long: VecDeque<Long>,
+    /// Requests that no slot holds and that are not yet lent: id, queue and message.
+    long: VecDeque<(u16, usize, Vec<u8>)>,
     lent: HashMap<u16, Descriptor>,
 }
 
@@ -95,7 +88,7 @@ impl Memory {
     /// than anything that may be lent is never sent.
     pub fn lend(&mut self, id: u16, peer: SocketAddr, message: Vec<u8>) {
         if message.len() <= self.ring.terms().bulk_bytes {
-            self.long.push_back(Long { id, queue: peer.port().into(), message });
+            self.long.push_back((id, peer.port().into(), message));
         } else {
             self.never.insert(id);
         }
@@ -141,7 +134,7 @@ impl Memory {
     }
 
     fn send_long(&mut self) -> bool {
-        let Some(Long { id, queue, message }) = self.long.front() else { return false };
+        let Some((id, queue, message)) = self.long.front() else { return false };
         if !self.ring.has_room(*queue) {
             return false;
         }
@@ -166,7 +159,7 @@ impl Memory {
             if let Some(descriptor) = self.lent.remove(&id) {
                 self.ring.take_back(descriptor);
             }
-        } else if let Some(at) = self.long.iter().position(|long| long.id == id) {
+        } else if let Some(at) = self.long.iter().position(|long| long.0 == id) {
             self.long.remove(at);
         } else if !self.never.remove(&id) {
             *self.given_up.entry(id).or_default() += 1;

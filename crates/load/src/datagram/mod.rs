@@ -91,7 +91,6 @@ summed! {
         /// Datagrams by which the server asked for frames of a large SET again.
         pub resends_asked: u64,
         /// Proofs of our address that the server asked for, and got.
-        #[serde(default)]
         pub cookies: u64,
     }
 }

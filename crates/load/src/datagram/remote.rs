@@ -6,7 +6,6 @@ use super::memory::peer;
 use super::socket::Outbox;
 use laneway_rdma::contract::{Posted, Requester as _};
 use laneway_rdma::verbs::{self, Lending, Place, Service, VerbsRequester};
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
 
@@ -25,15 +24,10 @@ pub struct Way {
 }
 
 /// A connection.
+#[derive(Debug)]
 pub struct Remote {
     verbs: VerbsRequester,
     frame: Vec<u8>,
-}
-
-impl fmt::Debug for Remote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote").field("verbs", &self.verbs).finish_non_exhaustive()
-    }
 }
 
 impl Remote {

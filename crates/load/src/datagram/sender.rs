@@ -27,11 +27,7 @@ pub struct Lines<'a> {
 }
 
 /// Something that ended: on which socket, if on one, and when.
-struct Ended {
-    flow: Option<usize>,
-    completion: Completion,
-    now_ns: u64,
-}
+type Ended = (Option<usize>, Completion, u64);
 
 impl<'a> Lines<'a> {
     /// Opens `count` sockets, and connections to `target` where large SETs go by TCP.
@@ -77,7 +73,7 @@ impl<'a> Lines<'a> {
         ended: &mut Vec<Ended>,
     ) -> io::Result<()> {
         self.flows.receive(clock, |flow, completion, now_ns| {
-            ended.push(Ended { flow: Some(flow), completion, now_ns });
+            ended.push((Some(flow), completion, now_ns));
         })?;
         self.flows.flush_rest()?;
         let Some(streams) = self.streams.as_mut().filter(|streams| streams.in_flight() > 0) else {
@@ -88,7 +84,7 @@ impl<'a> Lines<'a> {
         for &event in ready.iter() {
             let now_ns = streams.serve(event, clock, &mut completions)?;
             let each = completions.drain(..);
-            ended.extend(each.map(|completion| Ended { flow: None, completion, now_ns }));
+            ended.extend(each.map(|completion| (None, completion, now_ns)));
         }
         Ok(())
     }
@@ -107,19 +103,18 @@ impl<'a> Lines<'a> {
     ) -> io::Result<Counts> {
         let window_ns = recorder.window_ns();
         let give_up_ns = window_ns.end + (drain.max(2 * self.timeout)).as_nanos() as u64;
-        let mut edges = [(window_ns.start, Edge::Open), (window_ns.end, Edge::Close)].into_iter();
-        let mut edge = edges.next();
+        let edges = [(window_ns.start, Edge::Open), (window_ns.end, Edge::Close)];
+        let mut edges = edges.into_iter().peekable();
         let mut loop_ = Loop { lines: self, pace, versions, recorder, clock, next: 0, flow: 0 };
         loop_.fill()?;
         let (mut ready, mut ended) = (Vec::new(), Vec::new());
         loop {
             let now_ns = clock.now_ns();
-            if let Some((_, which)) = edge.filter(|&(at_ns, _)| at_ns <= now_ns) {
+            if let Some((_, which)) = edges.next_if(|&(at_ns, _)| at_ns <= now_ns) {
                 at_edge(which);
-                edge = edges.next();
             }
             loop_.send_due()?;
-            if (loop_.is_done() && edge.is_none()) || now_ns > give_up_ns {
+            if (loop_.is_done() && edges.peek().is_none()) || now_ns > give_up_ns {
                 break;
             }
             loop_.lines.turn(&clock, &mut ready, &mut ended)?;
@@ -207,7 +202,7 @@ impl Loop<'_, '_, '_> {
     /// Records what ended; a closed loop asks anew.
     fn take(&mut self, ended: &mut Vec<Ended>) -> io::Result<()> {
         let end_ns = self.recorder.window_ns().end;
-        for Ended { flow, completion, now_ns } in ended.drain(..) {
+        for (flow, completion, now_ns) in ended.drain(..) {
             self.recorder.ended(&completion, now_ns);
             if now_ns < end_ns {
                 let flow = flow.unwrap_or_else(|| self.turn_to_next_flow());

@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Most arrivals that one call takes, and most requests that one call sends.
-pub const BURST: usize = 32;
+const BURST: usize = 32;
 /// Room for one arrival: the longest UDP datagram.
 const ARRIVAL_BYTES_MAX: usize = 64 << 10;
 /// What the kernel is asked to hold for us: the replies of a few milliseconds.
@@ -25,17 +25,8 @@ const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
 /// How many of an outbox may have left one by one before it is tidied.
 const LEFT_MAX: usize = 256;
 
-/// Room for a burst of arrivals, shared by all sockets of a thread.
-#[derive(Debug)]
-pub struct Inbox {
-    bytes: Vec<u8>,
-}
-
-impl Default for Inbox {
-    fn default() -> Self {
-        Inbox { bytes: vec![0; BURST * ARRIVAL_BYTES_MAX] }
-    }
-}
+/// Room for a burst of arrivals, shared by all sockets.
+pub const INBOX_BYTES: usize = BURST * ARRIVAL_BYTES_MAX;
 
 /// Requests to be sent together, each one datagram.
 #[derive(Debug, Default)]
@@ -155,16 +146,15 @@ impl Socket {
     }
 
     /// Takes a burst of arrivals and hands each datagram to `take` with its sender. `after_read`
-    /// runs once, behind the system call: the moment to look at the clock. Returns how many
-    /// arrivals there were: fewer than [`BURST`] means that no more wait.
+    /// runs once, behind the system call: the moment to look at the clock.
     pub fn receive<T>(
         &mut self,
-        inbox: &mut Inbox,
+        inbox: &mut [u8],
         after_read: impl FnOnce() -> T,
         mut take: impl FnMut(&T, Option<SocketAddr>, &[u8]),
-    ) -> io::Result<usize> {
+    ) -> io::Result<()> {
         let mut rooms: Vec<[IoSliceMut<'_>; 1]> =
-            inbox.bytes.chunks_mut(ARRIVAL_BYTES_MAX).map(|room| [IoSliceMut::new(room)]).collect();
+            inbox.chunks_mut(ARRIVAL_BYTES_MAX).map(|room| [IoSliceMut::new(room)]).collect();
         // The kernel shortens a header's room for control messages to what came; made anew for each
         // call, the next arrival's segment size cannot be lost.
         let space = nix::cmsg_space!(i32);
@@ -172,13 +162,11 @@ impl Socket {
         let fd = self.socket.as_raw_fd();
         let arrivals = match recvmmsg(fd, &mut headers, &mut rooms, MsgFlags::MSG_DONTWAIT, None) {
             Ok(arrivals) => arrivals,
-            Err(error) if is_try_again(error) => return Ok(0),
+            Err(error) if is_try_again(error) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         let token = after_read();
-        let mut count = 0;
         for arrival in arrivals {
-            count += 1;
             let segment_bytes = arrival.cmsgs()?.find_map(|control| match control {
                 ControlMessageOwned::UdpGroSegments(bytes) => usize::try_from(bytes).ok(),
                 _ => None,
@@ -189,7 +177,7 @@ impl Socket {
                 bytes.chunks(segment_bytes).for_each(|datagram| take(&token, from, datagram));
             }
         }
-        Ok(count)
+        Ok(())
     }
 }
 

@@ -104,14 +104,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_has_the_key_and_the_bytes() {
-        let mut out = b"x".to_vec();
-        Template::new(3).answer(b"get 0123abcd\r\n", &mut out);
-        assert_eq!(out, b"xVALUE 0123abcd 0 3\r\n...\r\nEND\r\n");
-        assert_eq!(Template::new(3).reply_bytes(), out.len() - 1);
-    }
-
-    #[test]
     fn a_line_of_keys_is_answered_once_it_is_whole() {
         let (template, line) = (Template::new(3), b"get 0123abcd 4567efgh\r\nget");
         let whole = line.len() - 3;

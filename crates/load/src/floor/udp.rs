@@ -19,8 +19,6 @@ const BURST: usize = 32;
 const ROOM_BYTES: usize = 64;
 const DATAGRAM_REQUEST_BYTES: usize = HEADER_BYTES + REQUEST_BYTES;
 
-type Requests = Vec<(Option<SockaddrStorage>, [u8; DATAGRAM_REQUEST_BYTES])>;
-
 /// Serves until `socket` breaks.
 pub fn serve(socket: &UdpSocket, template: &Template) -> io::Result<()> {
     let mut floor = Floor {
@@ -48,7 +46,7 @@ struct Floor<'a> {
     receiving: MultiHeaders<SockaddrStorage>,
     sending: MultiHeaders<SockaddrStorage>,
     rooms: Vec<[u8; ROOM_BYTES]>,
-    requests: Requests,
+    requests: Vec<(Option<SockaddrStorage>, [u8; DATAGRAM_REQUEST_BYTES])>,
     out: Vec<u8>,
 }
 

@@ -127,12 +127,6 @@ impl Copies<'_> {
         Ok(copy.map_err(|error| format!("{shown} left no copy: {error}"))?.len())
     }
 
-    fn remove(&self, count: u32) -> Result<(), String> {
-        (0..count).map(|number| self.file(number)).try_for_each(|file| {
-            std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
-        })
-    }
-
     /// Whether the server says that a backup is under way. One that says nothing has none.
     fn is_under_way(&self) -> bool {
         let stats = admin::stats(&self.target, self.dialect, "backup").unwrap_or_default();
@@ -154,7 +148,10 @@ fn keep(copies: &Copies<'_>, begun: Sender<()>, ended: &Receiver<()>) -> Result<
             told.bytes += copies.end(tool, told.done)?;
             told.done += 1;
             if is_over {
-                copies.remove(told.done)?;
+                for file in (0..told.done).map(|number| copies.file(number)) {
+                    let removed = std::fs::remove_file(&file);
+                    removed.map_err(|error| format!("{}: {error}", file.display()))?;
+                }
                 return Ok(told);
             }
             tool = copies.begin(told.done)?;
@@ -189,21 +186,28 @@ mod tests {
         assert_eq!(told.measured()["under_way_share"], 0.75);
     }
 
+    /// Why this command makes no copy, for which no load is begun beside it.
+    fn kept(command: &[&str], cpu: Option<usize>) -> String {
+        let nowhere = Path::new("/none/such");
+        let copies = Copies {
+            command: command.iter().map(|word| (*word).into()).collect(),
+            folder: nowhere,
+            round: 3,
+            cpu,
+            target: Target::Unix(nowhere.into()),
+            dialect: Dialect::Text,
+        };
+        let ((begun, is_begun), (_running, ended)) = (channel(), channel());
+        let why = keep(&copies, begun, &ended).expect_err("it makes no copy");
+        assert!(is_begun.recv().is_err(), "no load is begun beside it");
+        why
+    }
+
     #[test]
     fn a_backup_that_fails_or_leaves_no_copy_fails_the_run() {
         for (tool, words) in [("false", "ended with"), ("true", "left no copy")] {
-            let copies = Copies {
-                command: vec![tool.into()],
-                folder: Path::new("/none/such"),
-                round: 3,
-                cpu: None,
-                target: Target::Unix("/none/such".into()),
-                dialect: Dialect::Text,
-            };
-            let ((begun, is_begun), (_running, ended)) = (channel(), channel());
-            let why = keep(&copies, begun, &ended).expect_err(words);
+            let why = kept(&[tool], None);
             assert!(why.starts_with(&format!("{tool} 3-0 {words}")), "{why}");
-            assert!(is_begun.recv().is_err(), "no load is begun beside it");
         }
     }
 
@@ -212,16 +216,7 @@ mod tests {
         let cpu = rustix::thread::sched_getcpu();
         // The name of the copy is a parameter of the script, which does not look at it.
         let script = "grep Cpus_allowed_list: /proc/self/status >&2; exit 1";
-        let copies = Copies {
-            command: ["sh", "-c", script].map(String::from).to_vec(),
-            folder: Path::new("/none/such"),
-            round: 0,
-            cpu: Some(cpu),
-            target: Target::Unix("/none/such".into()),
-            dialect: Dialect::Text,
-        };
-        let ((begun, _is_begun), (_running, ended)) = (channel(), channel());
-        let why = keep(&copies, begun, &ended).expect_err("it makes no copy");
+        let why = kept(&["sh", "-c", script], Some(cpu));
         assert!(why.ends_with(&format!("\nCpus_allowed_list:\t{cpu}\n")), "{why}");
     }
 }

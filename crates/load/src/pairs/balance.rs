@@ -12,6 +12,7 @@ use super::server::Server;
 use crate::admin;
 use crate::connection::{Context, Outcome};
 use crate::dialect::Dialect;
+use crate::prefill::prefill;
 use crate::values::Values;
 use crate::workload::{Ask, Key, Operation, Workload, WorkloadOptions};
 use serde_json::json;
@@ -46,12 +47,12 @@ pub fn measure(
     let workload = Workload::new(WorkloadOptions { seed: options.seed + round, ..options })?;
     let values = Values::new(workload.options().seed);
     let context = Context { workload: &workload, values: &values, dialect: server.dialect };
-    let mut crowd = Crowd { batches: Batches::open(context, server, CONNECTIONS)? };
-    crowd.fill()?;
-    crowd.ask(WARMUP, None)?;
+    prefill(context, &server.target, CONNECTIONS)?;
+    let mut batches = Batches::open(context, server, CONNECTIONS)?;
+    ask(&mut batches, WARMUP, None)?;
     let before = executed(&ask_stats(server, "balance")?)?;
     ask_stats(server, "reset")?;
-    crowd.ask(run.requests, None)?;
+    ask(&mut batches, run.requests, None)?;
     let stats = ask_stats(server, "balance")?;
     let after = executed(&stats)?;
     let loads: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
@@ -67,7 +68,7 @@ pub fn measure(
     });
     let hot = ask_stats(server, "hotkeys")?;
     if hot.get("hot").is_some_and(|rule| rule != "off") {
-        let mut slots = crowd.find_all(loads.len() as u64, server)?;
+        let mut slots = find_all(&mut batches, loads.len() as u64, server)?;
         slots.sort_by(f64::total_cmp);
         measured["found_slots_max"] = json!(slots.last());
         measured["found_slots_median"] = json!(crate::report::table::median(&slots));
@@ -110,76 +111,53 @@ fn names(stats: &Stats, key: &[u8]) -> bool {
     stats.iter().any(|(name, value)| is_name(name) && value.as_bytes() == key)
 }
 
-/// What asks.
-struct Crowd<'a> {
-    batches: Batches<'a>,
-}
-
-impl Crowd<'_> {
-    fn fill(&mut self) -> Result<(), String> {
-        let keys = self.batches.workload().keys();
-        for first in (0..keys).step_by(BATCH as usize) {
-            for key in first..(first + BATCH).min(keys) {
-                self.batches.push(Ask::one(Key(key as u32), Operation::Set));
-            }
-            self.finish()?;
+/// So many requests, of which the given part, one in so many, is for one key.
+fn ask(batches: &mut Batches<'_>, requests: u64, flash: Option<(Key, u64)>) -> Result<(), String> {
+    for first in (0..requests).step_by(BATCH as usize) {
+        for _ in first..(first + BATCH).min(requests) {
+            let ask = match flash {
+                Some((key, one_in)) if batches.asks.below(one_in) == 0 => {
+                    Ask::one(key, Operation::Get)
+                }
+                _ => batches.draw(),
+            };
+            batches.push(ask);
         }
-        Ok(())
-    }
-
-    /// So many requests, of which the given part, one in so many, is for one key.
-    fn ask(&mut self, requests: u64, flash: Option<(Key, u64)>) -> Result<(), String> {
-        for first in (0..requests).step_by(BATCH as usize) {
-            for _ in first..(first + BATCH).min(requests) {
-                let ask = match flash {
-                    Some((key, one_in)) if self.batches.asks.below(one_in) == 0 => {
-                        Ask::one(key, Operation::Get)
-                    }
-                    _ => self.batches.draw(),
-                };
-                self.batches.push(ask);
-            }
-            self.finish()?;
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), String> {
-        for completion in self.batches.finish()? {
+        for completion in batches.finish()? {
             match (completion.request.operation, completion.outcome) {
                 (Operation::Get, Outcome::Hit) | (Operation::Set, Outcome::Stored) => {}
                 (operation, other) => return Err(format!("{operation:?}: {other:?}")),
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Crowds for the least popular keys, one after the other: how many slots' requests each made,
-    /// others' between them, until the server called its key hot.
-    fn find_all(&mut self, workers: u64, server: &Server) -> Result<Vec<f64>, String> {
-        let keys = self.batches.workload().keys();
-        if keys <= CROWDS {
-            return Err(format!("--keys {keys}: there must be more than {CROWDS}"));
-        }
-        let last = |number: u64| Key((keys - 1 - number) as u32);
-        (0..CROWDS).map(|number| self.find(last(number), CROWD_PART * workers, server)).collect()
+/// Crowds for the least popular keys, one after the other: how many slots' requests each made,
+/// others' between them, until the server called its key hot.
+fn find_all(batches: &mut Batches<'_>, workers: u64, server: &Server) -> Result<Vec<f64>, String> {
+    let keys = batches.workload().keys();
+    if keys <= CROWDS {
+        return Err(format!("--keys {keys}: there must be more than {CROWDS}"));
     }
+    let last = |number: u64| Key((keys - 1 - number) as u32);
+    (0..CROWDS).map(|number| find(batches, last(number), CROWD_PART * workers, server)).collect()
+}
 
-    fn find(&mut self, key: Key, one_in: u64, server: &Server) -> Result<f64, String> {
-        let name = self.batches.workload().key_name(key);
-        let mut asked = 0;
-        while asked < SLOTS_MAX * SLOT_REQUESTS {
-            self.ask(BATCH, Some((key, one_in)))?;
-            asked += BATCH;
-            let stats = ask_stats(server, "hotkeys")?;
-            if names(&stats, &name) {
-                let slot = stats.get("slot_requests").and_then(|value| value.parse::<u64>().ok());
-                return Ok(asked as f64 / slot.unwrap_or(SLOT_REQUESTS).max(1) as f64);
-            }
+fn find(batches: &mut Batches<'_>, key: Key, one_in: u64, server: &Server) -> Result<f64, String> {
+    let name = batches.workload().key_name(key);
+    let mut asked = 0;
+    while asked < SLOTS_MAX * SLOT_REQUESTS {
+        ask(batches, BATCH, Some((key, one_in)))?;
+        asked += BATCH;
+        let stats = ask_stats(server, "hotkeys")?;
+        if names(&stats, &name) {
+            let slot = stats.get("slot_requests").and_then(|value| value.parse::<u64>().ok());
+            return Ok(asked as f64 / slot.unwrap_or(SLOT_REQUESTS).max(1) as f64);
         }
-        let part = 100.0 / one_in as f64;
-        Err(format!("a key that {part:.1} % asked for was not hot after {SLOTS_MAX} slots"))
     }
+    let part = 100.0 / one_in as f64;
+    Err(format!("a key that {part:.1} % asked for was not hot after {SLOTS_MAX} slots"))
 }
 
 #[cfg(test)]

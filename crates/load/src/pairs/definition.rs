@@ -1,6 +1,6 @@
 //! What is compared: a file of bench/definitions, read and checked.
 
-use crate::cli::Command;
+use crate::cli;
 use crate::cpu::SERVER_CPU;
 use crate::dialect::Dialect;
 use crate::run::Plan;
@@ -43,10 +43,10 @@ pub struct Definition {
     #[serde(default = "number::<2048>")]
     pub memory_mb: u64,
     /// Largest share of late requests in a run that counts.
-    #[serde(default = "default_late_share_max")]
+    #[serde(default = "thousandths::<5>")]
     pub late_share_max: f64,
     /// Largest share of the time in which others may have the client's CPU in a run that counts.
-    #[serde(default = "default_waited_share_max")]
+    #[serde(default = "thousandths::<30>")]
     pub waited_share_max: f64,
     /// Smallest share of quiet laps (see [`crate::laps`]) in a run that counts.
     #[serde(default)]
@@ -150,7 +150,7 @@ pub struct RunDefinition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
     /// Whether it is made where there is only a minute.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub quick: bool,
     /// Bench: whether the server's data folder is copied by `laneway backup` meanwhile, again and
     /// again.
@@ -166,7 +166,7 @@ pub struct RunDefinition {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub writes: bool,
     /// Look-aside: what each phase writes, in units of the server's memory.
-    #[serde(default = "two")]
+    #[serde(default = "thousandths::<2000>")]
     pub written_over_memory: f64,
     /// Look-aside: GETs measured after that. Memory: items. Balance: requests.
     #[serde(default = "number::<1000000>")]
@@ -244,20 +244,11 @@ fn number<const N: u64>() -> u64 {
 fn count<const N: usize>() -> usize {
     N
 }
-fn default_late_share_max() -> f64 {
-    0.005
-}
-fn default_waited_share_max() -> f64 {
-    0.03
-}
-fn two() -> f64 {
-    2.0
+fn thousandths<const N: u16>() -> f64 {
+    f64::from(N) / 1e3
 }
 fn yes() -> bool {
     true
-}
-fn is_yes(value: &bool) -> bool {
-    *value
 }
 
 impl Definition {
@@ -279,11 +270,7 @@ impl Definition {
         let load = format!("{} {}", self.load, run.load);
         let words = shlex::split(&load)
             .ok_or_else(|| format!("run {}: a quote of {load:?} has no end", run.name))?;
-        match crate::cli::parse(words.into_iter().map(Into::into).collect()) {
-            Ok(Command::Bench(invocation)) => Ok(invocation.plan),
-            Ok(Command::Help) => Err(format!("run {}: asks for help", run.name)),
-            Err(error) => Err(format!("run {}: {error}", run.name)),
-        }
+        cli::plan(words).map_err(|error| format!("run {}: {error}", run.name))
     }
 }
 
@@ -401,14 +388,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_definition_is_read() {
-        let definition = example();
-        assert_eq!((definition.kind, definition.pairs), (Kind::Bench, 5));
-        assert_eq!(definition.server(&definition.runs[0]).dialect, Dialect::Text);
-        assert_eq!(definition.figures[0].at_most, Some(2.0));
-    }
-
-    #[test]
     fn a_wrong_definition_says_where() {
         for (from, to, words) in [
             ("server = \"one\"", "server = \"two\"", "run first: there is no server two"),
@@ -425,6 +404,7 @@ pub(super) mod tests {
             ),
             ("at_most = 2.0", "null = \"self\"", "figure p99: there is no ratio called self"),
             ("[[figure]]", "pears = 5\n[[figure]]", "pears"),
+            ("name = \"first\"", "backup = true\nname = \"first\"", "run first: a backup is made"),
             (
                 "about",
                 "place = { every_cpu = true, ordinary = true }\nabout",
@@ -434,19 +414,6 @@ pub(super) mod tests {
             let message = parse(&GOOD.replace(from, to)).expect_err(words);
             assert!(message.contains(words), "{message}");
         }
-    }
-
-    #[test]
-    fn a_backup_is_of_a_bench_whose_server_has_a_place_for_it() {
-        let asked = GOOD.replace("name = \"first\"", "name = \"first\"\nbackup = true");
-        let refused = "run first: a backup is made while a server with --backup-dir is benched";
-        assert_eq!(parse(&asked), Err(refused.into()));
-        let placed =
-            asked.replace("-p {port}", "-p {port} --data-dir {data} --backup-dir {copies}");
-        let definition = parse(&placed).expect("it has a place");
-        assert!(definition.runs[0].backup && !example().runs[0].backup);
-        let program = placed.replace("name = \"first\"", "kind = \"program\"\nname = \"first\"");
-        assert_eq!(parse(&program), Err(refused.into()));
     }
 
     #[test]

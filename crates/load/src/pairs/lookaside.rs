@@ -46,7 +46,9 @@ pub fn measure(
         let workload = Workload::new(options.clone())?;
         let values = Values::new(options.seed);
         let context = Context { workload: &workload, values: &values, dialect: server.dialect };
-        let mut cache = LookAside::new(context, server, first_key)?;
+        let batches = Batches::open(context, server, 1)?;
+        let (gets, misses, sets_refused, written_bytes) = (0, 0, 0, 0);
+        let mut cache = LookAside { batches, first_key, gets, misses, sets_refused, written_bytes };
         first_key += options.keys as u32;
         while cache.written_bytes < write_bytes {
             cache.batch()?;
@@ -101,13 +103,7 @@ struct LookAside<'a> {
     written_bytes: u64,
 }
 
-impl<'a> LookAside<'a> {
-    fn new(context: Context<'a>, server: &Server, first_key: u32) -> Result<Self, String> {
-        let batches = Batches::open(context, server, 1)?;
-        let (gets, misses, sets_refused, written_bytes) = (0, 0, 0, 0);
-        Ok(LookAside { batches, first_key, gets, misses, sets_refused, written_bytes })
-    }
-
+impl LookAside<'_> {
     /// A batch of what is drawn, and SETs for the GETs that missed.
     fn batch(&mut self) -> Result<(), String> {
         for _ in 0..BATCH {

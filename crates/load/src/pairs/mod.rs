@@ -22,7 +22,6 @@ pub mod lookaside;
 pub mod memory;
 pub mod namespace;
 mod process;
-pub mod program;
 pub mod record;
 pub mod rounds;
 pub mod scrape;
@@ -175,7 +174,16 @@ pub fn main(id: &str, options: &Options) -> ExitCode {
 fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
     let mut definition = definition::read(&options.root, id)?;
     if !options.with.is_empty() {
-        append_to_programs(&mut definition, &options.with)?;
+        // Behind all other flags of every run, so that the record has them too.
+        let with = &options.with;
+        let mut runs = definition.runs.iter();
+        if let Some(run) = runs.find(|run| definition.kind_of(run) != Kind::Program) {
+            let name = &run.name;
+            return Err(format!("--with {with}: only for programs of their own; {name} is none"));
+        }
+        for run in &mut definition.runs {
+            run.load = format!("{} {with}", run.load).trim_start().to_owned();
+        }
     }
     println!("{id}: {}", definition.about);
     let collected = collect(&definition, options)?;
@@ -190,17 +198,6 @@ fn carry_out(id: &str, options: &Options) -> Result<bool, String> {
     }
     println!("{id}: {}", if good { "PASS" } else { "FAIL" });
     Ok(good)
-}
-
-/// Puts flags behind all others of every run, so that the record has them too.
-fn append_to_programs(definition: &mut Definition, with: &str) -> Result<(), String> {
-    if let Some(run) = definition.runs.iter().find(|run| definition.kind_of(run) != Kind::Program) {
-        return Err(format!("--with {with}: only for programs of their own; {} is none", run.name));
-    }
-    for run in &mut definition.runs {
-        run.load = format!("{} {with}", run.load).trim_start().to_owned();
-    }
-    Ok(())
 }
 
 /// What came of a definition.
@@ -338,7 +335,8 @@ impl Comparison<'_> {
                 }
                 Err(failure) => return Err(failure),
             };
-            eprintln!("{:>2} {}", number + 1, statistics::one_line(&run.name, &measured));
+            let figures = &self.definition.figures;
+            eprintln!("{:>2} {}", number + 1, statistics::one_line(&run.name, &measured, figures));
             round.insert(run.name.clone(), measured);
         }
         Ok(Ok(round))
@@ -402,7 +400,13 @@ impl Comparison<'_> {
             });
         }
         if kind == Kind::Program {
-            return program::measure(self.definition, run, self.places).map(Ok);
+            // It runs where the servers run, pinned and scheduled as they are, and prints JSON.
+            let line = [run.command.as_str(), &self.definition.load, &run.load].join(" ");
+            let shown = format!("{} ({})", run.name, line.trim_end());
+            let told = process::command(&self.places.around(&line)).output();
+            let told = process::printed(told, &shown)?;
+            let measured = serde_json::from_str(told.trim());
+            return measured.map(Ok).map_err(|error| format!("{shown}: {error}: {told}"));
         }
         let server = Server::start(self.definition.server(run), self.places)?;
         self.collected.versions.insert(run.server.clone(), server.version()?);

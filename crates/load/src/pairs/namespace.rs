@@ -46,25 +46,21 @@ impl Namespace {
         ip(&format!("-n {name} address add {host}/30 dev eth0"))?;
         ip(&format!("-n {name} link set eth0 up"))?;
         ip(&format!("-n {name} link set lo up"))?;
-        namespace.steer(&link);
-        Ok(namespace)
-    }
-
-    /// Has each end's packets received on its own side's CPU.
-    fn steer(&self, link: &str) {
-        let set = |device: &str, cpu: usize| {
+        // Each end's packets are received on its own side's CPU.
+        let steer = |device: &str, cpu: usize| {
             let mask = format!("{:x}", 1_u64 << cpu);
             let all = format!("/sys/class/net/{device}/queues/rx-*/rps_cpus");
             format!("for queue in {all}; do echo {mask} > $queue || exit 1; done")
         };
-        let ours = words_of_shell(&[], &set(link, CLIENT_CPU));
+        let ours = words_of_shell(&[], &steer(&link, CLIENT_CPU));
         // In the namespace `ip` shows its own /sys.
-        let theirs = words_of_shell(&self.wrapper(), &set("eth0", SERVER_CPU));
+        let theirs = words_of_shell(&namespace.wrapper(), &steer("eth0", SERVER_CPU));
         for words in [ours, theirs] {
             if !command(&words).status().is_ok_and(|status| status.success()) {
                 eprintln!("warning: no receive packet steering: who sends pays for receiving, too");
             }
         }
+        Ok(namespace)
     }
 
     /// The servers' address.

@@ -158,20 +158,13 @@ fn without_machine(path: &Path, root: &Path) -> String {
 }
 
 fn commit(root: &Path) -> String {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+    const FILES: &str = "-- :!bench/record :!README.md :!docs/figures.md";
+    let git = |line: &str| {
+        let output = Command::new("git").arg("-C").arg(root).args(line.split(' ')).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".into() };
-    match git(&[
-        "status",
-        "--porcelain",
-        "--untracked-files=no",
-        "--",
-        ":!bench/record",
-        ":!README.md",
-        ":!docs/figures.md",
-    ]) {
+    let Some(head) = git("rev-parse --short=12 HEAD") else { return "unknown".into() };
+    match git(&format!("status --porcelain --untracked-files=no {FILES}")) {
         Some(changed) if changed.is_empty() => head,
         _ => format!("{head}-dirty"),
     }

@@ -75,33 +75,28 @@ mod tests {
         assert_eq!(order(&runs, 2), [&"one", &"two", &"three"]);
     }
 
-    /// Tries rounds of which those in `bad`, by the number of the try, do not count.
-    fn tried(wanted: usize, bad: &[usize]) -> (Result<usize, String>, Vec<usize>) {
+    /// Tries rounds of which those in `bad`, by the number of the try, do not count, until there
+    /// are enough.
+    fn tried(wanted: usize, bad: &[usize], enough: usize) -> (Result<usize, String>, Vec<usize>) {
         let mut numbers = Vec::new();
-        let never = |_| false;
-        let rounds = collect(wanted, never, |number| {
-            numbers.push(number);
-            let is_bad = bad.contains(&(numbers.len() - 1));
-            Ok(if is_bad { Err("late".into()) } else { Ok(Round::new()) })
-        });
+        let rounds = collect(
+            wanted,
+            |made| made == enough,
+            |number| {
+                numbers.push(number);
+                let is_bad = bad.contains(&(numbers.len() - 1));
+                Ok(if is_bad { Err("late".into()) } else { Ok(Round::new()) })
+            },
+        );
         (rounds.map(|rounds| rounds.len()), numbers)
     }
 
     #[test]
-    fn a_round_that_does_not_count_is_made_again_in_the_same_order() {
-        assert_eq!(tried(3, &[]), (Ok(3), vec![0, 1, 2]));
-        assert_eq!(tried(3, &[1, 2]), (Ok(3), vec![0, 1, 1, 1, 2]));
-    }
-
-    #[test]
-    fn what_is_enough_ends_it() {
-        let rounds = collect(5, |made| made == 2, |_| Ok(Ok(Round::new())));
-        assert_eq!(rounds.map(|rounds| rounds.len()), Ok(2));
-    }
-
-    #[test]
-    fn there_is_a_limit_to_trying_again() {
-        let (rounds, numbers) = tried(2, &[0, 1, 2, 3, 4]);
+    fn a_round_that_does_not_count_is_made_again_in_the_same_order_up_to_a_limit() {
+        assert_eq!(tried(3, &[], 9), (Ok(3), vec![0, 1, 2]));
+        assert_eq!(tried(3, &[1, 2], 9), (Ok(3), vec![0, 1, 1, 1, 2]));
+        assert_eq!(tried(5, &[], 2), (Ok(2), vec![0, 1]));
+        let (rounds, numbers) = tried(2, &[0, 1, 2, 3, 4], 9);
         assert!(rounds.is_err_and(|words| words.ends_with("late")));
         assert_eq!(numbers, [0; 5]);
     }

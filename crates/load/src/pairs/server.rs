@@ -67,7 +67,9 @@ impl Places {
         let is_timed = !definition.place.every_cpu
             && definition.runs.iter().any(|run| definition.kind_of(run) != Kind::Balance);
         let wants_real_time = is_timed && !definition.place.ordinary;
-        places.real_time = wants_real_time && may_be_real_time();
+        let mut fifo = Command::new("chrt");
+        fifo.args(["-f", "1", "true"]).stderr(Stdio::null());
+        places.real_time = wants_real_time && fifo.status().is_ok_and(|status| status.success());
         if is_timed {
             places.wrapper.extend(words(&format!("taskset -c {SERVER_CPU}")));
         }
@@ -147,7 +149,9 @@ impl Server {
         if definition.command.contains("{data}") {
             on_a_disk(&places.folder).map_err(|why| format!("{name}: {why}"))?;
         }
-        let port = free_port().map_err(|error| format!("no free port: {error}"))?;
+        // One that was free a moment ago.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
+        let port = free.map_err(|error| format!("no free port: {error}"))?.port();
         let socket = places.folder.join(format!("{name}-{port}.sock"));
         let command = expand(&definition.command, places, port, &socket);
         // Not every server makes its own.
@@ -302,17 +306,6 @@ fn on_a_disk(folder: &Path) -> Result<(), String> {
              name a folder on one"
         )),
     }
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
-/// Whether this user may run programs under SCHED_FIFO.
-fn may_be_real_time() -> bool {
-    let fifo = Command::new("chrt").args(["-f", "1", "true"]).stderr(Stdio::null()).status();
-    fifo.is_ok_and(|status| status.success())
 }
 
 /// The words of a line; `''` is an empty word.

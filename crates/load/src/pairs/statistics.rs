@@ -39,19 +39,16 @@ impl Judged {
         };
         if let Some(name) = &self.figure.null {
             let null = all.iter().find(|one| one.figure.name == *name);
+            // How far the nearer bound is from 1, as a factor's logarithm.
+            let bounds = self.figure.at_most.into_iter().chain(self.figure.at_least);
+            let nearest = bounds.map(|bound| bound.ln().abs()).fold(f64::INFINITY, f64::min);
             // Nor is there a verdict where nobody measured the null pair.
-            if null.is_none_or(|null| self.bound_from_one() < null.strayed()) {
+            if null.is_none_or(|null| nearest < null.strayed()) {
                 return Verdict::Noise;
             }
         }
         let each = !self.figure.every_round || self.values.iter().copied().all(within);
         if within(self.median) && each { Verdict::Met } else { Verdict::Missed }
-    }
-
-    /// How far the nearer bound is from 1, as a factor's logarithm.
-    fn bound_from_one(&self) -> f64 {
-        let bounds = self.figure.at_most.into_iter().chain(self.figure.at_least);
-        bounds.map(|bound| bound.ln().abs()).fold(f64::INFINITY, f64::min)
     }
 
     /// How far the values of most rounds are from 1: the upper quartile, as a factor's logarithm.
@@ -142,46 +139,20 @@ pub fn render(rounds: usize, judged: &[Judged]) -> String {
     out
 }
 
-/// A run in one line, for who waits.
-pub fn one_line(name: &str, measured: &Measured) -> String {
+/// A run in one line, for who waits: what its figures look at, and how long the client waited.
+/// Where no figure looks at it, what every run of the load generator has.
+pub fn one_line(name: &str, measured: &Measured, figures: &[Figure]) -> String {
+    let of_run = figures.iter().filter(|figure| figure.runs().any(|run| run == name));
+    let mut pointers: Vec<&str> = of_run.map(|figure| figure.value.as_str()).collect();
+    if pointers.is_empty() {
+        pointers.extend(["/requests/answered_per_s", "/latency_us/small/p99"]);
+        pointers.push("/server/cpu_us_per_request");
+    }
+    pointers.push("/client/kept_waiting_ms");
+    pointers.sort_unstable();
+    pointers.dedup();
     let mut out = format!("{name:<18}");
-    let parts = [
-        ("cpu us", "/server/cpu_us_per_request"),
-        ("small p50", "/latency_us/small/p50"),
-        ("p90", "/latency_us/small/p90"),
-        ("p99", "/latency_us/small/p99"),
-        ("lap p99", "/quiet/small/p99"),
-        ("large p99", "/latency_us/large/p99"),
-        ("answered/s", "/requests/answered_per_s"),
-        ("server waited ms", "/server/kept_waiting_ms"),
-        ("client", "/client/kept_waiting_ms"),
-        ("miss ratio", "/miss_ratio"),
-        ("SETs refused", "/sets_refused"),
-        ("beyond key and value", "/beyond_bytes_per_item"),
-        ("metadata", "/metadata_bytes_per_item"),
-        ("resident", "/resident_bytes_per_item"),
-        ("busiest over mean", "/max_ave_ratio"),
-        ("by hash", "/max_ave_ratio_by_hash"),
-        ("within slots", "/max_ave_ratio_slot"),
-        ("found in slots", "/found_slots_max"),
-        ("load/s", "/load/operations_per_s"),
-        ("A/s", "/workloads/A/operations_per_s"),
-        ("A@2/s", "/workloads/A@2/operations_per_s"),
-        ("A@64/s", "/workloads/A@64/operations_per_s"),
-        ("B/s", "/workloads/B/operations_per_s"),
-        ("C/s", "/workloads/C/operations_per_s"),
-        ("D/s", "/workloads/D/operations_per_s"),
-        ("E/s", "/workloads/E/operations_per_s"),
-        ("F/s", "/workloads/F/operations_per_s"),
-        ("write us", "/workloads/W/latency_us/mean"),
-        ("written", "/whole/write_amplification"),
-        ("restart s", "/restart_seconds"),
-        ("filled s", "/filled/seconds"),
-        ("killed s", "/killed/seconds"),
-        ("stopped s", "/stopped/seconds"),
-        ("fsck s", "/fsck/seconds"),
-    ];
-    for (words, pointer) in parts {
+    for pointer in pointers {
         if let Some(value) = measured.pointer(pointer).and_then(Measured::as_f64)
             && value > 0.0
         {
@@ -190,7 +161,7 @@ pub fn one_line(name: &str, measured: &Measured) -> String {
                 ..2.0 => 3,
                 _ => usize::from(value < 1_000.0),
             };
-            let _ = write!(out, "  {words} {value:.digits$}");
+            let _ = write!(out, "  {} {value:.digits$}", pointer.trim_start_matches('/'));
         }
     }
     out

@@ -59,7 +59,6 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Udp {
     /// By memory shared with the server: a port is then a queue's number.
-    #[serde(default)]
     pub in_memory: bool,
     /// The first port of the server.
     pub port: u16,
@@ -100,7 +99,6 @@ pub struct Run {
     pub latency_us: Option<Latencies>,
     /// What the laps say in which the client was not disturbed; absent for a closed loop and where
     /// the verdict refuses latencies. Percentiles in microseconds.
-    #[serde(default)]
     pub quiet: Option<Quiet>,
     /// The run part by part, where what is asked for changed within it (`--p-large-steps`); absent
     /// where the verdict refuses latencies.
@@ -195,7 +193,6 @@ pub struct ServerCpu {
     /// Per request that ended in that time.
     pub cpu_us_per_request: f64,
     /// Per megabyte of values moved by requests due in that time; absent where none were.
-    #[serde(default)]
     pub cpu_us_per_megabyte: Option<f64>,
     /// CPUs' worth of time it used; absent for `rusage`.
     pub cpus_busy: Option<f64>,

@@ -11,13 +11,14 @@ use std::fmt::Write;
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
     let _ = heading(report, &mut out);
-    for load in loads(&report.runs) {
-        let _ = rows(&load, &mut out);
+    // Runs of the same load, together.
+    for runs in report.runs.chunk_by(|one, next| one.mode == next.mode) {
+        let _ = rows(runs, &mut out);
     }
     for run in &report.runs {
         let verdict = &run.verdict;
-        for words in verdict.failed.iter().map(|words| format!("FAILED: {words}")) {
-            let _ = writeln!(out, "{words}");
+        if let Some(words) = &verdict.failed {
+            let _ = writeln!(out, "FAILED: {words}");
         }
         for words in &verdict.warnings {
             let _ = writeln!(out, "warning: {words}");
@@ -71,20 +72,8 @@ fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// Runs of the same load, together.
-fn loads(runs: &[Run]) -> Vec<Vec<&Run>> {
-    let mut loads: Vec<Vec<&Run>> = Vec::new();
-    for run in runs {
-        match loads.iter_mut().find(|load| load[0].mode == run.mode) {
-            Some(load) => load.push(run),
-            None => loads.push(vec![run]),
-        }
-    }
-    loads
-}
-
-fn rows(runs: &[&Run], out: &mut String) -> std::fmt::Result {
-    let of = |value: fn(&Run) -> f64| spread(runs.iter().map(|run| value(run)));
+fn rows(runs: &[Run], out: &mut String) -> std::fmt::Result {
+    let of = |value: fn(&Run) -> f64| spread(runs.iter().map(value));
     let total =
         |value: fn(&Counts) -> u64| runs.iter().map(|run| value(&run.requests.counts)).sum::<u64>();
     let (offered, latency_word) = match runs[0].mode {
@@ -110,7 +99,7 @@ fn rows(runs: &[&Run], out: &mut String) -> std::fmt::Result {
     cpu_row(runs, out)
 }
 
-fn latency_rows(runs: &[&Run], latency_word: &str, out: &mut String) -> std::fmt::Result {
+fn latency_rows(runs: &[Run], latency_word: &str, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
         "{latency_word:<11}{:>10}  {:<20} {:<20} {:<20} {:<20} max us",
@@ -145,7 +134,7 @@ fn latency_rows(runs: &[&Run], latency_word: &str, out: &mut String) -> std::fmt
 }
 
 /// What the undisturbed laps say, for the small lane.
-fn quiet_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {
+fn quiet_row(runs: &[Run], out: &mut String) -> std::fmt::Result {
     let quiet: Vec<Quiet> = runs.iter().filter_map(|run| run.quiet).collect();
     let Some(first) = quiet.first() else { return Ok(()) };
     let lap = |part: fn(&Quiet) -> LapQuantiles| {
@@ -168,7 +157,7 @@ fn quiet_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {
     writeln!(out, "{:<11}{:>10}  {large} over all of those laps", "large, lap", "")
 }
 
-fn cpu_row(runs: &[&Run], out: &mut String) -> std::fmt::Result {
+fn cpu_row(runs: &[Run], out: &mut String) -> std::fmt::Result {
     let server: Vec<_> = runs.iter().filter_map(|run| run.server.as_ref()).collect();
     if let Some(first) = server.first() {
         write!(

@@ -55,8 +55,7 @@ pub enum Edge {
 pub struct Ready {
     /// Which connection.
     pub index: usize,
-    readable: bool,
-    writable: bool,
+    flags: epoll::EventFlags,
 }
 
 /// The connections of one thread.
@@ -158,13 +157,7 @@ impl<'a> Connections<'a> {
             Err(error) => return Err(error.into()),
         }
         for event in &self.events {
-            let flags = event.flags;
-            ready.push(Ready {
-                index: event.data.u64() as usize,
-                writable: flags.contains(epoll::EventFlags::OUT),
-                // Errors and hang-ups show in the next read.
-                readable: flags != epoll::EventFlags::OUT,
-            });
+            ready.push(Ready { index: event.data.u64() as usize, flags: event.flags });
         }
         Ok(true)
     }
@@ -177,11 +170,12 @@ impl<'a> Connections<'a> {
         clock: &Clock,
         ended: &mut Vec<Completion>,
     ) -> io::Result<u64> {
-        if ready.writable {
+        if ready.flags.contains(epoll::EventFlags::OUT) {
             self.flush(ready.index)?;
         }
         let mut now_ns = 0;
-        if ready.readable {
+        // Errors and hang-ups show in the next read.
+        if ready.flags != epoll::EventFlags::OUT {
             let before = ended.len();
             let connection = &mut self.all[ready.index];
             connection

@@ -113,17 +113,16 @@ impl Paced<'_> {
         let mut sender =
             Sender { pace, versions, connections, recorder, clock, next, own, first_own, idle };
         sender.fill()?;
-        let mut edges = [(window_ns.start, Edge::Open), (window_ns.end, Edge::Close)].into_iter();
-        let mut edge = edges.next();
+        let edges = [(window_ns.start, Edge::Open), (window_ns.end, Edge::Close)];
+        let mut edges = edges.into_iter().peekable();
         let (mut ready, mut ended) = (Vec::new(), Vec::new());
         loop {
             let now_ns = clock.now_ns();
-            if let Some((_, which)) = edge.filter(|&(at_ns, _)| at_ns <= now_ns) {
+            if let Some((_, which)) = edges.next_if(|&(at_ns, _)| at_ns <= now_ns) {
                 at_edge(which);
-                edge = edges.next();
             }
             sender.send_due()?;
-            if (sender.is_done() && edge.is_none()) || now_ns > give_up_ns {
+            if (sender.is_done() && edges.peek().is_none()) || now_ns > give_up_ns {
                 break;
             }
             sender.connections.poll(&mut ready)?;

@@ -74,7 +74,12 @@ impl KeyName {
     /// That of key `number`, `length` bytes long: distinct for distinct numbers.
     pub fn new(seed: u64, number: u32, length: usize) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let word = permute(number ^ mix(seed) as u32);
+        // A bijection of 32-bit words (the finalizer of MurmurHash3): distinct keys have distinct
+        // names.
+        let mut word = number ^ mix(seed) as u32;
+        word = (word ^ (word >> 16)).wrapping_mul(0x85eb_ca6b);
+        word = (word ^ (word >> 13)).wrapping_mul(0xc2b2_ae35);
+        word ^= word >> 16;
         let digits: [u8; KEY_BYTES] =
             std::array::from_fn(|i| DIGITS[(word >> (28 - 4 * i)) as usize & 15]);
         let mut bytes = [FILLER; KEY_BYTES_MAX];
@@ -94,21 +99,6 @@ impl AsRef<[u8]> for KeyName {
     fn as_ref(&self) -> &[u8] {
         self
     }
-}
-
-impl std::fmt::Debug for KeyName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&String::from_utf8_lossy(self))
-    }
-}
-
-/// A bijection of 32-bit words (the finalizer of MurmurHash3): distinct keys, distinct names.
-const fn permute(word: u32) -> u32 {
-    let mut z = word ^ (word >> 16);
-    z = z.wrapping_mul(0x85eb_ca6b);
-    z ^= z >> 13;
-    z = z.wrapping_mul(0xc2b2_ae35);
-    z ^ (z >> 16)
 }
 
 #[cfg(test)]

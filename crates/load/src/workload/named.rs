@@ -33,12 +33,12 @@ pub fn named(name: &str) -> Result<WorkloadOptions, String> {
     }
     match name {
         "etc" => Ok(WorkloadOptions::default()),
-        "noisy-1mb" => Ok(noisy(1_000_000, 200.0 / 4_200.0)),
-        "noisy-8mb" => Ok(noisy(8_000_000, 20.0 / 4_020.0)),
-        "noisy-10mb" => Ok(noisy(10_000_000, 20.0 / 4_020.0)),
+        "noisy-1mb" => Ok(noisy(1_000_000, 1_000_000, KEYS_NOISY, 200.0 / 4_200.0)),
+        "noisy-8mb" => Ok(noisy(8_000_000, 8_000_000, KEYS_NOISY, 20.0 / 4_020.0)),
+        "noisy-10mb" => Ok(noisy(10_000_000, 10_000_000, KEYS_NOISY, 20.0 / 4_020.0)),
         "noisy-1to10mb" => Ok(WorkloadOptions {
             get_share: 0.8,
-            ..noisy_between(1_000_000, 10_000_000, KEYS_NOISY_RANGE, 40.0 / 10_000.0)
+            ..noisy(1_000_000, 10_000_000, KEYS_NOISY_RANGE, 40.0 / 10_000.0)
         }),
         _ => Err(format!("--workload {name}: there are {NAMES}")),
     }
@@ -98,13 +98,12 @@ fn ycsb(letter: &str) -> Option<WorkloadOptions> {
 }
 
 /// A noisy neighbour: small GETs, and now and then one of a few very large values.
-fn noisy(large_bytes: u64, large_share: f64) -> WorkloadOptions {
-    noisy_between(large_bytes, large_bytes, KEYS_NOISY, large_share)
-}
-
-/// As [`noisy`], with large values of all sizes between two.
-fn noisy_between(least: u64, most: u64, keys_large: u64, large_share: f64) -> WorkloadOptions {
-    let (large_bytes_min, large_bytes_max) = (least, most);
+fn noisy(
+    large_bytes_min: u64,
+    large_bytes_max: u64,
+    keys_large: u64,
+    large_share: f64,
+) -> WorkloadOptions {
     WorkloadOptions {
         keys: KEYS + keys_large,
         keys_large,

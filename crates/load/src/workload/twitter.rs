@@ -28,8 +28,11 @@ pub fn cluster(number: u32, keys: u64) -> Result<WorkloadOptions, String> {
         let value = cell(column).parse().ok().filter(|&value: &f64| value > 0.0);
         value.map(f64::trunc).ok_or_else(|| missing(column))
     };
-    // Operations by their names in the traces, with the share of each.
-    let operations = shares(cell("operations"));
+    // Operations by their names in the traces, with the share of each: `name:0.95 other:0.05`, with
+    // or without commas.
+    let words = cell("operations").split([' ', ',']).filter_map(|word| word.split_once(':'));
+    let operations: Vec<(&str, f64)> =
+        words.filter_map(|(name, share)| Some((name, share.parse().ok()?))).collect();
     if operations.is_empty() {
         return Err(missing("operations"));
     }
@@ -70,12 +73,6 @@ fn cells(line: &str) -> Vec<String> {
         }
     }
     cells
-}
-
-/// `name:0.95 other:0.05`, with or without commas.
-fn shares(text: &str) -> Vec<(&str, f64)> {
-    let words = text.split([' ', ',']).filter_map(|word| word.split_once(':'));
-    words.filter_map(|(name, share)| Some((name, share.parse().ok()?))).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The floor answers what the load generator asks, over TCP and UDP, and nothing else.
 
 use crate::within_tries;
-use laneway_load::cli::{self, Command};
+use laneway_load::cli;
 use laneway_load::connection::WRONG_LENGTH;
 use laneway_load::floor::{Template, flags};
 use laneway_load::run::run;
@@ -30,10 +30,9 @@ fn verdict_of(port: u16, value_bytes: usize, flags: &str) -> (u64, Option<String
         "--server 127.0.0.1:{port} --floor --value-bytes {value_bytes} --keys 1000 --closed \
          --depth 8 --connections 3 --warmup 0 --duration 0.1 --drain 60 {flags}"
     );
-    let words = line.split_ascii_whitespace().map(Into::into).collect();
-    let Ok(Command::Bench(invocation)) = cli::parse(words) else { panic!("{line}") };
+    let plan = cli::plan(line.split_ascii_whitespace()).unwrap();
     let ran = within_tries(|| {
-        let ran = run(&invocation.plan).unwrap().runs.remove(0);
+        let ran = run(&plan).unwrap().runs.remove(0);
         (ran.requests.counts.due > 0).then_some(ran)
     });
     (ran.requests.counts.hits, ran.verdict.failed)

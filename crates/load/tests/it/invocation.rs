@@ -2,22 +2,18 @@
 
 use crate::scripted::{Fault, serve};
 use crate::within_tries;
-use laneway_load::cli::{self, Command, Invocation};
+use laneway_load::cli;
 use laneway_load::laps::Laps;
 use laneway_load::pairs::definition::{self, Kind};
 use laneway_load::phases::Phases;
 use laneway_load::report::json::{Report, SCHEMA};
 use laneway_load::report::table;
-use laneway_load::run::run;
+use laneway_load::run::{Plan, run};
 use serde_json::{Value, json};
 use std::path::Path;
 
-fn invocation(line: &str) -> Box<Invocation> {
-    let words = line.split_ascii_whitespace().map(Into::into).collect();
-    match cli::parse(words).unwrap() {
-        Command::Bench(invocation) => invocation,
-        Command::Help => panic!("no help was asked for"),
-    }
+fn plan(line: &str) -> Plan {
+    cli::plan(line.split_ascii_whitespace()).unwrap()
 }
 
 const SMALL: &str = "--keys 200 --keys-large 10 --p-large 20 --s-large 50000 --warmup 0.02 \
@@ -25,7 +21,7 @@ const SMALL: &str = "--keys 200 --keys-large 10 --p-large 20 --s-large 50000 --w
 
 fn report(flags: &str) -> Report {
     let (address, _) = serve(Fault::None);
-    run(&invocation(&format!("--server {address} {SMALL} {flags}")).plan).unwrap()
+    run(&plan(&format!("--server {address} {SMALL} {flags}"))).unwrap()
 }
 
 /// Of a closed loop in whose window every kind of request came and went: a thread without a CPU
@@ -44,7 +40,7 @@ fn a_report_comes_back_from_json_as_it_was() {
     let report = report("--rate 500,1000 --runs 2 --duration 0.1 --connections 4 --threads 2");
     let text = serde_json::to_string(&report).unwrap();
     let again: Report = serde_json::from_str(&text).unwrap();
-    assert_eq!(again.runs.len(), 4);
+    assert_eq!((again.runs.len(), again.threads), (4, 2));
     assert_eq!(again.schema, SCHEMA);
     // Not the floats: their last digit may change on the way.
     let counted = |report: &Report| -> Vec<_> {
@@ -121,7 +117,7 @@ fn a_run_in_steps_is_told_part_by_part() {
 #[test]
 fn without_a_server_there_is_an_error_that_names_it() {
     // Port 1 of the loopback address: reserved, and nobody listens there.
-    let message = run(&invocation("--server 127.0.0.1:1").plan).unwrap_err();
+    let message = run(&plan("--server 127.0.0.1:1")).unwrap_err();
     assert!(message.starts_with("no server answers at 127.0.0.1:1"), "{message}");
 }
 

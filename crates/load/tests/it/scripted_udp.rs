@@ -5,8 +5,8 @@ use crate::scripted::{Shared, answer};
 use laneway_wire::udp::{FRAME_BYTES_MAX, Gap, Header, Kind};
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +76,13 @@ struct Server {
     held: Option<(SocketAddr, u16, Vec<u8>)>,
     /// Frames of requests that are not whole.
     parts: HashMap<(SocketAddr, u16), HashMap<u16, Vec<u8>>>,
-    asked: Mutex<Vec<u16>>,
+    asked: Vec<u16>,
 }
 
 impl Server {
     fn new(socket: UdpSocket, shared: Arc<Shared>, trouble: Trouble) -> Self {
         let other = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let (parts, asked) = (HashMap::new(), Mutex::default());
+        let (parts, asked) = (HashMap::new(), Vec::new());
         Server { socket, other, shared, trouble, datagrams: 0, held: None, parts, asked }
     }
 
@@ -99,9 +99,8 @@ impl Server {
         let (header, payload) = Header::parse(&datagram[..bytes]).expect("a header");
         assert_eq!(header.kind, Kind::Data);
         if self.trouble == Trouble::AsksAgain && header.total > 1 && header.sequence == 0 {
-            let asked = self.asked.get_mut().expect("unpoisoned");
-            if !asked.contains(&header.request_id) {
-                asked.push(header.request_id);
+            if !self.asked.contains(&header.request_id) {
+                self.asked.push(header.request_id);
                 let ask = Header { kind: Kind::Resend, ..header };
                 let mut datagram = ask.to_bytes().to_vec();
                 datagram.extend_from_slice(&Gap { first: 0, count: 1 }.to_bytes());

@@ -160,24 +160,6 @@ fn a_get_of_several_keys_counts_and_checks_each() {
 }
 
 #[test]
-fn one_wrong_value_of_several_fails_the_run() {
-    for (fault, words) in [
-        (Fault::FlipsLastByte, WRONG_BYTES),
-        (Fault::CutsLastByte, WRONG_LENGTH),
-        (Fault::OtherKey, WRONG_BYTES),
-    ] {
-        for dialect in [Dialect::Text, Dialect::Resp] {
-            let bench = several_keys(dialect);
-            let (target, _) = filled(&bench, fault);
-            let arrivals = poisson(&bench.workload, 500.0, 100_000_000, 0);
-            let recorder = bench.send(&target, 2, &arrivals);
-            assert_eq!(recorder.counts.corrupt, arrivals.len() as u64, "{fault:?}");
-            assert!(recorder.first_fault.is_some_and(|said| said.contains(words)), "{fault:?}");
-        }
-    }
-}
-
-#[test]
 fn what_is_deleted_is_gone_and_deleting_nothing_is_no_fault() {
     for dialect in [Dialect::Text, Dialect::Resp] {
         let bench = Bench::mixed(dialect);
@@ -216,20 +198,29 @@ fn a_unix_socket_serves_as_well() {
 
 #[test]
 fn wrong_values_fail_the_run() {
+    // All of one size, so that another key's value differs by its bytes alone.
+    let of_size = |value_bytes| {
+        let sizes = Sizes::Fixed { value_bytes };
+        let options = WorkloadOptions { keys: 10, sizes, ..WorkloadOptions::default() };
+        (Bench::new(options, Dialect::Text), all_of(0..10, Operation::Get))
+    };
+    let of_several = |dialect| {
+        let bench = several_keys(dialect);
+        let arrivals = poisson(&bench.workload, 500.0, 100_000_000, 0);
+        (bench, arrivals)
+    };
     for (fault, words) in [
         (Fault::FlipsLastByte, WRONG_BYTES),
         (Fault::CutsLastByte, WRONG_LENGTH),
         (Fault::OtherKey, WRONG_BYTES),
     ] {
-        // All of one size, so that another key's value differs by its bytes alone.
-        for value_bytes in [10, 1_000, 100_000] {
-            let sizes = Sizes::Fixed { value_bytes };
-            let options = WorkloadOptions { keys: 10, sizes, ..WorkloadOptions::default() };
-            let bench = Bench::new(options, Dialect::Text);
+        let single = [10, 1_000, 100_000].map(of_size);
+        for (bench, asks) in
+            single.into_iter().chain([Dialect::Text, Dialect::Resp].map(of_several))
+        {
             let (target, _) = filled(&bench, fault);
-            let asks = all_of(0..10, Operation::Get);
             let recorder = bench.send(&target, 2, &asks);
-            assert_eq!(recorder.counts.corrupt, 10, "{fault:?} {value_bytes}");
+            assert_eq!(recorder.counts.corrupt, asks.len() as u64, "{fault:?}");
             let verdict =
                 judge(&recorder.counts, Some(LATE_REFUSE), recorder.first_fault.as_deref());
             assert!(verdict.failed.unwrap().contains(words), "{fault:?}");
@@ -275,15 +266,6 @@ fn refusals_are_counted_and_the_connection_goes_on() {
 }
 
 #[test]
-fn misses_are_counted() {
-    let bench = Bench::mixed(Dialect::Text);
-    let (address, _) = serve(Fault::None);
-    let asks = all_of(0..50, Operation::Get);
-    let recorder = bench.send(&tcp(address), 4, &asks);
-    assert_eq!((recorder.counts.misses, recorder.counts.hits), (50, 0));
-}
-
-#[test]
 fn a_server_that_leaves_or_babbles_ends_the_run_with_words() {
     let bench = Bench::mixed(Dialect::Text);
     for (fault, words) in [(Fault::Closes, "closed a connection"), (Fault::Babbles, "HELLO THERE")]
@@ -296,27 +278,18 @@ fn a_server_that_leaves_or_babbles_ends_the_run_with_words() {
 }
 
 #[test]
-fn an_open_loop_sends_on_while_nothing_is_answered() {
-    // The server answers nothing before all 200 have come: a client that waited would hang.
+fn an_open_loop_sends_on_while_nothing_is_answered_and_shares_what_no_idle_connection_takes() {
     let bench = Bench::mixed(Dialect::Text);
-    let (address, _) = serve(Fault::HoldsUntil(200));
-    let asks = all_of(0..200, Operation::Get);
-    // As many connections as requests: the scripted server serves a connection in order.
-    let recorder = bench.send(&tcp(address), 200, &asks);
-    assert_eq!(recorder.counts.misses, 200);
-    assert_eq!(recorder.counts.no_idle_connection, 0);
-}
-
-#[test]
-fn busy_connections_share_what_no_idle_one_can_take() {
-    let bench = Bench::mixed(Dialect::Text);
-    let (address, _) = serve(Fault::HoldsUntil(4));
-    let asks = all_of(0..12, Operation::Get);
-    let recorder = bench.send(&tcp(address), 4, &asks);
-    // Each of the 4 holds its first request, so the 8 others find none idle; and the run ends
-    // only because they were spread: 4 GETs on one connection would never be 4 on the server.
-    assert_eq!(recorder.counts.misses, 12);
-    assert!(recorder.counts.no_idle_connection >= 1);
+    // The server answers nothing before so many have come, and serves a connection in order: a
+    // client that waited would hang, and so would one that put two of the first on one connection.
+    for (connections, requests) in [(200, 200), (4, 12)] {
+        let (address, _) = serve(Fault::HoldsUntil(connections));
+        let asks = all_of(0..requests, Operation::Get);
+        let counts = bench.send(&tcp(address), connections, &asks).counts;
+        assert_eq!((counts.misses, counts.hits), (u64::from(requests), 0));
+        // Each of 4 holds its first request, so the 8 others find none idle.
+        assert_eq!(counts.no_idle_connection > 0, requests as usize > connections);
+    }
 }
 
 #[test]
@@ -361,51 +334,41 @@ fn a_generator_that_fell_behind_prints_no_latency() {
     assert!(verdict.refused.unwrap().contains("fell behind"));
 }
 
-#[test]
-fn what_is_not_sent_and_not_answered_is_counted() {
+/// What is recorded of these within a millisecond, where no GET is answered, and what is then in
+/// flight on each of five connections.
+fn unanswered(arrivals: &[Arrival], own: Own) -> (Recorder, Vec<usize>) {
     let bench = Bench::mixed(Dialect::Text);
     let (address, _) = serve(Fault::HoldsUntil(usize::MAX));
-    let mut lines = Connections::open(bench.context(), &tcp(address), 2).unwrap();
+    let mut lines = Connections::open(bench.context(), &tcp(address), 5).unwrap();
+    let mut recorder = Recorder::new(0..1_000_000);
+    let open = open_loop(arrivals, Duration::ZERO, own);
+    open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
+    (recorder, (0..5).map(|index| lines.in_flight_on(index)).collect())
+}
+
+#[test]
+fn what_is_not_sent_and_not_answered_is_counted() {
     let mut arrivals = all_due_at_once([(0, Operation::Get), (1, Operation::Get)]);
     // Due after the end of the window and of the drain: never sent.
     arrivals.push(Arrival { due_ns: HOUR_NS, ..arrivals[0] });
-    let mut recorder = Recorder::new(0..1_000_000);
-    let open = open_loop(&arrivals, Duration::ZERO, Own::Nobody);
-    open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
+    let (recorder, _) = unanswered(&arrivals, Own::Nobody);
     assert_eq!((recorder.counts.due, recorder.counts.unanswered), (2, 2));
     assert!(judge(&recorder.counts, Some(LATE_REFUSE), None).failed.unwrap().contains("no reply"));
 }
 
 #[test]
-fn large_requests_with_connections_of_their_own_leave_the_others_to_small_ones() {
-    let bench = Bench::mixed(Dialect::Text);
-    let (address, _) = serve(Fault::HoldsUntil(usize::MAX));
-    let mut lines = Connections::open(bench.context(), &tcp(address), 5).unwrap();
-    // Keys from 270 on are large. Nothing is answered: whoever finds none idle takes a busy one.
+fn requests_with_connections_of_their_own_leave_the_others_to_the_rest() {
+    // Keys from 270 on are large. Whoever finds none idle takes a busy one, if not another kind's.
     let keys = [270, 0, 271, 1, 272, 2, 273, 3, 274, 4];
     let arrivals = all_due_at_once(keys.map(|key| (key, Operation::Get)));
-    let open = open_loop(&arrivals, Duration::ZERO, Own::Large(2));
-    let mut recorder = Recorder::new(0..1_000_000);
-    open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
-    let in_flight: Vec<usize> = (0..5).map(|index| lines.in_flight_on(index)).collect();
+    let (recorder, in_flight) = unanswered(&arrivals, Own::Large(2));
     // Five small ones on three connections, five large ones on two.
     assert_eq!(in_flight[..3].iter().sum::<usize>(), 5);
     assert_eq!(in_flight[3..].iter().sum::<usize>(), 5);
     assert_eq!(recorder.counts.no_idle_connection, 2 + 3);
-}
-
-#[test]
-fn sets_with_connections_of_their_own_leave_the_others_to_gets() {
-    let bench = Bench::mixed(Dialect::Text);
-    let (address, _) = serve(Fault::HoldsUntil(usize::MAX));
-    let mut lines = Connections::open(bench.context(), &tcp(address), 5).unwrap();
-    // No GET is answered: one that finds none idle takes a busy one, if not a SET's.
     let gets = [1, 270, 2, 271, 3, 272].map(|key| (key, Operation::Get));
     let arrivals = all_due_at_once([(0, Operation::Set)].into_iter().chain(gets));
-    let open = open_loop(&arrivals, Duration::ZERO, Own::Sets(2));
-    let mut recorder = Recorder::new(0..1_000_000);
-    open.run(&mut lines, Clock::starting(Instant::now()), &mut recorder, |_| {}).unwrap();
-    let in_flight: Vec<usize> = (0..5).map(|index| lines.in_flight_on(index)).collect();
+    let (recorder, in_flight) = unanswered(&arrivals, Own::Sets(2));
     // Six GETs, small and large, on three connections; the SET, which may have ended, on a fourth.
     assert_eq!(in_flight[..3], [2; 3]);
     assert!(in_flight[3..].iter().sum::<usize>() <= 1, "{in_flight:?}");

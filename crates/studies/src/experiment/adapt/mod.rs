@@ -20,7 +20,6 @@ use lanes::{Sample, Sampler};
 use laneway_load::arguments::{self, number, text};
 use laneway_load::cli;
 use laneway_load::connection::Target;
-use laneway_load::dialect::Dialect;
 use laneway_load::output;
 use laneway_load::pairs::Options;
 use laneway_load::pairs::definition::ServerDefinition;
@@ -248,10 +247,7 @@ fn server(flags: &Flags, design: Design, epoch_s: f64) -> ServerDefinition {
              -t {workers} --design {design} {cost} --epoch-ms {epoch_ms} \
              --samples-min {samples_min}"
         ),
-        address: None,
-        dialect: Dialect::Text,
-        spins: false,
-        tls: false,
+        ..ServerDefinition::default()
     }
 }
 
@@ -336,11 +332,7 @@ fn one_design(
 }
 
 fn plan(target: &Target, load: &str) -> Result<Plan, String> {
-    let words = format!("--server {target} {load}");
-    match cli::parse(words.split_whitespace().map(OsString::from).collect())? {
-        cli::Command::Bench(invocation) => Ok(invocation.plan),
-        cli::Command::Help => Err("its own load is not understood".into()),
-    }
+    cli::plan(format!("--server {target} {load}").split_whitespace())
 }
 
 fn load_once(target: &Target, load: &str) -> Result<Run, String> {
