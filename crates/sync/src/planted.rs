@@ -106,6 +106,8 @@ bugs! {
     StrangerLetIn => "clients are not asked for the certificates that they must show",
     EndUnkept => "an item whose record has no room for the end that it is given goes on without it",
     LeftOutUnkept => "which CAS ids a start leaves out is not kept",
+    BeforeOutlives => "what was before a change is still told behind the change's reply",
+    OwnChangeUnseen => "a connection is told what was before a change of its own",
 }
 
 #[cfg(feature = "planted")]

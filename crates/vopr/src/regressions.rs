@@ -83,6 +83,10 @@ pub const ALL: &[Regression] = regressions! {
     "a command whose item memory evicts under it is told that there is none":
         "EvictedIsAbsent" from 1 with "kept=1 memory-mb=2 filler=1 crashes=0 hostile=0 keys=6 \
                                        datagram-clients=0";
+    "a read tells what was before a change that was acknowledged":
+        "BeforeOutlives" from 1 with BESIDE_CHANGES;
+    "a connection is told what was before its own change":
+        "OwnChangeUnseen" from 1 with BESIDE_CHANGES;
     "what is durable of a batch is done again when a flush fails for the rest":
         "BatchRedone" from 1 with "kept=1 disk-faults=1";
     "what was evicted comes back, or another's bytes in its place":
@@ -156,6 +160,11 @@ const LIMITED_BY_LISTENER: &str = "\
 const IN_MEMORY: &str = "\
     shm-clients=3 clients=1 kept=0 crashes=0 hostile=0 datagram-clients=0 large=128 filler=0 \
     refuse-memory=0 jumps=0";
+
+/// Clients that read two keys and write them all the time, while each write takes long.
+const BESIDE_CHANGES: &str = "\
+    kept=1 slow-devices=1 keys=2 clients=6 pipeline=8 burst=4 large=0 ends=0 filler=0 crashes=0 \
+    hostile=0 datagram-clients=0";
 
 /// One client that asks for more than it may, for some seconds.
 const LIMITED: &str = "\

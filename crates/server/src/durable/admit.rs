@@ -161,6 +161,9 @@ impl<S> DurableExecutor<S> {
         request: &Request<'_>,
         (key, value): (&[u8], &[u8]),
     ) -> Step {
+        if self.tell_meta_before(task, request, key) {
+            return Step::Done;
+        }
         let looks = execute::looks_at_old(request);
         let deletes = execute::deletes_any(request);
         let adds = execute::adds(request, body_of(request, value));
@@ -199,17 +202,19 @@ impl<S> DurableExecutor<S> {
             if done == KEYS_PER_STEP {
                 return Step::Yield;
             }
-            let ready = self.ready(task, key, true);
-            if let Some(step) = step_of(ready, task) {
-                if matches!(step, Step::Behind(_)) {
-                    keys.next();
-                    self.fetch_ahead(&mut keys);
-                }
-                return step;
-            }
             let [copied_before, _] = task.reply_bytes;
-            if !self.perform_key(task, &get, key) {
-                continue;
+            if !self.tell_key_before(task, &get, key) {
+                let ready = self.ready(task, key, true);
+                if let Some(step) = step_of(ready, task) {
+                    if matches!(step, Step::Behind(_)) {
+                        keys.next();
+                        self.fetch_ahead(&mut keys);
+                    }
+                    return step;
+                }
+                if !self.perform_key(task, &get, key) {
+                    continue;
+                }
             }
             keys.next();
             done += 1;

@@ -8,6 +8,7 @@
 //! a crash may come between two of them. What is stored goes before what is deleted, and nothing is
 //! deleted where something was refused: the item of a `RENAME` always has one of its names.
 
+use super::before::Known;
 use super::capture;
 use super::ready::step_of;
 use super::state::DurableExecutor;
@@ -98,7 +99,9 @@ impl<S> DurableExecutor<S> {
         }
         let holds = |watched: &Watched| {
             let edition = self.durable.pending_writes.edition(self.shared.store.hash(&watched.key));
-            watched.holds_kept(edition, self.has_item(&watched.key))
+            // Who watches it may have been told what was there before it was changed.
+            !self.befores.was_told(&watched.key)
+                && watched.holds_kept(edition, self.has_item(&watched.key))
         };
         if !asked.watched.iter().all(holds) {
             return Ok(Tried::Changed);
@@ -230,13 +233,15 @@ impl<S> DurableExecutor<S> {
             let Some(item) = item else {
                 // Who watches it is told at once, as of what is stored.
                 self.durable.pending_writes.changed_owner(*hash);
+                self.note_before(task, (key, *hash), Known::Unknown);
                 task.deletions.push((*key).into());
                 continue;
             };
             let (key, hash) = ((*key).into(), *hash);
             let change = capture::Change::Published { expires: item.meta.expires, seen: None };
             self.moved += item.value.len() as u64;
-            self.keep(task, capture::Changed { key, hash, change }, Some(&item.value[..]));
+            let changed = capture::Changed { key, hash, change };
+            self.keep(task, changed, Some(&item.value[..]), Known::Unknown);
         }
         if task.leaving.is_empty() {
             self.delete_behind(task);

@@ -57,6 +57,14 @@ impl<S> DurableExecutor<S> {
             task.count(Operation::Other);
             return Step::Done;
         };
+        if let Request::Get(get) = &frame.request
+            && get.touch.is_none()
+            && self.tell_before(task, key, operation, |context, out| {
+                binary::get(context, &frame, get, context.store.hash(key), out)
+            })
+        {
+            return Step::Done;
+        }
         let looks = !execute::stores_blindly(&frame);
         let deletes = matches!(frame.request, Request::Delete { .. }) && frame.cas == 0;
         let adds = execute::adds_binary(&frame);

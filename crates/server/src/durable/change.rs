@@ -1,6 +1,7 @@
 //! Writes what a command has changed in memory to the tier. Where the tier refuses, the change in
 //! memory is taken back.
 
+use super::before::Known;
 use super::capture::{Change, Changed};
 use super::ends;
 use super::hands::{Aside, Order, Spilled};
@@ -62,9 +63,15 @@ fn left_by<'v>(
 }
 
 impl<S> DurableExecutor<S> {
-    /// Keeps the last that happened to a key; if that is an item whose value is at hand, it is
-    /// `stored`.
-    pub(super) fn keep(&mut self, task: &mut Task, changed: Changed, stored: Option<&[u8]>) {
+    /// Keeps the last that happened to a key, where this was `before`; if that is an item whose
+    /// value is at hand, it is `stored`.
+    pub(super) fn keep(
+        &mut self,
+        task: &mut Task,
+        changed: Changed,
+        stored: Option<&[u8]>,
+        before: Known,
+    ) {
         self.durable.pending_writes.changed_owner(changed.hash);
         self.ends.forget(&changed.key);
         let (got, value) = left_by(&self.shared.store, &changed, stored, self.now);
@@ -89,6 +96,7 @@ impl<S> DurableExecutor<S> {
         };
         match kept {
             Ok(()) => {
+                self.note_before(task, (&key, hash), before);
                 task.changes = true;
                 task.changed.push(key);
             }
@@ -192,7 +200,8 @@ impl<S> DurableExecutor<S> {
             } else {
                 let hash = self.shared.store.hash(key);
                 let change = Change::Deleted;
-                self.keep(task, Changed { key: key.clone(), hash, change }, None);
+                let changed = Changed { key: key.clone(), hash, change };
+                self.keep(task, changed, None, Known::Unknown);
             }
         }
         keys.retain(|key| !task.leaving.iter().any(|leaving| leaving.key == *key));
@@ -234,6 +243,7 @@ impl<S> DurableExecutor<S> {
         let store = &self.shared.store;
         let hash = store.hash(key);
         store.enter(hash, key, self.now).unlink();
+        self.end_befores_of((key, hash), 0);
         self.durable.pending_writes.changed_owner(hash);
         self.durable.pending_writes.taken_back();
     }

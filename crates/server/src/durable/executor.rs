@@ -53,6 +53,7 @@ impl<S> DurableExecutor<S> {
         }
         self.plan = self.shared.plan.get();
         self.durable.tier.tell_time(self.now.seconds());
+        self.befores.begin_step();
         let mut busy = self.redeliver();
         let mut done = std::mem::take(&mut self.done);
         self.hands.collect(&mut done);

@@ -15,8 +15,9 @@
 //! [`resp`] where it is RESP, [`at_once`] where several keys change in one moment, [`mod@binary`]
 //! where it is the binary protocol), [`ready`] (may it be executed?),
 //! [`fetch`] (its item is asked for), `ends` (or
-//! only when it ends), [`perform`] (executing one), [`change`] (what it changed goes
-//! to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves
+//! only when it ends), `tell_before` (or a read is answered with what was there before a change
+//! under way: `before`, `note_before`), [`perform`] (executing one), [`change`] (what it
+//! changed goes to the tier), [`aside`] (or waits until there is room), [`reply`] (it leaves
 //! once it is true); then, as what was waited for ends: [`fault`]
 //! (an item comes into memory), [`resume`] (a change is kept), [`settle`] (a group is durable).
 //! Beside all of it [`copier`] makes the backups that are asked of [`backup`], and [`scrubber`]
@@ -34,6 +35,7 @@ pub mod admit;
 pub mod aside;
 pub mod at_once;
 pub mod backup;
+mod before;
 pub mod binary;
 pub mod capture;
 pub mod cas_ids;
@@ -44,6 +46,7 @@ pub mod executor;
 pub mod fault;
 pub mod fetch;
 pub mod hands;
+mod note_before;
 pub mod pending_writes;
 pub mod perform;
 pub mod ready;
@@ -58,6 +61,7 @@ pub mod shared_executor;
 pub mod state;
 mod sweep;
 pub mod task;
+mod tell_before;
 mod trouble;
 mod turns;
 pub mod walks;

@@ -1,5 +1,6 @@
 //! Executes one request in memory, as a worker would, and has its changes written to the tier.
 
+use super::before::Known;
 use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};
 use super::shared::bump;
@@ -11,10 +12,11 @@ use crate::execute::{self, Body, Context, Incoming, Outcome};
 use crate::jobs::handoff::Work;
 use crate::latency::{self, Operation};
 use crate::request::requests::operation;
+use crate::resp::scratch::NewItem;
 use crate::stats::{TierSnapshot, write_tier};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
-use laneway_store::KeyHash;
+use laneway_store::{Got, KeyHash};
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_tier::{Error, Result, Stats};
 use laneway_wire::reply::{CRLF, OK};
@@ -43,7 +45,9 @@ impl<S> DurableExecutor<S> {
         (size, stored): (u64, Option<&[u8]>),
         command: impl FnOnce(&Context<'_>, &mut Vec<u8>) -> Outcome,
     ) -> bool {
-        self.cover(task, self.shared.store.hash(key));
+        let hash = self.shared.store.hash(key);
+        self.cover(task, hash);
+        let mut before = self.before_command(task, (key, hash), operation, size);
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.scratch);
         let room = std::mem::take(&mut self.changes);
@@ -59,12 +63,85 @@ impl<S> DurableExecutor<S> {
             (self.scratch, self.changes) = (out, changes);
             return false;
         }
-        if self.dice.falls() && self.shared.hot.is_none() {
-            // A sample is left out while another worker takes one.
-            let writes = !matches!(operation, Operation::Get) || !changes.is_empty();
-            self.shared.workers[0].samples.note(key, writes);
-        }
+        let writes = !matches!(operation, Operation::Get) || !changes.is_empty();
         self.wait_for_others(task, key);
+        self.put_reply(task, out, outcome);
+        self.account(task, (key, writes), operation, size.max(touched.get()));
+        for changed in changes.drain(..) {
+            let (mut known, mut given) = (Known::Unknown, None);
+            if *changed.key == *key {
+                (known, given) = (std::mem::replace(&mut before, Known::Unknown), stored);
+            }
+            self.keep(task, changed, given, known);
+        }
+        self.changes = changes;
+        if let Known::Item(item) = before {
+            self.befores.give_back(item.value); // it has changed nothing
+        }
+        true
+    }
+
+    /// What there is of a key before a task's command, which may change it. It stores so many
+    /// bytes.
+    fn before_command(
+        &mut self,
+        task: &Task,
+        (key, hash): (&[u8], KeyHash),
+        operation: Operation,
+        size: u64,
+    ) -> Known {
+        use Operation::{Arith, Delete, Set, Touch};
+        let changes = matches!(operation, Set | Delete | Arith | Touch);
+        let value_bytes = (size as usize).saturating_sub(key.len());
+        // At an interval what waits for a device alone is not answered at once.
+        let waits = self.durable.waits || self.durable.tier.is_large(key.len(), value_bytes);
+        if !changes || !waits || task.several.is_some() {
+            return Known::Unknown;
+        }
+        let changer = self.befores.last_changer(key);
+        if changer.is_some() && !self.is_on_its_way(key) {
+            // What is durable of it may have been shown: nobody is told what was before that.
+            self.end_befores_of((key, hash), task.changer);
+            return self.copy_before(key, hash);
+        }
+        match changer {
+            Some(changer) if changer == task.changer => Known::Same,
+            // What is in memory may be lost yet, and nothing else has been noted.
+            None if self.pending.get(key).is_some_and(|pending| !pending.expired) => Known::Unknown,
+            _ => self.copy_before(key, hash),
+        }
+    }
+
+    fn copy_before(&mut self, key: &[u8], hash: KeyHash) -> Known {
+        if !self.befores.may_copy() {
+            return Known::Unknown;
+        }
+        let mut value = self.befores.buffer();
+        let meta = match self.shared.store.peek_value(hash, key, self.now, &mut value) {
+            Got::Miss => {
+                self.befores.give_back(value);
+                return if self.has_item(key) { Known::Unknown } else { Known::Absent };
+            }
+            Got::Copied(meta) => meta,
+            Got::Large(meta, pinned) => {
+                if self.befores.has_room(pinned.value_bytes()) {
+                    pinned.copy_into(&mut value);
+                }
+                meta
+            }
+        };
+        let bytes = meta.value_bytes as usize;
+        self.moved += value.len() as u64;
+        self.befores.count_copied(value.len());
+        if value.len() == bytes && self.befores.has_room(bytes) {
+            return Known::Item(Box::new(NewItem { value, meta }));
+        }
+        self.befores.give_back(value);
+        Known::Unknown
+    }
+
+    /// Puts what a command has written into the reply, and what is to come behind it.
+    pub(super) fn put_reply(&mut self, task: &mut Task, mut out: Vec<u8>, outcome: Outcome) {
         task.reply.push_bytes(&out);
         task.reply_bytes[0] += out.len();
         out.clear();
@@ -75,21 +152,32 @@ impl<S> DurableExecutor<S> {
             task.reply.push_part(rest.value, rest.part);
             task.reply.push_bytes(rest.tail);
         }
-        let size = ItemBytes(size.max(touched.get()));
-        self.moved += size.0;
-        let large = size.0 > 0 && lane(&self.plan, size) == Lane::Large;
-        task.tally.add(latency::row(operation, large), task.arrived_nanos);
-        task.tally.is_about(if large { size.0 } else { 0 });
-        for changed in changes.drain(..) {
-            let stored = stored.filter(|_| *changed.key == *key);
-            self.keep(task, changed, stored);
-        }
-        self.changes = changes;
-        true
     }
 
-    /// The reply tells of what others have changed, too.
-    pub(super) fn wait_for_others(&self, task: &mut Task, key: &[u8]) {
+    /// Counts a request that is executed, about an item of so many bytes, which it writes or not.
+    pub(super) fn account(
+        &mut self,
+        task: &mut Task,
+        (key, writes): (&[u8], bool),
+        operation: Operation,
+        item_bytes: u64,
+    ) {
+        if self.dice.falls() && self.shared.hot.is_none() {
+            // A sample is left out while another worker takes one.
+            self.shared.workers[0].samples.note(key, writes);
+        }
+        self.moved += item_bytes;
+        let large = item_bytes > 0 && lane(&self.plan, ItemBytes(item_bytes)) == Lane::Large;
+        task.tally.add(latency::row(operation, large), task.arrived_nanos);
+        task.tally.is_about(if large { item_bytes } else { 0 });
+    }
+
+    /// The reply tells of what others have changed, too: from then on nobody is told what was
+    /// before.
+    pub(super) fn wait_for_others(&mut self, task: &mut Task, key: &[u8]) {
+        if let Some(last) = self.befores.last_of(key) {
+            self.end_once_answered(task, last);
+        }
         if let Some(pending) = self.pending.get(key).filter(|pending| !pending.expired) {
             task.wait_for(pending.until);
         }
@@ -183,7 +271,8 @@ impl<S> DurableExecutor<S> {
         }
         task.count(Operation::Delete);
         let change = capture::Change::Deleted;
-        self.keep(task, capture::Changed { key: key.into(), hash, change }, None);
+        let changed = capture::Changed { key: key.into(), hash, change };
+        self.keep(task, changed, None, Known::Unknown);
     }
 
     fn log_cold_delete(&self, task: &Task, key: &[u8], by: DeletedBy) {
@@ -355,6 +444,7 @@ impl<S> DurableExecutor<S> {
             evicts: self.durable.tier.evicts(),
             watch,
             set_aside: read(&counts.set_aside),
+            answered_before: read(&counts.answered_before),
             expired: read(&counts.expired),
             held: self.held.len() as u64,
             report: self.durable.recovery.report.clone(),

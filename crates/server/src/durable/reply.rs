@@ -19,7 +19,8 @@ impl<S> DurableExecutor<S> {
         }
     }
 
-    pub(super) fn answer(&mut self, task: Task) {
+    pub(super) fn answer(&mut self, mut task: Task) {
+        self.end_befores(&mut task); // before anybody hears of it, or sees its keys again
         for hash in &task.covers {
             self.durable.pending_writes.uncover_owner(*hash);
         }

@@ -28,6 +28,24 @@ fn asking<'a>(context: &Context<'a>, spoken: Spoken) -> Asking<'a> {
     Asking { context: *context, version: spoken.version }
 }
 
+/// Whether a command about one key leaves its item as it is.
+fn only_reads(command: Command) -> bool {
+    matches!(command, Command::Get | Command::GetRange | Command::Tell(_))
+}
+
+/// Executes a request about one key that brings no value.
+fn plain(
+    asking: &Asking<'_>,
+    spec: &Spec,
+    (key, behind): (&[u8], Args<'_>),
+    out: &mut Vec<u8>,
+) -> Outcome {
+    one::plain(asking, spec, key, behind, out).unwrap_or_else(|words| {
+        out.extend_from_slice(&words);
+        Outcome::Done
+    })
+}
+
 /// The request at the front of `bytes` as words, and how long it is.
 fn read(bytes: &[u8]) -> Option<(&'static Spec, Args<'_>, usize)> {
     let Ok(Scanned::Whole(mut args, length)) = Scan::default().advance(bytes) else { return None };
@@ -159,6 +177,14 @@ impl<S> DurableExecutor<S> {
                 }
             },
         };
+        let operation = one::operation(spec.command);
+        if only_reads(spec.command)
+            && self.tell_before(task, key, operation, |context, out| {
+                plain(&asking(context, spoken), spec, (key, behind), out)
+            })
+        {
+            return Step::Done;
+        }
         let looks = stored.as_ref().is_none_or(|stored| stored.how.looks_at_old());
         let added = stored.as_ref().filter(|stored| stored.how.added().is_some());
         loop {
@@ -169,6 +195,7 @@ impl<S> DurableExecutor<S> {
             let ready = match spec.command {
                 Command::Tell(what) => {
                     if let Some(known) = self.known_cold(key, what) {
+                        self.wait_for_others(task, key);
                         let mut out = Vec::new();
                         one::told(spec.command, Some(known), self.now, &mut out);
                         task.reply.push_bytes(&out);
@@ -188,16 +215,9 @@ impl<S> DurableExecutor<S> {
             }
             let is_done = match &stored {
                 Some(stored) => self.perform_store(task, stored, spoken),
-                None => {
-                    let operation = one::operation(spec.command);
-                    self.execute(task, key, operation, (0, None), |context, out| {
-                        let asking = asking(context, spoken);
-                        one::plain(&asking, spec, key, behind, out).unwrap_or_else(|words| {
-                            out.extend_from_slice(&words);
-                            Outcome::Done
-                        })
-                    })
-                }
+                None => self.execute(task, key, operation, (0, None), |context, out| {
+                    plain(&asking(context, spoken), spec, (key, behind), out)
+                }),
             };
             if is_done {
                 return Step::Done;
@@ -310,6 +330,12 @@ impl<S> DurableExecutor<S> {
         left: Args<'_>,
         spoken: Spoken,
     ) -> Option<Step> {
+        let is_told = self.tell_before(task, key, Operation::Get, |context, out| {
+            redis::get(&asking(context, spoken), key, context.store.hash(key), out)
+        });
+        if is_told {
+            return None;
+        }
         loop {
             let ready = match self.ready(task, key, true) {
                 // It is the error of this value alone, as of a `GET`: the others are told.
@@ -344,8 +370,20 @@ impl<S> DurableExecutor<S> {
         (of, count): (Count, &mut i64),
         spoken: Spoken,
     ) -> Option<Step> {
+        let operation = one::operation(Command::CountKeys(of));
+        let mut counts = false;
+        let is_told = of == Count::There
+            && self.tell_before(task, key, operation, |context, _| {
+                counts = redis::count_key(&asking(context, spoken), of, key) == Some(true);
+                Outcome::Done
+            });
+        if is_told {
+            *count += i64::from(counts);
+            return None;
+        }
         loop {
             if self.is_cold(key) {
+                self.wait_for_others(task, key);
                 *count += 1;
                 match of {
                     Count::Deleted => self.perform_cold_delete(task, key, DeletedBy::Delete),
@@ -353,7 +391,7 @@ impl<S> DurableExecutor<S> {
                         if of == Count::Touched {
                             self.log_cold_touch(task, key);
                         }
-                        task.count(one::operation(Command::CountKeys(of)));
+                        task.count(operation);
                     }
                 }
                 return task.done.then_some(Step::Done);
@@ -362,8 +400,6 @@ impl<S> DurableExecutor<S> {
             if let Some(step) = step_of(ready, task) {
                 return Some(step);
             }
-            let operation = one::operation(Command::CountKeys(of));
-            let mut counts = false;
             let is_done =
                 self.execute(task, key, operation, (0, None), |context, _| match redis::count_key(
                     &asking(context, spoken),

@@ -28,8 +28,8 @@ const HELD_BYTES_MAX: u64 = 64 << 20;
 const COUNTED_BYTES_MAX: u64 = 1 << 20;
 
 /// What one key of a request about several is taken to need until that is answered, beside the
-/// bytes of the request: its hash is hidden, and its name stands among what was changed and what is
-/// not durable. (Copies of a long name are as long as in the request.)
+/// bytes of the request: its hash is hidden, and its name stands among what was changed, what is not
+/// durable, and what was before. (Copies of a long name are as long as in the request.)
 pub const KEY_HELD_BYTES: u64 = 256;
 
 /// What a job counts beside those, so that one of no bytes is there as well.
@@ -59,6 +59,8 @@ pub struct Counts {
     pub spills: AtomicU64,
     /// Changes that waited until the log had room.
     pub set_aside: AtomicU64,
+    /// Reads that were answered with what was there before a change under way.
+    pub answered_before: AtomicU64,
     /// Writes that were refused or taken back.
     pub refused: Refusals,
     /// Items dropped because they had expired.

@@ -4,6 +4,7 @@
 //! [`super::admit`] decides which request may begin, [`super::perform`] executes it,
 //! [`super::change`] writes what changed, and [`super::reply`] answers.
 
+use super::before::Befores;
 use super::capture::Changes;
 use super::ends::Ends;
 use super::hands::{DeviceExecutor, Done, Order};
@@ -87,6 +88,8 @@ pub struct DurableExecutor<S> {
     pub(super) counting: HashMap<u64, Task>,
     /// Changes that are not durable.
     pub(super) pending: HashMap<Box<[u8]>, Pending>,
+    /// What was there before changes that are not acknowledged.
+    pub(super) befores: Befores,
     /// Tasks that wait until their key's change is durable.
     pub(super) settling: Vec<Task>,
     /// Tasks whose replies wait to be true, in the order of the log.
@@ -167,6 +170,7 @@ impl<S> DurableExecutor<S> {
             suspended: HashMap::new(),
             counting: HashMap::new(),
             pending: HashMap::new(),
+            befores: Befores::default(),
             settling: Vec::new(),
             held: VecDeque::new(),
             committing: false,
@@ -222,12 +226,16 @@ impl<S> DurableExecutor<S> {
         if is_planted(Bug::FlushOvertakes) {
             return true;
         }
-        self.busy.is_empty()
+        let is_still = self.busy.is_empty()
             && self.yielded.is_empty()
             && self.suspended.is_empty()
             && self.held.is_empty()
             && self.pending.is_empty()
-            && self.settling.is_empty()
+            && self.settling.is_empty();
+        // So a flush leaves nothing to tell of what was before it.
+        let is_told = !self.befores.is_empty() && !is_planted(Bug::BeforeOutlives);
+        debug_assert!(!(is_still && is_told), "all changes are acknowledged, or taken back");
+        is_still
     }
 
     pub(super) fn counters(&self) -> &Counters {

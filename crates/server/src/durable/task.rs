@@ -243,6 +243,11 @@ pub struct Task {
     pub refused: (Vec<usize>, String),
     /// Keys that were changed, in case they must be taken back.
     pub changed: Vec<Box<[u8]>>,
+    /// What was there before changes that it has made, or is to tell of: by key, up to which it is
+    /// told no more once this is answered.
+    pub befores: Vec<(Arc<[u8]>, u64)>,
+    /// As who it stands there; 0 before it has changed anything.
+    pub changer: u64,
     /// Its number, once something waits for a device on its behalf.
     pub number: Option<u64>,
     /// Changes on their way to the tier.
@@ -414,8 +419,9 @@ impl Task {
         let work = self.work.take().expect("it is whole");
         let covers = std::mem::take(&mut self.covers);
         let (bytes, connection, held) = (self.bytes, self.connection, self.held.take());
+        let (befores, changer) = (std::mem::take(&mut self.befores), self.changer);
         let anew = Task::new(work, self.arrived_nanos, self.origin);
-        *self = Task { covers, bytes, connection, held, ..anew };
+        *self = Task { covers, bytes, connection, held, befores, changer, ..anew };
     }
 
     /// The reply, if somebody waits for one.

@@ -238,6 +238,21 @@ impl Scratch {
         Ok(before.is_some())
     }
 
+    /// The copies.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Holds an item under a key, with the sequence that it has. False: there is no room for it.
+    pub fn hold(&mut self, key: &[u8], item: &NewItem, now: Moment) -> bool {
+        let Ok(draft) = item.draft(&self.store, key) else { return false };
+        let (meta, seq) = (item.meta, item.meta.seq);
+        self.store.enter(self.store.hash(key), key, now).bring_back(draft, seq);
+        let (before, seq) = (Some(meta), Some(seq));
+        self.copied.push(Copied { key: key.into(), before, seq, is_noted: false });
+        true
+    }
+
     /// Notes a key that is watched and nothing else is asked of, with its item.
     pub fn note(&mut self, key: &[u8], before: Option<ItemMeta>) {
         self.copied.push(Copied { key: key.into(), before, seq: None, is_noted: true });
@@ -484,8 +499,8 @@ fn size_of(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
 }
 
-/// The rest of a reply with a large value.
-fn finish(outcome: Outcome, out: &mut Vec<u8>) {
+/// The rest of a reply with a large value, copied: it holds none of the store's memory.
+pub fn finish(outcome: Outcome, out: &mut Vec<u8>) {
     if let Outcome::Transfer(rest) = outcome {
         let mut value = Vec::new();
         rest.value.copy_into(&mut value);

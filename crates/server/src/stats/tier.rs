@@ -17,6 +17,8 @@ pub struct TierSnapshot {
     pub watch: TierWatch,
     /// Changes that waited until the log had room.
     pub set_aside: u64,
+    /// Reads that were answered with what was there before a change under way.
+    pub answered_before: u64,
     /// Items dropped because they had expired.
     pub expired: u64,
     /// Replies that wait to be true now.
@@ -147,6 +149,7 @@ fn work(lines: &mut Lines<'_>, snapshot: &TierSnapshot) {
     lines.number("bytes_brought_in", watch.fault_bytes);
     lines.number("large_written", watch.spills);
     lines.number("set_aside", snapshot.set_aside);
+    lines.number("answered_before", snapshot.answered_before);
     lines.number("writes_refused", watch.refused.total());
     lines.number("items_expired", snapshot.expired);
     lines.number("reads_lost", watch.lost);

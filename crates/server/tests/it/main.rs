@@ -15,6 +15,7 @@ mod client_limits;
 mod clients;
 mod durable;
 mod durable_admin;
+mod durable_before;
 mod durable_copies;
 mod durable_crash;
 mod durable_ends;

@@ -1,0 +1,123 @@
+//! Answers reads of keys whose changes are under way with what was there before
+//! ([`super::note_before`] says why that is true).
+//!
+//! The same commands execute such a read as any other, on a store that has the item of then and
+//! nothing else ([`crate::resp::scratch`]).
+
+use super::before::Known;
+use super::shared::bump;
+use super::state::{DurableExecutor, Pending};
+use super::task::Task;
+use crate::execute::{self, Context, Outcome, tells_of_mark};
+use crate::latency::Operation;
+use crate::request::requests::writes;
+use crate::resp::scratch::{Scratch, finish};
+use laneway_store::Moment;
+use laneway_wire::{Get, Request};
+use std::cell::Cell;
+
+/// Nothing is told that makes the replies of a job longer than this. Its reads were weighed by the
+/// items that there are now, and a short one may have taken the place of a long one.
+const REPLY_BYTES_MAX: usize = 32 << 10;
+
+impl<S> DurableExecutor<S> {
+    /// A key of a `get` or `gets`: see [`DurableExecutor::tell_before`].
+    pub(super) fn tell_key_before(&mut self, task: &mut Task, get: &Get<'_>, key: &[u8]) -> bool {
+        !writes(get.verb)
+            && self.tell_before(task, key, Operation::Get, |context, out| {
+                let hash = context.store.hash(key);
+                execute::get_key(context, get.verb, Moment::NEVER, key, hash, out)
+            })
+    }
+
+    /// The same of an `mg` that changes nothing and tells of no mark of another's read.
+    pub(super) fn tell_meta_before(
+        &mut self,
+        task: &mut Task,
+        request: &Request<'_>,
+        key: &[u8],
+    ) -> bool {
+        let Request::MetaGet(meta) = request else { return false };
+        let flags = &meta.flags;
+        let changes = [flags.exptime, flags.vivify, flags.recache].iter().any(Option::is_some);
+        !changes
+            && !tells_of_mark(meta)
+            && self.tell_before(task, key, Operation::Get, |context, out| {
+                execute::command(context, request, out)
+            })
+    }
+
+    /// Answers a read that changes nothing, by its `command`, with what was there before changes
+    /// of its key. False: there are none, or whoever asks must wait for them, and nothing was done.
+    pub(super) fn tell_before(
+        &mut self,
+        task: &mut Task,
+        key: &[u8],
+        operation: Operation,
+        command: impl FnOnce(&Context<'_>, &mut Vec<u8>) -> Outcome,
+    ) -> bool {
+        if self.befores.is_empty() {
+            return false;
+        }
+        let Some(known) = self.befores.known_to(key, task.asker()) else { return false };
+        if !self.is_on_its_way(key) {
+            return false;
+        }
+        if let Known::Item(item) = known {
+            // It may have been changed in time, as by `touch`: then it was never absent.
+            let is_over = item.meta.expires.is_over(self.now);
+            if is_over || REPLY_BYTES_MAX < task.reply_bytes[0] + item.value.len() {
+                return false;
+            }
+        }
+        let item_bytes_max = self.limits.item_bytes_max as u64;
+        let made = || Scratch::new(item_bytes_max).ok().map(Box::new);
+        let Some(mut trial) = self.trial.take().or_else(made) else { return false };
+        let holds = match known {
+            Known::Item(item) => {
+                self.moved += item.value.len() as u64; // and once more into the reply
+                trial.hold(key, item, self.now)
+            }
+            _ => true,
+        };
+        if holds {
+            self.tell_of(&trial, task, key, operation, command);
+        }
+        trial.clear(self.now);
+        self.trial = Some(trial);
+        holds
+    }
+
+    /// Whether a change of a key is on its way to a device. One that is durable is told, though it
+    /// may not be acknowledged yet: a walk over the folder's keys shows it as well.
+    pub(super) fn is_on_its_way(&self, key: &[u8]) -> bool {
+        let is_on_its_way = |pending: &Pending| self.durable.tier.durable() < pending.until;
+        self.busy.contains_key(key) || self.pending.get(key).is_some_and(is_on_its_way)
+    }
+
+    fn tell_of(
+        &mut self,
+        trial: &Scratch,
+        task: &mut Task,
+        key: &[u8],
+        operation: Operation,
+        command: impl FnOnce(&Context<'_>, &mut Vec<u8>) -> Outcome,
+    ) {
+        let touched = Cell::new(0);
+        let mut out = std::mem::take(&mut self.scratch);
+        let context = Context {
+            store: trial.store(),
+            hand: None,
+            pending_writes: None,
+            read_only: task.read_only,
+            by: task.asker(),
+            ..self.context(&touched, false)
+        };
+        let outcome = command(&context, &mut out);
+        finish(outcome, &mut out);
+        self.put_reply(task, out, Outcome::Done);
+        self.account(task, key, operation, touched.get());
+        self.befores.tell(key);
+        bump(&self.durable.counts.answered_before);
+    }
+}
