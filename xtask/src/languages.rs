@@ -23,9 +23,10 @@ impl Place {
     /// A folder with a fresh copy of the files of this script: builds leave nothing in the tree.
     pub fn copy(&self, name: &str) -> Result<PathBuf, String> {
         let to = self.built.join(name);
-        // With their times: what has not changed is not built anew.
+        // Not with their times: cargo would not build anew what has changed and is older than the
+        // last build, such as the files of another worktree with the same target folder.
         let mut copy = Command::new("cp");
-        copy.args(["--archive", "--no-target-directory"]).arg(self.scripts.join(name));
+        copy.args(["--recursive", "--no-target-directory"]).arg(self.scripts.join(name));
         process::run(copy.arg(&to))?;
         Ok(to)
     }

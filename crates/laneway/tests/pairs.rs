@@ -108,9 +108,7 @@ fn who_is_not_needed_is_stopped_and_ends_well_all_the_same() {
 fn in_a_comparison_each_server_is_awake_for_its_own_runs_only() {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if cpus < 2 {
-        // Not `eprintln`: the runner of tests keeps what a test that passes prints.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: pairs: servers and client need a CPU each");
-        return;
+        return rig::skip("pairs", "servers and client need a CPU each");
     }
     let _alone = alone();
     let (definition, mut options) = two();
@@ -164,8 +162,7 @@ exit $status
 fn who_vanishes_or_never_comes_is_told_and_the_others_keep_their_results() {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if cpus < 2 {
-        eprintln!("skipped: servers and client need a CPU each");
-        return;
+        return rig::skip("pairs", "servers and client need a CPU each");
     }
     let _alone = alone();
     let never = "[[server]]\nname = \"never\"\ncommand = \"{laneway} serve --nonsense\"\n\

@@ -167,7 +167,7 @@ fn a_backup_of_a_server_that_is_written_to_is_restored_as_of_one_instant() {
     for writer in 0..WRITERS {
         let mut last = u64::MAX;
         for key in keys(writer) {
-            let got = text(&ask(&mut client, format!("get {key}\r\n").as_bytes(), b"END\r\n"));
+            let got = text(ask(&mut client, format!("get {key}\r\n").as_bytes(), b"END\r\n"));
             let number: u64 = got.split(' ').nth(2).expect(&got).parse().expect(&got);
             assert!((before[writer]..=after[writer]).contains(&number), "{key}: {number}");
             assert!(number <= last && (last == u64::MAX || last - number <= 1), "{key}: {number}");
@@ -207,7 +207,7 @@ fn what_a_backup_refuses_it_says_and_nothing_is_made() {
         ("backup", "CLIENT_ERROR usage"),
         ("backup stop", "CLIENT_ERROR no backup"),
     ] {
-        let reply = text(&ask(&mut client, format!("{request}\r\n").as_bytes(), b"\r\n"));
+        let reply = text(ask(&mut client, format!("{request}\r\n").as_bytes(), b"\r\n"));
         assert!(reply.starts_with(told), "{request}: {reply}");
     }
     let told = backup(at, &["a b"]);
@@ -373,10 +373,10 @@ fn the_highest_cas_id_that_a_client_may_choose_is_restored_and_loses_no_later_wr
             if 0 < round {
                 for number in 0..20 {
                     let request = format!("get key-{number}\r\n");
-                    let got = text(&ask(&mut client, request.as_bytes(), b"END\r\n"));
+                    let got = text(ask(&mut client, request.as_bytes(), b"END\r\n"));
                     assert!(got.contains("00000000."), "{folder}: key-{number}: {got}");
                 }
-                let got = text(&ask(&mut client, b"get other\r\n", b"END\r\n"));
+                let got = text(ask(&mut client, b"get other\r\n", b"END\r\n"));
                 assert!(got.contains("after"), "{folder}: {got}");
             }
             for number in 0..20 {

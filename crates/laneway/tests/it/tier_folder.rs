@@ -194,7 +194,7 @@ fn the_tools_tell_by_their_status_of_damage_that_they_can_name_no_item_for() {
         ("load", &["--input", file]),
     ] {
         let ran = tool(&folder, command, flags);
-        let told = text(&[ran.stdout, ran.stderr].concat());
+        let told = text([ran.stdout, ran.stderr].concat());
         assert!(told.contains("superblock 0 is damaged"), "{command}: {told}");
         assert_eq!(ran.status.code(), Some(1), "{command}: {told}");
     }

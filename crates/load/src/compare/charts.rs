@@ -163,4 +163,11 @@ mod tests {
         // The floor answers GETs of one size: it is no line of the mix.
         assert!(!pictures[0].0.contains("floor") && pictures[4].0.contains("floor"));
     }
+
+    #[test]
+    fn without_numbers_there_are_no_pictures() {
+        let mut record = example::record();
+        record.rounds.clear();
+        assert!(all(Results { record: &record }).is_empty());
+    }
 }

@@ -262,6 +262,19 @@ mod tests {
     }
 
     #[test]
+    fn every_definition_can_be_compared_and_its_flags_say_how_long_and_where() {
+        let flags = parsed("--pairs 2 --json all.json").expect("good");
+        assert_eq!(flags.report, Path::new(PAGE));
+        assert_eq!(flags.json.as_deref(), Some(Path::new("all.json")));
+        for (name, _) in builtin::BUILTIN {
+            let (_, mut definition) = find(name).expect(name);
+            prepare(&mut definition, &flags);
+            assert_eq!(definition.pairs, 2, "{name}");
+            assert_eq!(definition.load.matches("--distribution").count(), 1, "{name}");
+        }
+    }
+
+    #[test]
     fn a_place_that_cannot_be_written_is_known_at_once() {
         let flags = parsed("--report /no/such/folder/page.html --without laneway").expect("good");
         let words = carry_out(&flags).expect_err("it cannot be written");

@@ -5,6 +5,7 @@ use crate::scripted::{Fault, Shared, serve};
 use crate::scripted_udp::{Trouble, serve_udp};
 use crate::within_tries;
 use laneway_load::cli;
+use laneway_load::connection::WRONG_BYTES;
 use laneway_load::datagram::Counts;
 use laneway_load::report::json::{Report, Run};
 use laneway_load::run::run;
@@ -45,8 +46,12 @@ const PATIENT: &str = "--timeout-ms 60000";
 /// A run in whose window something was due: that of a closed loop may pass before its thread has
 /// a CPU. `queues` are those that the server tells of, as ours do and memcached does not.
 fn bench(trouble: Trouble, queues: Option<u16>, flags: &str) -> Ran {
+    bench_with(Fault::None, trouble, queues, flags)
+}
+
+fn bench_with(fault: Fault, trouble: Trouble, queues: Option<u16>, flags: &str) -> Ran {
     within_tries(|| {
-        let (address, shared) = serve(Fault::None);
+        let (address, shared) = serve(fault);
         let (port, counts) = serve_udp(&shared, queues.unwrap_or(1), trouble);
         let ports = match queues {
             None => format!("--udp-port {port}"),
@@ -185,6 +190,17 @@ fn a_reply_that_comes_too_late_answers_nothing() {
         assert_eq!((counts.answered, ran.run().requests.counts.corrupt), (0, 0));
         (counts.after_timeout > 0).then_some(())
     });
+}
+
+#[test]
+fn a_wrong_byte_fails_the_run() {
+    for keys in [1, 3] {
+        let flags = format!("{SOME} --keys-per-get {keys} {PATIENT}");
+        let ran = bench_with(Fault::FlipsLastByte, Trouble::None, None, &flags);
+        let failed = ran.run().verdict.failed.as_ref().expect("failed");
+        assert!(failed.contains(WRONG_BYTES), "{failed}");
+        ran.counts();
+    }
 }
 
 #[test]

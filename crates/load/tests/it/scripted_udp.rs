@@ -98,15 +98,17 @@ impl Server {
         };
         let (header, payload) = Header::parse(&datagram[..bytes]).expect("a header");
         assert_eq!(header.kind, Kind::Data);
-        if self.trouble == Trouble::AsksAgain && header.total > 1 && header.sequence == 0 {
-            if !self.asked.contains(&header.request_id) {
-                self.asked.push(header.request_id);
-                let ask = Header { kind: Kind::Resend, ..header };
-                let mut datagram = ask.to_bytes().to_vec();
-                datagram.extend_from_slice(&Gap { first: 0, count: 1 }.to_bytes());
-                self.socket.send_to(&datagram, peer).expect("sent");
-                return None;
-            }
+        let is_first = header.total > 1 && header.sequence == 0;
+        if self.trouble == Trouble::AsksAgain
+            && is_first
+            && !self.asked.contains(&header.request_id)
+        {
+            self.asked.push(header.request_id);
+            let ask = Header { kind: Kind::Resend, ..header };
+            let mut datagram = ask.to_bytes().to_vec();
+            datagram.extend_from_slice(&Gap { first: 0, count: 1 }.to_bytes());
+            self.socket.send_to(&datagram, peer).expect("sent");
+            return None;
         }
         let parts = self.parts.entry((peer, header.request_id)).or_default();
         parts.insert(header.sequence, payload.to_vec());

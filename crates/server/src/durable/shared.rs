@@ -28,8 +28,8 @@ const HELD_BYTES_MAX: u64 = 64 << 20;
 const COUNTED_BYTES_MAX: u64 = 1 << 20;
 
 /// What one key of a request about several is taken to need until that is answered, beside the
-/// bytes of the request: its hash is hidden, and its name stands among what was changed, what is not
-/// durable, and what was before. (Copies of a long name are as long as in the request.)
+/// bytes of the request: its hash is hidden, and its name stands among what was changed, what is
+/// not durable, and what was before. (Copies of a long name are as long as in the request.)
 pub const KEY_HELD_BYTES: u64 = 256;
 
 /// What a job counts beside those, so that one of no bytes is there as well.

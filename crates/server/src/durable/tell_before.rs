@@ -6,7 +6,7 @@
 
 use super::before::Known;
 use super::shared::bump;
-use super::state::{DurableExecutor, Pending};
+use super::state::DurableExecutor;
 use super::task::Task;
 use crate::execute::{self, Context, Outcome, tells_of_mark};
 use crate::latency::Operation;
@@ -88,13 +88,6 @@ impl<S> DurableExecutor<S> {
         holds
     }
 
-    /// Whether a change of a key is on its way to a device. One that is durable is told, though it
-    /// may not be acknowledged yet: a walk over the folder's keys shows it as well.
-    pub(super) fn is_on_its_way(&self, key: &[u8]) -> bool {
-        let is_on_its_way = |pending: &Pending| self.durable.tier.durable() < pending.until;
-        self.busy.contains_key(key) || self.pending.get(key).is_some_and(is_on_its_way)
-    }
-
     fn tell_of(
         &mut self,
         trial: &Scratch,
@@ -116,7 +109,7 @@ impl<S> DurableExecutor<S> {
         let outcome = command(&context, &mut out);
         finish(outcome, &mut out);
         self.put_reply(task, out, Outcome::Done);
-        self.account(task, key, operation, touched.get());
+        self.account(task, (key, false), operation, touched.get());
         self.befores.tell(key);
         bump(&self.durable.counts.answered_before);
     }

@@ -312,10 +312,8 @@ fn a_touch_by_resp_is_told_of_an_item_that_memory_has_not_too() {
     let watcher = watch(&mut rig, "fetchers");
     let client = rig.net.connect();
     assert_eq!(rig.say_resp(&client, "TOUCH cold none"), ":1\r\n");
-    let events = [
-        "item_get key=cold status=found size=3",
-        "item_get key=none status=not_found size=0",
-    ];
+    let events =
+        ["item_get key=cold status=found size=3", "item_get key=none status=not_found size=0"];
     assert_eq!(told(&mut rig, &watcher, events.len()), events);
 }
 

@@ -65,8 +65,8 @@ impl Shared {
             let emptied = match emptied {
                 // Nothing could be evicted for the sort table.
                 Err(Error::SsdFull { .. }) if self.evicts() => false,
-                // What has to stay in the log may be what a checkpoint makes superfluous.
-                Err(Error::PmFull) => false,
+                // What has to stay there may be deletions, which a checkpoint makes superfluous.
+                Err(Error::PmFull) if self.may_have_tombstones() => false,
                 // There may be tables of which nothing is current any more.
                 Err(full @ Error::SsdFull { .. }) => {
                     match self.compact_tables(&mut self.maintenance()) {
@@ -94,6 +94,11 @@ impl Shared {
             true => Ok(()),
             false => Err(Error::PmFull),
         }
+    }
+
+    /// Whether the index may have deletions that a checkpoint makes superfluous.
+    fn may_have_tombstones(&self) -> bool {
+        self.index.counted().is_none_or(|counts| 0 < counts.tombstones)
     }
 
     /// Whether the rate of migration and compaction lets them wait.

@@ -105,8 +105,10 @@ fn the_newest_segment_is_read_although_its_header_is_damaged() {
 fn a_group_that_was_acknowledged_is_read_although_the_header_it_came_with_is_damaged() {
     for kind in [Kind::Pm, Kind::Wal] {
         let machine = Machine::new(kind, &Faults::default());
-        // The first segment's was there before.
-        drop(machine.open(settings()).unwrap());
+        // The first segment's was there before. It has a record, or the log would go on in it.
+        let (tier, _) = machine.open(settings()).unwrap();
+        tier.put(b"the only one", b"before", ItemMeta::default()).unwrap();
+        drop(tier);
         let (tier, _) = machine.open(settings()).unwrap();
         tier.put(b"the only one", b"value", ItemMeta::default()).unwrap();
         drop(tier);
