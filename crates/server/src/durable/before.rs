@@ -1,7 +1,9 @@
-//! What was there before changes that are not acknowledged yet ([`super::note_before`] has why).
+//! Before-images: copies of items as they were before changes that are not acknowledged yet
+//! ([`super::note_before`] says why reads get them).
 //!
-//! Of each key it has what the changes under way have found, oldest first: so the first is what was
-//! acknowledged last. An entry ends once anybody is told of its change, or of a later one.
+//! Each change under way adds to its key's list what it has found there, so the oldest comes first.
+//! The first is therefore the item that was acknowledged last, and reads get that one. An entry
+//! ends once anybody is told of its change, or of a later one of the key.
 
 use crate::resp::scratch::NewItem;
 use laneway_sync::planted::{Bug, is_planted};
@@ -20,7 +22,7 @@ const SPARE_MAX: usize = 64;
 
 /// What was there before a change.
 pub(super) enum Known {
-    /// It was not copied, or must not be told alone: who reads the key waits.
+    /// It was not copied, or the request changes other keys, too: who reads the key waits.
     Unknown,
     /// The task has changed the key before, and nobody else since.
     Same,
@@ -50,11 +52,11 @@ fn keep_spare(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
 #[derive(Default)]
 pub(super) struct Befores {
     of: HashMap<Arc<[u8]>, Vec<Before>>,
-    /// Connections that wait for a change, their own or one that they are to be told of, and how
-    /// many of their tasks do.
+    /// Connections that wait for a change, their own or another's, and how many of their tasks do.
     waiting: HashMap<u64, usize>,
-    /// The last change that somebody was shown before its own task is answered. What was before
-    /// that one, or an earlier one, is told of no key, or changes would be seen out of order.
+    /// The last change that somebody else was shown before its own task is answered. From then on
+    /// nobody is told what was before that change or an earlier one, of any key. Otherwise changes
+    /// would be seen out of order.
     shown: u64,
     bytes: usize,
     /// Of these, and of copies that were of no use, what this step has copied.
@@ -82,9 +84,9 @@ impl Befores {
         of_key.last().map(|last| (key.clone(), last.id))
     }
 
-    /// What `asker` may be told of a key in place of what it has now. One that waits for a change
-    /// is told nothing of before: it would see that out of order, or miss what it has changed.
-    /// Who has no number may have changed anything.
+    /// What `asker` may be told of a key in place of what it has now. A connection that waits for a
+    /// change is told nothing of before: it would see changes out of order, or miss its own. An
+    /// asker without a number (0) may have changed anything.
     pub(super) fn known_to(&self, key: &[u8], asker: u64) -> Option<&Known> {
         let first = self.of.get(key)?.first()?;
         let waits = self.waiting.contains_key(&asker) && !is_planted(Bug::OwnChangeUnseen);

@@ -1,17 +1,20 @@
-//! Notes what was there before a change, and ends that once the change is acknowledged.
+//! Keeps the before-image of a change (what was there before it), and ends it once the change is
+//! acknowledged.
 //!
-//! A change is in memory before it is durable. Who reads its key meanwhile is told the value
-//! before it, which was acknowledged ([`super::tell_before`]): the read overlaps the change, so
-//! either order of the two is true. Else it would wait for the change's group.
+//! A change is in memory before it is durable. Without before-images a read of its key would wait
+//! for the change's group. Instead the read gets the item before the change, which was acknowledged
+//! ([`super::tell_before`]). Read and change overlap, so either order of the two is linearizable.
 //!
-//! What was noted ends in the step in which the change is answered, before the reply leaves and
-//! before workers see the key again: so nobody is told of it behind that reply. It ends as well
-//! with the answer of anyone else who was told of the change, in whatever way. From then on nobody
-//! is told what was before any change that came earlier, of whatever key: all changes are seen in
-//! their order. So a connection that waits for a change is told nothing of before. Where a request
-//! changes several keys, nobody is told of what was before it, or a reader could see a part of
-//! it. A transaction takes it for a change of what it watches when what somebody was told ends:
-//! `GET` behind `WATCH` may have told it.
+//! These rules keep what clients see in order:
+//!
+//! - A before-image ends in the step that answers its change, before the reply leaves and before
+//!   workers see the key again. So nobody gets it after that reply.
+//! - It ends as well with any other reply that reveals the change. From then on nobody gets the
+//!   before-image of an earlier change, of any key. So everybody sees changes in their order.
+//! - A connection that waits for a change gets no before-image.
+//! - A change of several keys in one request has none: a reader could see a part of the change.
+//! - When a before-image ends that somebody was told, `WATCH` takes this for a change of the key.
+//!   A `GET` behind that `WATCH` may have returned it.
 
 use super::before::Known;
 use super::state::DurableExecutor;
@@ -45,7 +48,7 @@ impl<S> DurableExecutor<S> {
     }
 
     /// A task has changed a key, or is to tell of its change: what was before ends once the task is
-    /// answered. Until then its connection is told nothing of before, of whatever key.
+    /// answered. Until then its connection is told nothing of before, of any key.
     pub(super) fn end_once_answered(&mut self, task: &mut Task, last: (Arc<[u8]>, u64)) {
         match task.befores.last_mut() {
             Some(known) if known.0 == last.0 => return *known = last,
@@ -55,7 +58,7 @@ impl<S> DurableExecutor<S> {
         task.befores.push(last);
     }
 
-    /// A task is answered, and what it was told, or has done, is what there is.
+    /// A task is answered: its changes, and those that its reply reveals, have no before-image now.
     pub(super) fn end_befores(&mut self, task: &mut Task) {
         let befores = std::mem::take(&mut task.befores);
         if !befores.is_empty() {

@@ -1,7 +1,7 @@
 //! Answers reads of keys whose changes are under way with what was there before
-//! ([`super::note_before`] says why that is true).
+//! ([`super::note_before`] says why that is linearizable).
 //!
-//! The same commands execute such a read as any other, on a store that has the item of then and
+//! The ordinary commands execute such a read. Their store holds the item as it was then, and
 //! nothing else ([`crate::resp::scratch`]).
 
 use super::before::Known;
@@ -16,8 +16,8 @@ use laneway_store::Moment;
 use laneway_wire::{Get, Request};
 use std::cell::Cell;
 
-/// Nothing is told that makes the replies of a job longer than this. Its reads were weighed by the
-/// items that there are now, and a short one may have taken the place of a long one.
+/// No read is answered here that would make the replies of a job longer than this. The job was
+/// admitted by the lengths of the items that there are now, and those before may be longer.
 const REPLY_BYTES_MAX: usize = 32 << 10;
 
 impl<S> DurableExecutor<S> {
@@ -30,7 +30,7 @@ impl<S> DurableExecutor<S> {
             })
     }
 
-    /// The same of an `mg` that changes nothing and tells of no mark of another's read.
+    /// The same for an `mg` that changes nothing, and does not tell whether and when others read.
     pub(super) fn tell_meta_before(
         &mut self,
         task: &mut Task,

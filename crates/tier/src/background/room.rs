@@ -1,5 +1,6 @@
-//! Whether the log has room for what emptying a segment, or merging sort tables, says there. Were
-//! none left for the record that frees a segment, nothing could be appended any more, for good.
+//! Whether the log has room for the records that emptying a segment, or merging sort tables,
+//! appends. The record that frees a segment always needs room. Without it no segment would ever
+//! be free again, and nothing could be appended any more.
 
 use crate::background::moving::{Moving, lines_of};
 use crate::log::record::bytes_of;
@@ -9,17 +10,18 @@ use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Result};
 use std::iter::repeat_n;
 
 impl Shared {
-    /// Whether records of these lengths leave room for one that frees a segment.
+    /// Whether the log has room for records of these lengths and one more that frees a segment.
     pub fn leaves_room(&self, records: impl IntoIterator<Item = usize>) -> bool {
         let freed = bytes_of(0, size_of::<u64>());
         let padded = |bytes: usize| bytes.next_multiple_of(LINE_BYTES) as u32;
         self.writer().log.has_room_for(records.into_iter().chain([freed]).map(padded))
     }
 
-    /// Refuses to empty a segment where what that appends might fill the last free one. It appends
-    /// what has to go there `again`, and records that name sort tables of the `cold`.
+    /// Refuses to empty a segment if what that appends might fill the last free one. It appends the
+    /// records of `again` once more, and one record for each sort table that the `cold` go to.
     pub fn must_have_room(&self, again: &[&[Moving]], cold: &[Moving]) -> Result<()> {
-        // Two that are neighbours take more than the longest may, which is a block at least.
+        // Any two neighbouring tables are longer together than the longest one may be: else they
+        // were one.
         let most = self.settings.table_bytes.max(BLOCK_BYTES);
         let longest = self.run_bytes().clamp(BLOCK_BYTES, most) as u64;
         let tables = (1 + 2 * lines_of(&[cold]) / longest).min(cold.len() as u64);
@@ -28,7 +30,7 @@ impl Shared {
         self.room_or_full(names.chain(again))
     }
 
-    /// The same for so many records of one length.
+    /// Refuses if there is no room for so many records of one length.
     pub fn must_have_room_for(&self, count: usize, bytes: u32) -> Result<()> {
         self.room_or_full(repeat_n(bytes as usize, count))
     }

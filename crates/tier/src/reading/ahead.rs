@@ -2,7 +2,7 @@
 //! the last ones are taken apart, so that a start waits for the slower of the two and not for both.
 //! One thread, and pieces in their order, so that a simulated disk sees the same reads each time.
 //!
-//! What a check reads several threads read and verify ([`in_order`]), on files alone.
+//! For a check of files, several threads read and verify ([`in_order`]).
 
 use crate::media::bytes::Blocks;
 use crate::media::disk::Disk;

@@ -1,5 +1,5 @@
-//! Where the log that a start has found ends, and what makes sure of that before anything is
-//! answered.
+//! The end of the log that a start has recovered, and how it is made durable before anything is
+//! answered: no later start may find another end.
 
 use crate::log::Log;
 use crate::log::segment::Shape;
@@ -11,12 +11,13 @@ use crate::types::{Result, doing};
 pub struct Ending {
     /// The slot of the newest segment, and where its records end.
     newest: Option<(u32, u32)>,
-    /// The log goes on there.
+    /// The log goes on in that segment.
     goes_on: bool,
 }
 
 impl Ending {
-    /// Of this log; it goes on in its newest segment, which then has no record, or in a fresh one.
+    /// The end of this log. `goes_on`: it goes on in its newest segment, which has no record; else
+    /// it begins a fresh one.
     pub fn of(log: &mut Log, goes_on: bool) -> Ending {
         let newest = log.newest_sealed();
         if goes_on {
@@ -25,16 +26,16 @@ impl Ending {
         Ending { newest, goes_on }
     }
 
-    /// Ends the newest segment where it was found to end. In the log only that segment can be in a
-    /// cache.
+    /// Makes durable that the newest segment ends where it was found to end. No other segment of
+    /// the log can still be in a cache.
     pub fn make_durable(&self, region: &dyn Region, shape: &Shape) -> Result<()> {
         if let Some((slot, end)) = self.newest.filter(|(_, end)| *end < shape.records_end()) {
             let at = shape.start(slot) + u64::from(end);
             match self.goes_on {
                 true => wipe(region, at, shape.records_end() - end)?,
-                // Where it was cut for a value that is not there, the record that points at it is
-                // whole: to who reads the log without values, and what is numbered anew from now on
-                // would be mixed with what is behind it.
+                // The log may have been cut since a value is not there. Then the record of that
+                // value is whole, and readers that do not look at values would go on behind it.
+                // They would mix old records with new ones of the same numbers.
                 false => Log::cut(region, at)?,
             }
         }
@@ -42,8 +43,8 @@ impl Ending {
     }
 }
 
-/// Leaves nothing of a torn first group: it is of the same life as the records to come, and would
-/// count as one of them that lies behind a torn one.
+/// Wipes out a torn first group. Its records have the same life as those to come. If one of those
+/// were torn later, an old record behind it would be taken for a newer one.
 fn wipe(region: &dyn Region, at: u64, bytes: u32) -> Result<()> {
     let mut there = vec![0; bytes as usize];
     doing("read the end of the log", region.read(at, &mut there))?;

@@ -1,5 +1,5 @@
-//! Reads places and looks whether they hold what the index said of them. Nothing is changed by it,
-//! so several threads may do it at once, each with other places.
+//! Reads places on the media and verifies that they hold what the index said of them. It changes
+//! nothing, so several threads may do it at once, each with places of its own.
 
 use super::window::{Owner, Part, Places, Unit};
 use crate::media::fetch::Wanted;
@@ -11,23 +11,23 @@ use std::ops::Range;
 /// What is known of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// It was not read, or is not what was to be there.
+    /// It could not be read, or it holds something else than the index said.
     Nothing,
     /// It is whole.
     Whole,
-    /// A part of a piece has this crc. Whether it is whole hangs on the others.
+    /// It is one part of a piece and has this crc. Whether it is whole depends on the other parts.
     Part(u32),
 }
 
 /// What was seen of some places.
 pub struct Checked {
-    /// Of each.
+    /// What was seen of each, in their order.
     pub seen: Vec<Seen>,
     /// Bytes that were read.
     pub bytes: u64,
 }
 
-/// Reads these of the places, neighbours together.
+/// Reads and verifies the places of this range. Neighbours are read together.
 pub fn check(shared: &Shared, places: &Places, batch: Range<usize>) -> Checked {
     let units = &places.units[batch];
     let mut seen = vec![Seen::Nothing; units.len()];
@@ -51,7 +51,7 @@ pub fn check(shared: &Shared, places: &Places, batch: Range<usize>) -> Checked {
     Checked { seen, bytes: read_bytes }
 }
 
-/// Whether these bytes are what the index says, as far as they tell.
+/// Whether these bytes are what the index says, as far as they alone can tell.
 fn seen_of(places: &Places, unit: &Unit, bytes: &[u8]) -> Seen {
     let is_whole = match unit.part {
         Part::Record => match places.owner(unit) {

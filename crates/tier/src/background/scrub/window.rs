@@ -1,11 +1,12 @@
 //! Finds the places that a pass reads next, in the order of the media and in bounded memory.
 //!
-//! The index is in the order of keys. So it is walked, and those places are kept that come first
-//! behind what was read; when these were read it is walked again for the next. Windows of a
-//! sixth of the places take six walks in all, each of some tens of nanoseconds an entry.
+//! The index is in the order of keys, and not in that of the media. So a walk of the whole index
+//! keeps the places that come first behind what was read: they are the *window*. Once these were
+//! read, another walk finds the next window. Windows of a sixth of the places take six walks, each
+//! of some tens of nanoseconds an entry.
 //!
-//! A place has no allocation of its own: it is 40 bytes of a list, and the keys of a window lie one
-//! behind the other, each once. So a window is made, cut and let go of without an allocator.
+//! A place has no allocation of its own. It takes 40 bytes of one list, and the keys of a window
+//! lie one behind the other in another list, each once. Later windows use the same memory again.
 
 use crate::index::{Entry, Home, What};
 use crate::ssd::pointer::{PIECE_BYTES, Pointer};
@@ -14,14 +15,14 @@ use laneway_sync::planted::{Bug, is_planted};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 
-/// Room for places that are offered at once, about.
+/// Room for the places that are offered between two calls of `make_room`, about.
 const SPARE: usize = 4096;
 /// The same for their keys.
 const SPARE_KEY_BYTES: usize = 64 << 10;
-/// What the keys of a window take for each of its places, at most: where they are longer it has
-/// fewer places.
+/// What the keys of a window take for each of its places, at most. Where keys are longer, the
+/// window has fewer places.
 const KEY_BYTES: usize = 64;
-/// What they take in all, at most, or twice as much for a moment: their ends have 32 bits.
+/// What the keys take in all, at most, or twice as much for a moment: their ends have 32 bits.
 const KEYS_BYTES_MAX: usize = 1 << 30;
 
 /// Whose bytes they are.
@@ -181,9 +182,9 @@ struct Offering<'a> {
 pub struct Window {
     most: usize,
     places: Places,
-    /// Up to here all was read.
+    /// Up to this place all was read.
     behind: Option<Place>,
-    /// From here on it is for later windows.
+    /// Places from this one on are for later windows.
     below: Option<Place>,
 }
 
@@ -193,8 +194,8 @@ impl Window {
         Window { most: most.max(1), places: Places::default(), behind: None, below: None }
     }
 
-    /// Offers an item. How many bytes it has, whether they are in this window or not; but those of
-    /// a value that is in memory only, and waits for its group.
+    /// Offers an item. Returns how many bytes it has, whether they are in this window or not. A
+    /// value that is in memory alone, and waits for its group, does not count.
     pub fn item(&mut self, key: &[u8], entry: &Entry) -> u64 {
         let mut by = Offering { number: entry.sequence, key: Some(key), kept: None };
         let mut all = self.offer(&mut by, entry.home, entry.record_bytes, Part::Record);
@@ -271,7 +272,7 @@ impl Window {
         places
     }
 
-    /// Whether nothing is left for another.
+    /// Whether no place is left for another window.
     pub fn is_last(&self) -> bool {
         self.below.is_none()
     }
