@@ -332,6 +332,9 @@ pub struct Shared {
     /// once it does. Relaxed: it is set before anybody writes, and who sees it for longer than it
     /// holds has the log say so once more.
     pub owed: AtomicU64,
+    /// What had changed when room for a put was last sought in vain, and 1. Relaxed: who sees an
+    /// earlier one seeks once more.
+    pub futile: AtomicU64,
     /// Statistics.
     pub counters: Counters,
 }

@@ -5,11 +5,31 @@
 use crate::background::moving::{Moving, lines_of};
 use crate::log::record::bytes_of;
 use crate::ssd::tables::NAMED_RECORD_BYTES;
-use crate::store::Shared;
+use crate::stats::Counters;
+use crate::store::{RESERVE_PUT, Shared};
 use crate::types::{BLOCK_BYTES, Error, LINE_BYTES, Result};
 use std::iter::repeat_n;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Shared {
+    /// Makes room for a record that may leave no fewer than `reserve` segments. Not for a put where
+    /// that was in vain and nothing has changed since: each would write the whole log anew.
+    pub fn seek_room(&self, reserve: u32) -> Result<()> {
+        let Counters { user_bytes, tables_freed, evicted_blocks, .. } = &self.counters;
+        let changed = 1 + user_bytes.get() + tables_freed.get() + evicted_blocks.get();
+        if reserve < RESERVE_PUT {
+            return self.make_room(reserve);
+        }
+        if self.futile.load(Relaxed) == changed {
+            return Err(Error::PmFull);
+        }
+        let made = self.make_room(reserve);
+        if made.is_err() {
+            self.futile.store(changed, Relaxed);
+        }
+        made
+    }
+
     /// Whether the log has room for records of these lengths and one more that frees a segment.
     pub fn leaves_room(&self, records: impl IntoIterator<Item = usize>) -> bool {
         let freed = bytes_of(0, size_of::<u64>());

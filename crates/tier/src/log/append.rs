@@ -59,7 +59,7 @@ impl Shared {
                 return Ok(ticket);
             }
             self.counters.stalls.add(1);
-            if let Err(error) = self.make_room(reserve) {
+            if let Err(error) = self.seek_room(reserve) {
                 // What was tried may have begun a segment that has room for this.
                 let appended = self.append(draft, reserve)?;
                 return appended.map(|(ticket, _)| ticket).ok_or(error);

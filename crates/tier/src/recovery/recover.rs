@@ -268,6 +268,7 @@ impl<'a> Recovery<'a> {
             cut: Default::default(),
             now_seconds: Default::default(),
             owed: Default::default(),
+            futile: Default::default(),
             counters: Default::default(),
         };
         Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt, ending })
