@@ -24,6 +24,10 @@ use laneway_wire::{Get, Request};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Requests of a job for which copies are made. A longer pipeline is a bulk load, whose keys hardly
+/// anybody reads meanwhile, and which would pay for each copy.
+const COPIED_MAX: usize = 16;
+
 /// How often a flush that is due and was refused is tried again.
 const FLUSH_AGAIN_NANOS: u64 = 1_000_000_000;
 
@@ -95,7 +99,7 @@ impl<S> DurableExecutor<S> {
         let value_bytes = (size as usize).saturating_sub(key.len());
         // At an interval what waits for a device alone is not answered at once.
         let waits = self.durable.waits || self.durable.tier.is_large(key.len(), value_bytes);
-        if !changes || !waits || task.several.is_some() {
+        if !changes || !waits || task.several.is_some() || COPIED_MAX <= task.marks.len() {
             return Known::Unknown;
         }
         let changer = self.befores.last_changer(key);
