@@ -190,22 +190,22 @@ pub const STEPS: &[Step] = &[
     step("loom canaries", "xtask loom --canary", 20)
         .on(&[&["crates/sync/", "crates/sync/tests/"]])
         .after(&["loom"]),
-    // Two minutes in all; a night is `cargo xtask fuzz --hours 8`.
-    step("fuzz", "xtask fuzz text --seconds 20", 60).on(&[WIRE]),
-    step("fuzz login", "xtask fuzz login --seconds 5", 6).on(&[WIRE]).after(FUZZ),
-    step("fuzz meta commands", "xtask fuzz meta --seconds 10", 12).on(&[WIRE]).after(FUZZ),
-    step("fuzz RESP", "xtask fuzz resp --seconds 10", 12).on(&[WIRE]).after(FUZZ),
-    step("fuzz binary", "xtask fuzz binary --seconds 10", 12).on(&[WIRE]).after(FUZZ),
-    step("fuzz frames", "xtask fuzz udp_reassembly --seconds 15", 18).on(&[WIRE]).after(FUZZ),
-    step("fuzz shared memory", "xtask fuzz shm_region --seconds 15", 17).on(&[RDMA]).after(FUZZ),
-    step("fuzz RDMA's door", "xtask fuzz rdma_greeting --seconds 5", 7).on(&[RDMA]).after(FUZZ),
-    step("fuzz packets", "xtask fuzz xdp_packets --seconds 10", 11).on(&[XDP]).after(FUZZ),
-    step("fuzz definitions", "xtask fuzz definitions --seconds 10", 12)
+    // A minute and a half in all; a night is `cargo xtask fuzz --hours 8`.
+    step("fuzz", "xtask fuzz text --seconds 12", 52).on(&[WIRE]),
+    step("fuzz login", "xtask fuzz login --seconds 4", 5).on(&[WIRE]).after(FUZZ),
+    step("fuzz meta commands", "xtask fuzz meta --seconds 6", 8).on(&[WIRE]).after(FUZZ),
+    step("fuzz RESP", "xtask fuzz resp --seconds 6", 8).on(&[WIRE]).after(FUZZ),
+    step("fuzz binary", "xtask fuzz binary --seconds 6", 8).on(&[WIRE]).after(FUZZ),
+    step("fuzz frames", "xtask fuzz udp_reassembly --seconds 8", 11).on(&[WIRE]).after(FUZZ),
+    step("fuzz shared memory", "xtask fuzz shm_region --seconds 8", 10).on(&[RDMA]).after(FUZZ),
+    step("fuzz RDMA's door", "xtask fuzz rdma_greeting --seconds 4", 6).on(&[RDMA]).after(FUZZ),
+    step("fuzz packets", "xtask fuzz xdp_packets --seconds 6", 7).on(&[XDP]).after(FUZZ),
+    step("fuzz definitions", "xtask fuzz definitions --seconds 5", 7)
         .on(&[LOAD, &["bench/definitions/"]])
         .after(FUZZ),
-    step("fuzz traces", "xtask fuzz traces --seconds 5", 6).on(&[LOAD]).after(FUZZ),
-    step("fuzz tier", "xtask fuzz tier_recovery --seconds 20", 22).on(&[TIER]).after(FUZZ),
-    step("fuzz dumps", "xtask fuzz dump --seconds 10", 12).on(&[TIER]).after(FUZZ),
+    step("fuzz traces", "xtask fuzz traces --seconds 4", 5).on(&[LOAD]).after(FUZZ),
+    step("fuzz tier", "xtask fuzz tier_recovery --seconds 12", 14).on(&[TIER]).after(FUZZ),
+    step("fuzz dumps", "xtask fuzz dump --seconds 6", 8).on(&[TIER]).after(FUZZ),
     step("tier bench", "xtask tier-bench", 45).on(&[&[
         "bench/tier/",
         "bench/io-probe/",
