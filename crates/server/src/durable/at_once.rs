@@ -8,7 +8,6 @@
 //! a crash may come between two of them. What is stored goes before what is deleted, and nothing is
 //! deleted where something was refused: the item of a `RENAME` always has one of its names.
 
-use super::before::Known;
 use super::capture;
 use super::ready::step_of;
 use super::state::DurableExecutor;
@@ -98,9 +97,10 @@ impl<S> DurableExecutor<S> {
             return Ok(Tried::Waits(step));
         }
         let holds = |watched: &Watched| {
-            let edition = self.durable.pending_writes.edition(self.shared.store.hash(&watched.key));
+            let hash = self.shared.store.hash(&watched.key);
+            let edition = self.durable.pending_writes.edition(hash);
             // Who watches it may have been told what was there before it was changed.
-            !self.befores.was_told(&watched.key)
+            !self.befores.was_told((&watched.key, hash))
                 && watched.holds_kept(edition, self.has_item(&watched.key))
         };
         if !asked.watched.iter().all(holds) {
@@ -233,7 +233,6 @@ impl<S> DurableExecutor<S> {
             let Some(item) = item else {
                 // Who watches it is told at once, as of what is stored.
                 self.durable.pending_writes.changed_owner(*hash);
-                self.note_before(task, (key, *hash), Known::Unknown);
                 task.deletions.push((*key).into());
                 continue;
             };
@@ -241,7 +240,7 @@ impl<S> DurableExecutor<S> {
             let change = capture::Change::Published { expires: item.meta.expires, seen: None };
             self.moved += item.value.len() as u64;
             let changed = capture::Changed { key, hash, change };
-            self.keep(task, changed, Some(&item.value[..]), Known::Unknown);
+            self.keep(task, changed, Some(&item.value[..]), None);
         }
         if task.leaving.is_empty() {
             self.delete_behind(task);

@@ -1,104 +1,143 @@
-//! Before-images: copies of items as they were before changes that are not acknowledged yet
-//! ([`super::note_before`] says why reads get them).
+//! Before-images: copies of items as they were before changes that are not durable yet
+//! ([`super::note_before`] says why reads get them, and why that is in order).
 //!
-//! Each change under way adds to its key's list what it has found there, so the oldest comes first.
-//! The first is therefore the item that was acknowledged last, and reads get that one. An entry
-//! ends once anybody is told of its change, or of a later one of the key.
+//! An entry is what a key has on one stretch of the log: from the change before, where that is not
+//! durable either, up to the change that it was copied for. It is the item of the key for as long
+//! as the durable part of the log ends on that stretch. Each entry is true by itself, whatever is
+//! noted of other stretches. So a change without a copy needs no entry.
+//!
+//! A key is found by the hash that the store has of it, and then compared. It lies in one buffer
+//! with its value, and buffers are used again. So an entry takes no further hash, and no allocation
+//! where there is a spare buffer.
 
-use crate::resp::scratch::NewItem;
+use hashbrown::HashTable;
+use laneway_store::{ItemMeta, KeyHash};
 use laneway_sync::planted::{Bug, is_planted};
-use std::collections::hash_map::{Entry, HashMap};
-use std::sync::Arc;
+use laneway_tier::Position;
+use std::collections::hash_map::Entry;
 
 /// The longest value that is copied.
 const VALUE_BYTES_MAX: usize = 16 << 10;
-/// Bytes of all values that are copied.
+/// Bytes of all entries, with what their buffers take.
 const BYTES_MAX: usize = 4 << 20;
 /// Nothing more is copied in a step that has copied so many bytes: short values may take the place
 /// of long ones, as many as there are requests in a batch, and workers wait for the step.
 const BYTES_PER_STEP: usize = 64 << 10;
 /// Buffers that are kept for later copies.
 const SPARE_MAX: usize = 64;
+/// The longest of these: all of them take 256 KiB at most.
+const SPARE_BYTES_MAX: usize = 4 << 10;
 
-/// What was there before a change.
-pub(super) enum Known {
-    /// It was not copied, or the request changes other keys, too: who reads the key waits.
-    Unknown,
-    /// The task has changed the key before, and nobody else since.
-    Same,
-    /// There was no item.
-    Absent,
-    /// There was this one. (Boxed: a request about many keys has an entry for each, without one.)
-    Item(Box<NewItem>),
-}
+/// The log is durable up to here whatever happens.
+pub(super) const DURABLE: Position = Position { generation: 0, offset: 0 };
+/// Behind all of the log: a change that is there is on its way to the log.
+pub(super) const NOT_IN_LOG: Position = Position { generation: u64::MAX, offset: u32::MAX };
 
-struct Before {
-    id: u64,
-    /// The task that has made the change.
-    task: u64,
+/// What a key has on a stretch of the log.
+pub(super) struct Before {
+    hash: KeyHash,
+    /// The key, and the value of its item behind it.
+    bytes: Vec<u8>,
+    key_bytes: usize,
+    /// All else of the item; none if there is no item.
+    meta: Option<ItemMeta>,
+    /// It is durable when the log is up to here.
+    from: Position,
+    /// The change that it was copied for is durable when the log is up to here.
+    until: Position,
     /// Somebody was told of it.
     was_told: bool,
-    known: Known,
+}
+
+impl Before {
+    /// Of a key, which lies in `bytes` with its value behind it.
+    pub(super) fn new(
+        (key, hash): (&[u8], KeyHash),
+        bytes: Vec<u8>,
+        meta: Option<ItemMeta>,
+        from: Position,
+    ) -> Before {
+        let (key_bytes, until) = (key.len(), NOT_IN_LOG);
+        Before { hash, bytes, key_bytes, meta, from, until, was_told: false }
+    }
+
+    /// The value of the item, and all else of it; none if there is no item.
+    pub(super) fn item(&self) -> Option<(&[u8], &ItemMeta)> {
+        self.meta.as_ref().map(|meta| (&self.bytes[self.key_bytes..], meta))
+    }
+
+    fn is_of(&self, (key, hash): (&[u8], KeyHash)) -> bool {
+        self.hash == hash && self.bytes[..self.key_bytes] == *key
+    }
+
+    /// Whether it is what the key has where the log is durable up to here.
+    fn is_at(&self, durable: Position) -> bool {
+        self.from <= durable && (durable < self.until || is_planted(Bug::BeforeOutlives))
+    }
+
+    /// Bytes that it takes.
+    fn weight(&self) -> usize {
+        size_of::<Before>() + self.bytes.capacity()
+    }
 }
 
 fn keep_spare(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
-    if spare.len() < SPARE_MAX && buffer.capacity() <= 2 * VALUE_BYTES_MAX {
+    if spare.len() < SPARE_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
         buffer.clear();
         spare.push(buffer);
     }
 }
 
-/// By key.
+/// All of them.
 #[derive(Default)]
 pub(super) struct Befores {
-    of: HashMap<Arc<[u8]>, Vec<Before>>,
+    /// By the hash of the key, for which there may be several: their stretches do not overlap.
+    all: HashTable<Before>,
     /// Connections that wait for a change, their own or another's, and how many of their tasks do.
-    waiting: HashMap<u64, usize>,
-    /// The last change that somebody else was shown before its own task is answered. From then on
-    /// nobody is told what was before that change or an earlier one, of any key. Otherwise changes
-    /// would be seen out of order.
-    shown: u64,
+    waiting: foldhash::HashMap<u64, usize>,
+    /// What `all` weighs.
     bytes: usize,
-    /// Of these, and of copies that were of no use, what this step has copied.
+    /// What this step has copied, for entries or in vain.
     copied: usize,
-    /// The last id, of an entry or of a task that has some.
-    last: u64,
     spare: Vec<Vec<u8>>,
 }
 
 impl Befores {
     /// Whether there is nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.all.is_empty()
     }
 
-    /// The task that has made a key's last change.
-    pub(super) fn last_changer(&self, key: &[u8]) -> Option<u64> {
-        let last = self.of.get(key).and_then(|of_key| of_key.last());
-        last.map(|before| before.task)
+    fn of(&self, named: (&[u8], KeyHash)) -> impl Iterator<Item = &Before> {
+        self.all.iter_hash(named.1.0).filter(move |before| before.is_of(named))
     }
 
-    /// What ends all that there is of a key.
-    pub(super) fn last_of(&self, key: &[u8]) -> Option<(Arc<[u8]>, u64)> {
-        let (key, of_key) = self.of.get_key_value(key)?;
-        of_key.last().map(|last| (key.clone(), last.id))
+    /// Whether there is anything of a key, and `asker` may be told of it. A connection that waits
+    /// for a change is told nothing of before: it would see changes out of order, or miss its own.
+    /// An asker without a number (0) may have changed anything.
+    pub(super) fn may_tell(&self, named: (&[u8], KeyHash), asker: u64) -> bool {
+        let waits = || self.waiting.contains_key(&asker) && !is_planted(Bug::OwnChangeUnseen);
+        asker != 0 && self.of(named).next().is_some() && !waits()
     }
 
-    /// What `asker` may be told of a key in place of what it has now. A connection that waits for a
-    /// change is told nothing of before: it would see changes out of order, or miss its own. An
-    /// asker without a number (0) may have changed anything.
-    pub(super) fn known_to(&self, key: &[u8], asker: u64) -> Option<&Known> {
-        let first = self.of.get(key)?.first()?;
-        let waits = self.waiting.contains_key(&asker) && !is_planted(Bug::OwnChangeUnseen);
-        if asker == 0 || waits || first.id <= self.shown {
-            return None;
+    /// What a key has where the log is durable up to here, if it is known and may be told.
+    pub(super) fn at(&self, named: (&[u8], KeyHash), durable: Position) -> Option<&Before> {
+        let before = self.of(named).find(|before| before.is_at(durable))?;
+        // To read a stale item may change it.
+        let may_change = before.meta.is_some_and(|meta| meta.stale || meta.token_sent);
+        (!may_change).then_some(before)
+    }
+
+    /// Somebody was told of that.
+    pub(super) fn tell(&mut self, named: (&[u8], KeyHash), durable: Position) {
+        for before in self.all.iter_hash_mut(named.1.0) {
+            before.was_told |= before.is_of(named) && before.is_at(durable);
         }
-        match &first.known {
-            Known::Unknown | Known::Same => None,
-            // To read a stale item may change it.
-            Known::Item(item) if item.meta.stale || item.meta.token_sent => None,
-            known => Some(known),
-        }
+    }
+
+    /// Whether somebody was told of a key.
+    pub(super) fn was_told(&self, named: (&[u8], KeyHash)) -> bool {
+        self.of(named).any(|before| before.was_told)
     }
 
     /// One more task of this connection waits for a change.
@@ -116,32 +155,16 @@ impl Befores {
         }
     }
 
-    /// Somebody was told of what was before the first change of a key.
-    pub(super) fn tell(&mut self, key: &[u8]) {
-        if let Some(first) = self.of.get_mut(key).and_then(|of_key| of_key.first_mut()) {
-            first.was_told = true;
-        }
+    /// A buffer with a key in it; the value is to come behind that.
+    pub(super) fn buffer_of(&mut self, key: &[u8]) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.extend_from_slice(key);
+        buffer
     }
 
-    /// Whether somebody was.
-    pub(super) fn was_told(&self, key: &[u8]) -> bool {
-        self.of.get(key).is_some_and(|of_key| of_key.iter().any(|before| before.was_told))
-    }
-
-    /// A number that nothing has.
-    pub(super) fn next_id(&mut self) -> u64 {
-        self.last += 1;
-        self.last
-    }
-
-    /// A buffer for a value.
-    pub(super) fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    /// It is used no more.
-    pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
-        keep_spare(&mut self.spare, buffer);
+    /// It is of no use.
+    pub(super) fn give_back(&mut self, before: Before) {
+        keep_spare(&mut self.spare, before.bytes);
     }
 
     /// A step of the executor begins.
@@ -164,136 +187,222 @@ impl Befores {
         bytes <= VALUE_BYTES_MAX && self.bytes + bytes <= BYTES_MAX
     }
 
-    /// Notes what was there before a change of a key. Returns what ends it.
-    pub(super) fn note(&mut self, key: &[u8], task: u64, known: Known) -> (Arc<[u8]>, u64) {
-        if let Known::Item(item) = &known {
-            self.bytes += item.value.len();
+    /// Notes what is there before a change that is durable when the log is up to `until`, unless
+    /// there is no room for it.
+    pub(super) fn note(&mut self, before: Before, until: Position) {
+        if BYTES_MAX < self.bytes + before.weight() {
+            return self.give_back(before);
         }
-        let before = Before { id: self.next_id(), task, was_told: false, known };
-        let id = before.id;
-        let known = self.of.get_key_value(key).map(|(key, _)| key.clone());
-        let name = known.unwrap_or_else(|| Arc::from(key));
-        self.of.entry(name.clone()).or_insert_with(|| Vec::with_capacity(1)).push(before);
-        (name, id)
+        self.bytes += before.weight();
+        let hash = before.hash.0;
+        self.all.insert_unique(hash, Before { until, ..before }, |before| before.hash.0);
     }
 
-    /// Ends what there is of a key, up to this id, for this task. Returns whether somebody was told
-    /// of it.
-    pub(super) fn end(&mut self, key: &[u8], id: u64, task: u64) -> bool {
-        let Some(of_key) = self.of.get_mut(key) else { return false };
-        let ended = of_key.partition_point(|before| before.id <= id);
-        let mut was_told = false;
-        for before in of_key.drain(..ended) {
-            was_told |= before.was_told;
-            if before.task != task {
-                self.shown = self.shown.max(before.id);
-            }
-            if let Known::Item(item) = before.known {
-                self.bytes -= item.value.len();
-                keep_spare(&mut self.spare, item.value);
+    /// The change of a key that was on its way is durable when the log is up to here.
+    pub(super) fn came(&mut self, named: (&[u8], KeyHash), until: Position) {
+        for before in self.all.iter_hash_mut(named.1.0) {
+            if before.is_of(named) {
+                before.until = before.until.min(until); // earlier ones end before that
             }
         }
-        if of_key.is_empty() {
-            self.of.remove(key);
+    }
+
+    /// Ends what is over where the log is durable up to here. Calls `told` with the key's hash of
+    /// each that somebody was told.
+    pub(super) fn end_until(&mut self, durable: Position, told: impl FnMut(KeyHash)) {
+        if !is_planted(Bug::BeforeOutlives) {
+            self.end(|before| before.until <= durable, told);
         }
-        was_told
+    }
+
+    /// Ends all that there is of a key.
+    pub(super) fn end_of(&mut self, named: (&[u8], KeyHash), told: impl FnMut(KeyHash)) {
+        if self.of(named).next().is_some() {
+            self.end(|before| before.is_of(named), told);
+        }
+    }
+
+    fn end(&mut self, is_over: impl Fn(&Before) -> bool, mut told: impl FnMut(KeyHash)) {
+        let Befores { all, bytes, spare, .. } = self;
+        all.retain(|before| {
+            let ends = is_over(before);
+            if ends {
+                *bytes -= before.weight();
+                keep_spare(spare, std::mem::take(&mut before.bytes));
+                if before.was_told {
+                    told(before.hash);
+                }
+            }
+            !ends
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use laneway_store::{ItemMeta, Moment};
+    use laneway_store::Moment;
 
-    const ONE: u64 = 1;
-    const TWO: u64 = 2;
+    const HASH: KeyHash = KeyHash(7);
+    const K: (&[u8], KeyHash) = (b"k", HASH);
+    const ASKER: u64 = 13;
 
-    fn item(value: &[u8]) -> Known {
+    fn up_to(offset: u32) -> Position {
+        Position { generation: 1, offset }
+    }
+
+    fn absent(named: (&[u8], KeyHash), from: Position) -> Before {
+        Before::new(named, named.0.to_vec(), None, from)
+    }
+
+    fn item(named: (&[u8], KeyHash), value: &[u8], from: Position) -> Before {
         let meta = ItemMeta {
             seq: 1,
             flags: 0,
             expires: Moment::NEVER,
             value_bytes: value.len() as u32,
-            key_bytes: 1,
+            key_bytes: named.0.len() as u8,
             stale: false,
             token_sent: false,
             fetched: false,
             idle_seconds: 0,
         };
-        Known::Item(Box::new(NewItem { value: value.to_vec(), meta }))
+        Before::new(named, [named.0, value].concat(), Some(meta), from)
     }
 
-    fn told(befores: &Befores, asker: u64) -> Option<&[u8]> {
-        match befores.known_to(b"k", asker)? {
-            Known::Item(item) => Some(&item.value),
-            _ => Some(b"absent"),
-        }
+    fn told<'a>(
+        befores: &'a Befores,
+        named: (&[u8], KeyHash),
+        durable: Position,
+    ) -> Option<&'a [u8]> {
+        let before = befores.at(named, durable)?;
+        Some(before.item().map_or(&b"absent"[..], |(value, _)| value))
     }
 
     #[test]
-    fn the_first_is_told_to_whoever_waits_for_nothing_until_any_of_them_is_over() {
+    fn a_key_has_what_the_durable_part_of_the_log_says() {
         let mut befores = Befores::default();
-        let (_, first) = befores.note(b"k", ONE, Known::Absent);
-        let (_, second) = befores.note(b"k", TWO, item(b"one"));
+        befores.note(item(K, b"one", up_to(10)), up_to(20));
+        befores.note(absent(K, DURABLE), up_to(10));
+        befores.note(item(K, b"three", up_to(30)), NOT_IN_LOG); // nobody has copied the second
+        let rows: [(u32, Option<&[u8]>); 7] = [
+            (0, Some(b"absent")),
+            (9, Some(b"absent")),
+            (10, Some(b"one")),
+            (19, Some(b"one")),
+            (20, None),
+            (30, Some(b"three")),
+            (1000, Some(b"three")),
+        ];
+        for (durable, wanted) in rows {
+            assert_eq!(told(&befores, K, up_to(durable)), wanted, "{durable}");
+        }
+        befores.came(K, up_to(40));
+        assert_eq!(told(&befores, K, up_to(39)), Some(&b"three"[..]));
+        assert_eq!(told(&befores, K, up_to(40)), None);
+        assert_eq!(told(&befores, K, up_to(10)), Some(&b"one"[..]), "they end as they did");
+        befores.end_until(up_to(20), |_| ());
+        assert_eq!(befores.all.len(), 1);
+        befores.end_until(up_to(40), |_| ());
+        assert!(befores.is_empty() && befores.bytes == 0);
+    }
+
+    /// A batch changes a key, another one, and the first again, and somebody else the other one.
+    /// Whoever has seen the last of the batch's changes sees the other key as of then.
+    #[test]
+    fn no_key_is_told_as_it_was_before_what_another_key_has_shown() {
+        let other: (&[u8], KeyHash) = (b"other", KeyHash(8));
+        let mut befores = Befores::default();
+        befores.note(item(K, b"old", DURABLE), up_to(10));
+        befores.note(item(other, b"old", DURABLE), up_to(20));
+        befores.note(item(other, b"new", up_to(20)), up_to(40));
+        let shown = up_to(30); // the first key's last change is durable
+        assert_eq!(told(&befores, K, shown), None, "it is what it is");
+        assert_eq!(told(&befores, other, shown), Some(&b"new"[..]));
+        assert_eq!(told(&befores, other, up_to(19)), Some(&b"old"[..]));
+    }
+
+    #[test]
+    fn who_waits_for_a_change_or_has_no_number_is_told_nothing() {
+        let mut befores = Befores::default();
+        befores.note(absent(K, DURABLE), up_to(10));
         [11, 12, 12].into_iter().for_each(|asker| befores.wait(asker));
-        assert_eq!(befores.last_changer(b"k"), Some(TWO));
-        assert_eq!(told(&befores, 13), Some(&b"absent"[..]));
-        for asker in [0, 11, 12] {
-            assert_eq!(told(&befores, asker), None, "{asker}");
+        for (asker, may) in [(0, false), (11, false), (12, false), (ASKER, true)] {
+            assert_eq!(befores.may_tell(K, asker), may, "{asker}");
         }
-        befores.tell(b"k");
-        assert!(befores.was_told(b"k") && befores.end(b"k", first, ONE));
         [11, 12].into_iter().for_each(|asker| befores.wait_no_more(asker));
-        assert_eq!(told(&befores, 11), Some(&b"one"[..]), "it waits no more");
-        assert_eq!(told(&befores, 12), None, "another of its tasks does");
+        assert!(befores.may_tell(K, 11), "it waits no more");
+        assert!(!befores.may_tell(K, 12), "another of its tasks does");
         befores.wait_no_more(12);
-        assert_eq!(told(&befores, 12), Some(&b"one"[..]));
-        assert!(!befores.end(b"k", first, ONE) && !befores.end(b"k", second, TWO), "not told");
-        assert!(befores.is_empty() && befores.bytes == 0 && befores.waiting.is_empty());
+        assert!(befores.may_tell(K, 12) && befores.waiting.is_empty());
     }
 
     #[test]
-    fn the_later_of_two_may_be_over_first_and_shows_all_that_came_before_the_other() {
+    fn keys_of_one_hash_are_told_apart() {
+        let (other, none): ((&[u8], _), (&[u8], _)) = ((b"other", HASH), (b"none", HASH));
         let mut befores = Befores::default();
-        let (_, other) = befores.note(b"other", ONE, Known::Absent);
-        befores.note(b"k", ONE, Known::Absent);
-        befores.note(b"k", TWO, item(b"one"));
-        assert!(befores.known_to(b"other", 13).is_some());
-        let (_, last) = befores.last_of(b"k").expect("there are two");
-        befores.end(b"k", last, TWO);
-        assert_eq!(befores.last_changer(b"k"), None);
-        assert!(befores.known_to(b"other", 13).is_none(), "it came before what is shown");
-        befores.end(b"other", other, ONE);
-        befores.note(b"other", ONE, Known::Absent);
-        assert!(befores.known_to(b"other", 13).is_some(), "it came behind that");
+        befores.note(item(K, b"one", DURABLE), up_to(10));
+        befores.note(item(other, b"two", DURABLE), NOT_IN_LOG);
+        assert_eq!(told(&befores, K, up_to(5)), Some(&b"one"[..]));
+        assert_eq!(told(&befores, other, up_to(5)), Some(&b"two"[..]));
+        assert!(!befores.may_tell(none, ASKER) && befores.at(none, up_to(5)).is_none());
+        befores.tell(other, up_to(5));
+        assert!(befores.was_told(other) && !befores.was_told(K));
+        befores.came(other, up_to(7));
+        assert_eq!(told(&befores, K, up_to(9)), Some(&b"one"[..]));
+        befores.end_of(other, |_| ());
+        assert!(!befores.may_tell(other, ASKER) && befores.may_tell(K, ASKER));
     }
 
     #[test]
-    fn what_is_unknown_or_stale_is_told_to_nobody() {
+    fn an_end_names_what_somebody_was_told() {
+        let other: (&[u8], KeyHash) = (b"other", KeyHash(8));
         let mut befores = Befores::default();
-        befores.note(b"k", ONE, Known::Unknown);
-        befores.note(b"k", TWO, item(b"one"));
-        assert_eq!(told(&befores, 13), None);
-        assert!(!befores.end(b"k", u64::MAX, ONE) && befores.is_empty() && befores.bytes == 0);
-        let Known::Item(mut stale) = item(b"v") else { unreachable!("it is one") };
-        stale.meta.stale = true;
-        befores.note(b"k", ONE, Known::Item(stale));
-        assert_eq!(told(&befores, 13), None);
+        befores.note(absent(K, DURABLE), up_to(10));
+        befores.note(item(K, b"one", up_to(10)), NOT_IN_LOG);
+        befores.note(absent(other, DURABLE), up_to(10));
+        befores.tell(K, up_to(5));
+        let mut named = Vec::new();
+        befores.end_until(up_to(10), |hash| named.push(hash));
+        assert_eq!(named, [HASH], "and not the other, of which nobody was told");
+        assert!(!befores.was_told(K), "nor of what came behind it");
+        befores.tell(K, up_to(10));
+        befores.end_of(K, |hash| named.push(hash));
+        assert_eq!(named, [HASH, HASH]);
+        befores.note(item(K, b"two", DURABLE), NOT_IN_LOG);
+        befores.end_until(NOT_IN_LOG, |hash| named.push(hash));
+        assert!(befores.is_empty() && named.len() == 2, "that ends all, and nobody was told");
     }
 
     #[test]
-    fn values_take_no_more_than_their_bound_and_give_it_back() {
+    fn what_is_stale_is_told_to_nobody() {
+        let mut befores = Befores::default();
+        let mut stale = item(K, b"one", DURABLE);
+        stale.meta.as_mut().expect("there is an item").stale = true;
+        befores.note(stale, up_to(10));
+        assert_eq!(told(&befores, K, up_to(5)), None);
+    }
+
+    #[test]
+    fn entries_take_no_more_than_their_bound_and_give_it_back() {
         let mut befores = Befores::default();
         assert!(befores.has_room(VALUE_BYTES_MAX) && !befores.has_room(VALUE_BYTES_MAX + 1));
         let long = vec![b'v'; VALUE_BYTES_MAX];
-        for number in 0..BYTES_MAX / VALUE_BYTES_MAX {
-            assert!(befores.has_room(VALUE_BYTES_MAX), "{number}");
-            befores.note(b"k", ONE, item(&long));
+        for _ in 0..=BYTES_MAX / VALUE_BYTES_MAX {
+            befores.note(item(K, &long, DURABLE), NOT_IN_LOG);
+            assert!(befores.bytes <= BYTES_MAX);
         }
-        assert!(!befores.has_room(1));
-        befores.end(b"k", u64::MAX, ONE);
-        assert!(befores.has_room(VALUE_BYTES_MAX) && befores.spare.len() == SPARE_MAX);
-        assert!(befores.buffer().is_empty() && befores.spare.len() < SPARE_MAX);
+        assert!(!befores.has_room(VALUE_BYTES_MAX));
+        assert!(befores.all.len() <= BYTES_MAX / VALUE_BYTES_MAX && BYTES_MAX / 2 < befores.bytes);
+        befores.end_of(K, |_| ());
+        assert!(befores.bytes == 0 && befores.spare.is_empty(), "so long a buffer is not kept");
+        for _ in 0..2 * SPARE_MAX {
+            befores.note(item(K, b"short", DURABLE), NOT_IN_LOG);
+        }
+        befores.end_until(NOT_IN_LOG, |_| ());
+        assert_eq!(befores.spare.len(), SPARE_MAX);
+        assert_eq!(befores.buffer_of(b"key"), b"key");
+        assert!(befores.spare.len() < SPARE_MAX);
     }
 
     #[test]

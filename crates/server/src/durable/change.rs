@@ -1,7 +1,7 @@
 //! Writes what a command has changed in memory to the tier. Where the tier refuses, the change in
 //! memory is taken back.
 
-use super::before::Known;
+use super::before::{Before, DURABLE, NOT_IN_LOG};
 use super::capture::{Change, Changed};
 use super::ends;
 use super::hands::{Aside, Order, Spilled};
@@ -11,7 +11,7 @@ use super::sweep::LOOKS;
 use super::task::{Leaving, NO_MEMORY_STORING, Task};
 use laneway_store::{Got, ItemMeta as Seen, KeyHash, Moment, Pinned, Store};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{Error, ItemMeta, Result, Ticket, Tried};
+use laneway_tier::{Error, ItemMeta, Position, Result, Ticket, Tried};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -63,14 +63,14 @@ fn left_by<'v>(
 }
 
 impl<S> DurableExecutor<S> {
-    /// Keeps the last that happened to a key, where this was `before`; if that is an item whose
-    /// value is at hand, it is `stored`.
+    /// Keeps the last that happened to a key, where this was `before`, if it was copied. If what
+    /// happened has left an item whose value is at hand, it is `stored`.
     pub(super) fn keep(
         &mut self,
         task: &mut Task,
         changed: Changed,
         stored: Option<&[u8]>,
-        before: Known,
+        before: Option<Before>,
     ) {
         self.durable.pending_writes.changed_owner(changed.hash);
         self.ends.forget(&changed.key);
@@ -95,8 +95,8 @@ impl<S> DurableExecutor<S> {
             (Got::Miss, _) => self.put_deletion(task, (&key, hash)),
         };
         match kept {
-            Ok(()) => {
-                self.note_before(task, (&key, hash), before);
+            Ok(until) => {
+                self.note_before(task, before, until);
                 task.changes = true;
                 task.changed.push(key);
             }
@@ -108,6 +108,7 @@ impl<S> DurableExecutor<S> {
         }
     }
 
+    /// Returns up to where the log must be durable before anybody is told of it.
     fn put(
         &mut self,
         task: &mut Task,
@@ -115,7 +116,7 @@ impl<S> DurableExecutor<S> {
         seen: &Seen,
         mut value: Cow<'_, [u8]>,
         pinned: Option<Pinned>,
-    ) -> Result<()> {
+    ) -> Result<Position> {
         let meta = meta_of(seen);
         if self.durable.tier.is_large(key.len(), seen.value_bytes as usize) {
             if let Some(error) = self.durable.tier.refuses_writes() {
@@ -123,8 +124,7 @@ impl<S> DurableExecutor<S> {
             }
             let at_once = self.put_at_once((key, hash), meta, &mut value, pinned.as_ref())?;
             if let Some(ticket) = at_once {
-                self.submitted(task, key, ticket, false);
-                return Ok(());
+                return Ok(self.submitted(task, key, ticket, false));
             }
             let value = match pinned {
                 Some(pinned) => Spilled::Pinned(pinned),
@@ -134,20 +134,20 @@ impl<S> DurableExecutor<S> {
             task.leaving.push(Leaving { key: key.into(), meta: Some(meta) });
             bump(&self.durable.counts.spills);
             self.order_for(task, |number| Order::Spill { number, key: key.into(), value });
-            return Ok(());
+            return Ok(NOT_IN_LOG);
         }
         if let Some(pinned) = pinned {
             pinned.copy_into(value.to_mut());
         }
         let sequence = self.next_sequence_of(hash);
-        match self.durable.tier.try_put(key, &value, meta, sequence)? {
+        Ok(match self.durable.tier.try_put(key, &value, meta, sequence)? {
             Tried::Done(ticket) => self.submitted(task, key, ticket, false),
             Tried::Waits(()) => {
                 let aside = Aside::Put { value: value.into_owned(), meta };
                 self.put_aside(task, key, sequence, aside);
+                NOT_IN_LOG
             }
-        }
-        Ok(())
+        })
     }
 
     /// A large value that is short goes with its group, if there is room for it at once.
@@ -177,17 +177,20 @@ impl<S> DurableExecutor<S> {
         }
     }
 
-    fn put_deletion(&mut self, task: &mut Task, (key, hash): (&[u8], KeyHash)) -> Result<()> {
+    /// As [`DurableExecutor::put`].
+    fn put_deletion(&mut self, task: &mut Task, (key, hash): (&[u8], KeyHash)) -> Result<Position> {
         if is_planted(Bug::DeleteForgotten) {
-            return Ok(());
+            return Ok(DURABLE);
         }
         let sequence = self.next_sequence_of(hash);
-        match self.durable.tier.try_delete(key, sequence)? {
+        Ok(match self.durable.tier.try_delete(key, sequence)? {
             Tried::Done(Some(ticket)) => self.submitted(task, key, ticket, true),
-            Tried::Done(None) => {}
-            Tried::Waits(()) => self.put_aside(task, key, sequence, Aside::Delete),
-        }
-        Ok(())
+            Tried::Done(None) => DURABLE,
+            Tried::Waits(()) => {
+                self.put_aside(task, key, sequence, Aside::Delete);
+                NOT_IN_LOG
+            }
+        })
     }
 
     /// Keeps what a task deletes beside what it stores, now that all of that is in the tier or was
@@ -201,20 +204,30 @@ impl<S> DurableExecutor<S> {
                 let hash = self.shared.store.hash(key);
                 let change = Change::Deleted;
                 let changed = Changed { key: key.clone(), hash, change };
-                self.keep(task, changed, None, Known::Unknown);
+                self.keep(task, changed, None, None);
             }
         }
         keys.retain(|key| !task.leaving.iter().any(|leaving| leaving.key == *key));
         keys
     }
 
-    pub(super) fn submitted(&mut self, task: &mut Task, key: &[u8], ticket: Ticket, deleted: bool) {
+    /// A change is in the log. Returns up to where that must be durable before anybody is told.
+    pub(super) fn submitted(
+        &mut self,
+        task: &mut Task,
+        key: &[u8],
+        ticket: Ticket,
+        deleted: bool,
+    ) -> Position {
         self.appended = true;
-        if self.durable.waits {
-            task.wait_for(ticket.end);
-            let pending = Pending { until: ticket.end, deleted, expired: false };
-            self.pending.insert(key.into(), pending);
+        if !self.durable.waits {
+            return DURABLE;
         }
+        let until = ticket.end;
+        task.wait_for(until);
+        self.pending.insert(key.into(), Pending { until, deleted, expired: false });
+        self.appended_until = self.appended_until.max(until);
+        until
     }
 
     /// Above all that were given, by whomever, but for those of other keys in memory: of two
@@ -243,7 +256,7 @@ impl<S> DurableExecutor<S> {
         let store = &self.shared.store;
         let hash = store.hash(key);
         store.enter(hash, key, self.now).unlink();
-        self.end_befores_of((key, hash), 0);
+        self.end_befores_of((key, hash));
         self.durable.pending_writes.changed_owner(hash);
         self.durable.pending_writes.taken_back();
     }

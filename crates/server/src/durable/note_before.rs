@@ -1,84 +1,86 @@
-//! Keeps the before-image of a change (what was there before it), and ends it once the change is
-//! acknowledged.
+//! Keeps the before-image of a change (what was there before it) until the change is durable.
 //!
 //! A change is in memory before it is durable. Without before-images a read of its key would wait
-//! for the change's group. Instead the read gets the item before the change, which was acknowledged
-//! ([`super::tell_before`]). Read and change overlap, so either order of the two is linearizable.
+//! for the change's group. Instead the read gets the item as the durable part of the log has it
+//! ([`super::tell_before`]). Nobody has been told yet that the change is done, so either order of
+//! the two is linearizable.
 //!
-//! These rules keep what clients see in order:
+//! **All replies agree on one order of the changes**: the order in which they come to the log. Let
+//! D be the position up to which the log is durable. D only grows, and each reply tells of the log
+//! up to some position:
 //!
-//! - A before-image ends in the step that answers its change, before the reply leaves and before
-//!   workers see the key again. So nobody gets it after that reply.
-//! - It ends as well with any other reply that reveals the change. From then on nobody gets the
-//!   before-image of an earlier change, of any key. So everybody sees changes in their order.
-//! - A connection that waits for a change gets no before-image.
+//! - A before-image is what its key has in the log up to D ([`super::before`]).
+//! - Each other reply of the executor tells of the last change of its key, and leaves once D has
+//!   reached that change.
+//! - A worker answers where no task that changed the key is unanswered. So D has reached all
+//!   changes of the key.
+//!
+//! Let a reply have shown a change at position P, and a before-image be told later, of any key.
+//! Then D has reached P by that time. So the before-image shows all changes up to P, too. In
+//! particular nobody gets it once its change is acknowledged, since D has reached the change then.
+//! Which of the tasks is answered first does not matter, nor what a batch changes behind that.
+//!
+//! A value on its way to the SSD has no position yet. Its key waits, and nobody has seen the
+//! change. It takes its place in the order in the step in which the executor hears of its position,
+//! behind all that anybody was told before. At an interval, where nobody waits for D, all other
+//! changes have the order in which they are made.
+//!
+//! Three rules come on top:
+//!
+//! - A connection that waits for a change gets no before-image. Its earlier reply, which leaves
+//!   first, may tell of a position behind D.
 //! - A change of several keys in one request has none: a reader could see a part of the change.
 //! - When a before-image ends that somebody was told, `WATCH` takes this for a change of the key.
 //!   A `GET` behind that `WATCH` may have returned it.
 
-use super::before::Known;
+use super::before::{Before, DURABLE};
 use super::state::DurableExecutor;
 use super::task::Task;
 use laneway_store::KeyHash;
-use laneway_sync::planted::{Bug, is_planted};
-use std::sync::Arc;
+use laneway_tier::Position;
 
 impl<S> DurableExecutor<S> {
-    /// A task has changed a key, of which this was there before.
-    pub(super) fn note_before(
-        &mut self,
-        task: &mut Task,
-        (key, hash): (&[u8], KeyHash),
-        known: Known,
-    ) {
-        if !self.durable.waits && !self.busy.contains_key(key) {
-            return self.end_befores_of((key, hash), task.changer); // it may be shown at once
+    /// A task has made a change that is durable when the log is up to `until`. This is what was
+    /// there `before`, if that was copied.
+    pub(super) fn note_before(&mut self, task: &mut Task, before: Option<Before>, until: Position) {
+        if until != DURABLE {
+            self.count_waiting(task);
         }
-        match known {
-            // Nothing of the key can be told until this is answered.
-            Known::Unknown => self.end_befores_of((key, hash), task.changer),
-            Known::Same => return,
-            Known::Absent | Known::Item(_) => {}
-        }
-        if task.changer == 0 {
-            task.changer = self.befores.next_id();
-        }
-        let noted = self.befores.note(key, task.changer, known);
-        self.end_once_answered(task, noted);
-    }
-
-    /// A task has changed a key, or is to tell of its change: what was before ends once the task is
-    /// answered. Until then its connection is told nothing of before, of any key.
-    pub(super) fn end_once_answered(&mut self, task: &mut Task, last: (Arc<[u8]>, u64)) {
-        match task.befores.last_mut() {
-            Some(known) if known.0 == last.0 => return *known = last,
-            Some(_) => {}
-            None => self.befores.wait(task.asker()),
-        }
-        task.befores.push(last);
-    }
-
-    /// A task is answered: its changes, and those that its reply reveals, have no before-image now.
-    pub(super) fn end_befores(&mut self, task: &mut Task) {
-        let befores = std::mem::take(&mut task.befores);
-        if !befores.is_empty() {
-            self.befores.wait_no_more(task.asker());
-        }
-        if is_planted(Bug::BeforeOutlives) {
-            return;
-        }
-        for (key, id) in befores {
-            if self.befores.end(&key, id, task.changer) {
-                self.durable.pending_writes.changed_owner(self.shared.store.hash(&key));
-            }
+        match before {
+            // The change may be shown at once.
+            Some(before) if until == DURABLE => self.befores.give_back(before),
+            Some(before) => self.befores.note(before, until),
+            None => {}
         }
     }
 
-    /// What was before is told no more of a key, since this task has changed it or, by 0, since a
-    /// change was taken back.
-    pub(super) fn end_befores_of(&mut self, (key, hash): (&[u8], KeyHash), task: u64) {
-        if self.befores.end(key, u64::MAX, task) {
-            self.durable.pending_writes.changed_owner(hash);
+    /// A task has made a change, or is to tell of one: until it is answered its connection is told
+    /// nothing of before, of any key.
+    pub(super) fn count_waiting(&mut self, task: &mut Task) {
+        if !std::mem::replace(&mut task.counts_as_waiting, true) {
+            self.befores.wait(task.asker());
         }
+    }
+
+    /// A change that was on its way is in the log: what was before it is told until that is durable
+    /// up to here.
+    pub(super) fn change_came(&mut self, key: &[u8], until: Position) {
+        let named = (key, self.shared.store.hash(key));
+        match until == DURABLE {
+            true => self.end_befores_of(named),
+            false => self.befores.came(named, until),
+        }
+    }
+
+    /// The log is durable up to here, or nothing of before may be told any more.
+    pub(super) fn end_befores_until(&mut self, durable: Position) {
+        let pending_writes = &self.durable.pending_writes;
+        self.befores.end_until(durable, |hash| pending_writes.changed_owner(hash));
+    }
+
+    /// A change of a key was taken back: nothing of before is told of it.
+    pub(super) fn end_befores_of(&mut self, named: (&[u8], KeyHash)) {
+        let pending_writes = &self.durable.pending_writes;
+        self.befores.end_of(named, |hash| pending_writes.changed_owner(hash));
     }
 }

@@ -1,6 +1,6 @@
 //! Executes one request in memory, as a worker would, and has its changes written to the tier.
 
-use super::before::Known;
+use super::before::{Before, DURABLE};
 use super::capture;
 use super::hands::{Order, SCHEDULE_KEY};
 use super::shared::bump;
@@ -12,13 +12,12 @@ use crate::execute::{self, Body, Context, Incoming, Outcome};
 use crate::jobs::handoff::Work;
 use crate::latency::{self, Operation};
 use crate::request::requests::operation;
-use crate::resp::scratch::NewItem;
 use crate::stats::{TierSnapshot, write_tier};
 use laneway_policy::route::lane;
 use laneway_policy::{ItemBytes, Lane};
 use laneway_store::{Got, KeyHash};
 use laneway_sync::planted::{Bug, is_planted};
-use laneway_tier::{Error, Result, Stats};
+use laneway_tier::{Error, Position, Result, Stats};
 use laneway_wire::reply::{CRLF, OK};
 use laneway_wire::{Get, Request};
 use std::cell::Cell;
@@ -51,7 +50,8 @@ impl<S> DurableExecutor<S> {
     ) -> bool {
         let hash = self.shared.store.hash(key);
         self.cover(task, hash);
-        let mut before = self.before_command(task, (key, hash), operation, size);
+        let under_way = self.under_way(key);
+        let mut before = self.before_command(task, (key, hash), under_way, operation, size);
         let touched = Cell::new(0);
         let mut out = std::mem::take(&mut self.scratch);
         let room = std::mem::take(&mut self.changes);
@@ -68,80 +68,74 @@ impl<S> DurableExecutor<S> {
             return false;
         }
         let writes = !matches!(operation, Operation::Get) || !changes.is_empty();
-        self.wait_for_others(task, key);
+        self.wait_for_change(task, under_way);
         self.put_reply(task, out, outcome);
         self.account(task, (key, writes), operation, size.max(touched.get()));
         for changed in changes.drain(..) {
-            let (mut known, mut given) = (Known::Unknown, None);
+            let (mut copied, mut given) = (None, None);
             if *changed.key == *key {
-                (known, given) = (std::mem::replace(&mut before, Known::Unknown), stored);
+                (copied, given) = (before.take(), stored);
             }
-            self.keep(task, changed, given, known);
+            self.keep(task, changed, given, copied);
         }
         self.changes = changes;
-        if let Known::Item(item) = before {
-            self.befores.give_back(item.value); // it has changed nothing
+        if let Some(before) = before {
+            self.befores.give_back(before); // it has changed nothing
         }
         true
     }
 
-    /// What there is of a key before a task's command, which may change it. It stores so many
-    /// bytes.
+    /// What there is of a key before a task's command, which may change it and stores so many
+    /// bytes. None where it is not copied: then who reads the key waits.
     fn before_command(
         &mut self,
         task: &Task,
         (key, hash): (&[u8], KeyHash),
+        under_way: Option<Position>,
         operation: Operation,
         size: u64,
-    ) -> Known {
+    ) -> Option<Before> {
         use Operation::{Arith, Delete, Set, Touch};
         let changes = matches!(operation, Set | Delete | Arith | Touch);
         let value_bytes = (size as usize).saturating_sub(key.len());
         // At an interval what waits for a device alone is not answered at once.
         let waits = self.durable.waits || self.durable.tier.is_large(key.len(), value_bytes);
         if !changes || !waits || task.several.is_some() || COPIED_MAX <= task.marks.len() {
-            return Known::Unknown;
+            return None;
         }
-        let changer = self.befores.last_changer(key);
-        if changer.is_some() && !self.is_on_its_way(key) {
-            // What is durable of it may have been shown: nobody is told what was before that.
-            self.end_befores_of((key, hash), task.changer);
-            return self.copy_before(key, hash);
+        // A copy between two changes of one group would be told to nobody, but by chance.
+        let is_of_next = |until: Position| !self.committing || self.group_until < until;
+        if under_way.is_some_and(is_of_next) || !self.befores.may_copy() {
+            return None;
         }
-        match changer {
-            Some(changer) if changer == task.changer => Known::Same,
-            // What is in memory may be lost yet, and nothing else has been noted.
-            None if self.pending.get(key).is_some_and(|pending| !pending.expired) => Known::Unknown,
-            _ => self.copy_before(key, hash),
-        }
+        self.copy_before((key, hash), under_way.unwrap_or(DURABLE))
     }
 
-    fn copy_before(&mut self, key: &[u8], hash: KeyHash) -> Known {
-        if !self.befores.may_copy() {
-            return Known::Unknown;
-        }
-        let mut value = self.befores.buffer();
-        let meta = match self.shared.store.peek_value(hash, key, self.now, &mut value) {
-            Got::Miss => {
-                self.befores.give_back(value);
-                return if self.has_item(key) { Known::Unknown } else { Known::Absent };
-            }
-            Got::Copied(meta) => meta,
+    fn copy_before(&mut self, (key, hash): (&[u8], KeyHash), from: Position) -> Option<Before> {
+        let mut bytes = self.befores.buffer_of(key);
+        let meta = match self.shared.store.peek_value(hash, key, self.now, &mut bytes) {
+            Got::Miss => None,
+            Got::Copied(meta) => Some(meta),
             Got::Large(meta, pinned) => {
                 if self.befores.has_room(pinned.value_bytes()) {
-                    pinned.copy_into(&mut value);
+                    pinned.copy_into(&mut bytes);
                 }
-                meta
+                Some(meta)
             }
         };
-        let bytes = meta.value_bytes as usize;
-        self.moved += value.len() as u64;
-        self.befores.count_copied(value.len());
-        if value.len() == bytes && self.befores.has_room(bytes) {
-            return Known::Item(Box::new(NewItem { value, meta }));
+        let copied = bytes.len() - key.len();
+        self.moved += copied as u64;
+        self.befores.count_copied(copied);
+        let is_known = match &meta {
+            Some(meta) => copied == meta.value_bytes as usize && self.befores.has_room(copied),
+            None => !self.has_item(key),
+        };
+        let before = Before::new((key, hash), bytes, meta, from);
+        if !is_known {
+            self.befores.give_back(before);
+            return None;
         }
-        self.befores.give_back(value);
-        Known::Unknown
+        Some(before)
     }
 
     /// Puts what a command has written into the reply, and what is to come behind it.
@@ -176,14 +170,23 @@ impl<S> DurableExecutor<S> {
         task.tally.is_about(if large { item_bytes } else { 0 });
     }
 
-    /// The reply tells of what others have changed, too: from then on nobody is told what was
-    /// before.
+    /// The last change of a key that is not durable, if replies must wait for it: it is when the
+    /// log is up to here.
+    fn under_way(&self, key: &[u8]) -> Option<Position> {
+        let pending = self.pending.get(key).filter(|pending| !pending.expired);
+        pending.map(|pending| pending.until)
+    }
+
+    /// The reply tells of what others have changed, too.
     pub(super) fn wait_for_others(&mut self, task: &mut Task, key: &[u8]) {
-        if let Some(last) = self.befores.last_of(key) {
-            self.end_once_answered(task, last);
-        }
-        if let Some(pending) = self.pending.get(key).filter(|pending| !pending.expired) {
-            task.wait_for(pending.until);
+        let under_way = self.under_way(key);
+        self.wait_for_change(task, under_way);
+    }
+
+    fn wait_for_change(&mut self, task: &mut Task, under_way: Option<Position>) {
+        if let Some(until) = under_way {
+            task.wait_for(until);
+            self.count_waiting(task);
         }
     }
 
@@ -276,7 +279,7 @@ impl<S> DurableExecutor<S> {
         task.count(Operation::Delete);
         let change = capture::Change::Deleted;
         let changed = capture::Changed { key: key.into(), hash, change };
-        self.keep(task, changed, None, Known::Unknown);
+        self.keep(task, changed, None, None);
     }
 
     fn log_cold_delete(&self, task: &Task, key: &[u8], by: DeletedBy) {

@@ -2,7 +2,7 @@
 //! before the item that it looks at is in memory.
 
 use super::pending_writes::is_over;
-use super::state::{DurableExecutor, Pending};
+use super::state::DurableExecutor;
 use super::task::{NO_MEMORY, Step, Task};
 use crate::latency::Operation;
 use laneway_store::Moment;
@@ -81,13 +81,6 @@ impl<S> DurableExecutor<S> {
     fn end_in_memory(&self, key: &[u8]) -> Option<Moment> {
         let store = &self.shared.store;
         store.peek(store.hash(key), key, Moment::NEVER).map(|seen| seen.expires)
-    }
-
-    /// Whether a change of a key is on its way to a device. One that is durable is told, though it
-    /// may not be acknowledged yet: a walk over the folder's keys shows it as well.
-    pub(super) fn is_on_its_way(&self, key: &[u8]) -> bool {
-        let is_on_its_way = |pending: &Pending| self.durable.tier.durable() < pending.until;
-        self.busy.contains_key(key) || self.pending.get(key).is_some_and(is_on_its_way)
     }
 
     /// Whether there is an item, in memory or beyond.

@@ -19,8 +19,10 @@ impl<S> DurableExecutor<S> {
         }
     }
 
-    pub(super) fn answer(&mut self, mut task: Task) {
-        self.end_befores(&mut task); // before anybody hears of it, or sees its keys again
+    pub(super) fn answer(&mut self, task: Task) {
+        if task.counts_as_waiting {
+            self.befores.wait_no_more(task.asker());
+        }
         for hash in &task.covers {
             self.durable.pending_writes.uncover_owner(*hash);
         }

@@ -1,6 +1,7 @@
 //! An operation has ended that a task waited for: the task goes on, and so do the tasks that wait
 //! for the same key.
 
+use super::before::DURABLE;
 use super::hands::Aside;
 use super::shared::bump;
 use super::state::DurableExecutor;
@@ -14,8 +15,8 @@ impl<S> DurableExecutor<S> {
         let Some((mut task, leaving)) = self.task_of(number, key) else { return };
         let deleted = leaving.meta.is_none();
         match result {
-            Ok(Some(ticket)) => self.submitted(&mut task, key, ticket, deleted),
-            Ok(None) => {}
+            Ok(Some(ticket)) => self.came(&mut task, key, ticket, deleted),
+            Ok(None) => self.change_came(key, DURABLE), // there was nothing to delete
             Err(error) => self.refuse(&mut task, key, &error),
         }
         self.resume(number, task, key);
@@ -26,7 +27,7 @@ impl<S> DurableExecutor<S> {
         let Some((mut task, leaving)) = self.task_of(number, key) else { return };
         let (meta, sequence) = (leaving.meta.unwrap_or_default(), self.next_sequence(key));
         match result.and_then(|whole| whole.try_append(meta, sequence)) {
-            Ok(Tried::Done(ticket)) => self.submitted(&mut task, key, ticket, false),
+            Ok(Tried::Done(ticket)) => self.came(&mut task, key, ticket, false),
             Ok(Tried::Waits(whole)) => {
                 self.put_aside(&mut task, key, sequence, Aside::Whole { whole, meta });
                 self.suspended.insert(number, task);
@@ -35,6 +36,12 @@ impl<S> DurableExecutor<S> {
             Err(error) => self.refuse(&mut task, key, &error),
         }
         self.resume(number, task, key);
+    }
+
+    /// A change that was on its way is in the log.
+    fn came(&mut self, task: &mut Task, key: &[u8], ticket: Ticket, deleted: bool) {
+        let until = self.submitted(task, key, ticket, deleted);
+        self.change_came(key, until);
     }
 
     /// The tier has flushed everything, or could not.

@@ -1,5 +1,6 @@
 //! Commits, and requests that must wait until nothing else is under way.
 
+use super::before::NOT_IN_LOG;
 use super::hands::Order;
 use super::shared::bump;
 use super::state::DurableExecutor;
@@ -16,6 +17,7 @@ impl<S> DurableExecutor<S> {
         self.committing = false;
         self.group_nanos = self.now_nanos.saturating_sub(self.commit_began_nanos);
         let durable = self.durable.tier.durable();
+        self.end_befores_until(durable); // before anybody hears of it, or sees its keys again
         while let Some(task) = self.held.pop_front_if(|task| task.waits_for <= Some(durable)) {
             self.answer(task);
         }
@@ -33,6 +35,7 @@ impl<S> DurableExecutor<S> {
     fn take_all_back(&mut self, why: &str) {
         let durable = self.durable.tier.durable();
         self.pending.clear();
+        self.end_befores_until(NOT_IN_LOG); // of what was to come of the log, too
         self.take_back_of_waiting(durable);
         for mut task in std::mem::take(&mut self.held) {
             let has_several = task.has_several();
@@ -106,6 +109,7 @@ impl<S> DurableExecutor<S> {
         self.commit_nanos = self.now_nanos + self.durable.interval_nanos;
         self.committing = true;
         self.commit_began_nanos = self.now_nanos;
+        self.group_until = self.appended_until;
         self.appended = false;
         self.hands.order(Order::Commit);
     }

@@ -88,7 +88,7 @@ pub struct DurableExecutor<S> {
     pub(super) counting: HashMap<u64, Task>,
     /// Changes that are not durable.
     pub(super) pending: HashMap<Box<[u8]>, Pending>,
-    /// What was there before changes that are not acknowledged.
+    /// What was there before changes that are not durable.
     pub(super) befores: Befores,
     /// Tasks that wait until their key's change is durable.
     pub(super) settling: Vec<Task>,
@@ -104,6 +104,10 @@ pub struct DurableExecutor<S> {
     pub(super) group_nanos: u64,
     /// Something was appended since the last commit began.
     pub(super) appended: bool,
+    /// Up to where changes that somebody waits for are in the log.
+    pub(super) appended_until: Position,
+    /// The same when the last commit began: its group reaches that far at least.
+    pub(super) group_until: Position,
     /// When the next commit is due, where replies do not wait for it.
     pub(super) commit_nanos: u64,
     /// Flushes wait until nothing else is under way; nothing new begins meanwhile.
@@ -178,6 +182,8 @@ impl<S> DurableExecutor<S> {
             commit_began_nanos: 0,
             group_nanos: 0,
             appended: false,
+            appended_until: Position::default(),
+            group_until: Position::default(),
             commit_nanos: 0,
             barrier: VecDeque::new(),
             flushing: false,
@@ -234,7 +240,7 @@ impl<S> DurableExecutor<S> {
             && self.settling.is_empty();
         // So a flush leaves nothing to tell of what was before it.
         let is_told = !self.befores.is_empty() && !is_planted(Bug::BeforeOutlives);
-        debug_assert!(!(is_still && is_told), "all changes are acknowledged, or taken back");
+        debug_assert!(!(is_still && is_told), "all changes are durable, or taken back");
         is_still
     }
 

@@ -243,11 +243,8 @@ pub struct Task {
     pub refused: (Vec<usize>, String),
     /// Keys that were changed, in case they must be taken back.
     pub changed: Vec<Box<[u8]>>,
-    /// What was there before changes that it has made, or is to tell of: by key, up to which it is
-    /// told no more once this is answered.
-    pub befores: Vec<(Arc<[u8]>, u64)>,
-    /// As who it stands there; 0 before it has changed anything.
-    pub changer: u64,
+    /// Its connection waits for a change on its account, and is told nothing of before.
+    pub counts_as_waiting: bool,
     /// Its number, once something waits for a device on its behalf.
     pub number: Option<u64>,
     /// Changes on their way to the tier.
@@ -419,9 +416,9 @@ impl Task {
         let work = self.work.take().expect("it is whole");
         let covers = std::mem::take(&mut self.covers);
         let (bytes, connection, held) = (self.bytes, self.connection, self.held.take());
-        let (befores, changer) = (std::mem::take(&mut self.befores), self.changer);
+        let counts_as_waiting = self.counts_as_waiting;
         let anew = Task::new(work, self.arrived_nanos, self.origin);
-        *self = Task { covers, bytes, connection, held, befores, changer, ..anew };
+        *self = Task { covers, bytes, connection, held, counts_as_waiting, ..anew };
     }
 
     /// The reply, if somebody waits for one.

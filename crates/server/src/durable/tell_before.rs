@@ -2,9 +2,9 @@
 //! ([`super::note_before`] says why that is linearizable).
 //!
 //! The ordinary commands execute such a read. Their store holds the item as it was then, and
-//! nothing else ([`crate::resp::scratch`]).
+//! nothing else ([`crate::resp::scratch`]). The read leaves no hit mark in memory: the item there
+//! came behind it, and `mg` with `h` would tell that it was read.
 
-use super::before::Known;
 use super::shared::bump;
 use super::state::DurableExecutor;
 use super::task::Task;
@@ -59,29 +59,32 @@ impl<S> DurableExecutor<S> {
         if self.befores.is_empty() {
             return false;
         }
-        let Some(known) = self.befores.known_to(key, task.asker()) else { return false };
-        if !self.is_on_its_way(key) {
+        let named = (key, self.shared.store.hash(key));
+        if !self.befores.may_tell(named, task.asker()) {
             return false;
         }
-        if let Known::Item(item) = known {
+        let durable = self.durable.tier.durable(); // only now, since it takes a lock
+        let Some(before) = self.befores.at(named, durable) else { return false };
+        if let Some((value, meta)) = before.item() {
             // It may have been changed in time, as by `touch`: then it was never absent.
-            let is_over = item.meta.expires.is_over(self.now);
-            if is_over || REPLY_BYTES_MAX < task.reply_bytes[0] + item.value.len() {
+            let is_over = meta.expires.is_over(self.now);
+            if is_over || REPLY_BYTES_MAX < task.reply_bytes[0] + value.len() {
                 return false;
             }
         }
         let item_bytes_max = self.limits.item_bytes_max as u64;
         let made = || Scratch::new(item_bytes_max).ok().map(Box::new);
         let Some(mut trial) = self.trial.take().or_else(made) else { return false };
-        let holds = match known {
-            Known::Item(item) => {
-                self.moved += item.value.len() as u64; // and once more into the reply
+        let holds = match before.item() {
+            Some(item) => {
+                self.moved += item.0.len() as u64; // and once more into the reply
                 trial.hold(key, item, self.now)
             }
-            _ => true,
+            None => true,
         };
         if holds {
             self.tell_of(&trial, task, key, operation, command);
+            self.befores.tell(named, durable);
         }
         trial.clear(self.now);
         self.trial = Some(trial);
@@ -110,7 +113,6 @@ impl<S> DurableExecutor<S> {
         finish(outcome, &mut out);
         self.put_reply(task, out, Outcome::Done);
         self.account(task, (key, false), operation, touched.get());
-        self.befores.tell(key);
         bump(&self.durable.counts.answered_before);
     }
 }

@@ -176,12 +176,19 @@ pub struct NewItem {
 impl NewItem {
     /// The item, ready to be published under this key.
     pub fn draft<'s>(&self, store: &'s Store, key: &[u8]) -> Result<Draft<&'s Store>, Refused> {
-        let NewItem { value, meta } = self;
-        let mut draft = store.draft_at_once(None, key, meta.flags, meta.expires, value.len())?;
-        draft.write(value)?;
-        draft.set_marks(meta.stale, meta.token_sent);
-        Ok(draft)
+        draft_of((&self.value, &self.meta), store, key)
     }
+}
+
+fn draft_of<'s>(
+    (value, meta): (&[u8], &ItemMeta),
+    store: &'s Store,
+    key: &[u8],
+) -> Result<Draft<&'s Store>, Refused> {
+    let mut draft = store.draft_at_once(None, key, meta.flags, meta.expires, value.len())?;
+    draft.write(value)?;
+    draft.set_marks(meta.stale, meta.token_sent);
+    Ok(draft)
 }
 
 /// The store, and what was copied into it.
@@ -243,10 +250,11 @@ impl Scratch {
         &self.store
     }
 
-    /// Holds an item under a key, with the sequence that it has. False: there is no room for it.
-    pub fn hold(&mut self, key: &[u8], item: &NewItem, now: Moment) -> bool {
-        let Ok(draft) = item.draft(&self.store, key) else { return false };
-        let (meta, seq) = (item.meta, item.meta.seq);
+    /// Holds an item under a key, with the sequence that it has: its value, and all else of it.
+    /// False: there is no room for it.
+    pub fn hold(&mut self, key: &[u8], item: (&[u8], &ItemMeta), now: Moment) -> bool {
+        let Ok(draft) = draft_of(item, &self.store, key) else { return false };
+        let (meta, seq) = (*item.1, item.1.seq);
         self.store.enter(self.store.hash(key), key, now).bring_back(draft, seq);
         let (before, seq) = (Some(meta), Some(seq));
         self.copied.push(Copied { key: key.into(), before, seq, is_noted: false });

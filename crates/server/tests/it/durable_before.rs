@@ -181,6 +181,31 @@ fn who_waits_for_one_change_is_told_of_no_other_key_what_was_before() {
     }
 }
 
+/// The log is durable behind all that one connection has changed, though nothing of it is told yet,
+/// and not behind what another one has changed since.
+#[test]
+fn a_key_is_told_as_the_durable_part_of_the_log_has_it() {
+    let machine = machine();
+    let (mut rig, kept) = started(&machine, FORMS[1]);
+    let [first, second, reader] = [(); 3].map(|()| rig.net.connect());
+    rig.set(&first, "k", b"old");
+    rig.set(&first, "other", b"old");
+    kept.gate.commits_wait.store(true, Relaxed);
+    let batch = b"set k 0 0 3\r\none\r\nset other 0 0 3\r\none\r\nset k 0 0 3\r\nend\r\n";
+    begin(&mut rig, &first, batch);
+    let [old, one, two] =
+        ["old", "one", "two"].map(|other| format!("VALUE other 0 3\r\n{other}\r\nEND\r\n"));
+    check(&mut rig, &reader, &[("get k\r\n", OLD), ("get other\r\n", old.as_str())]);
+    kept.tier.commit().expect("the media are sound");
+    begin(&mut rig, &second, b"set other 0 0 3\r\ntwo\r\n");
+    check(&mut rig, &reader, &[("get other\r\n", one.as_str())]);
+    assert_eq!(answered_before(&rig), 3);
+    end(&mut rig, &kept, &first, &b"STORED\r\n".repeat(3));
+    rig.until(&second, Vec::new(), |got| got == b"STORED\r\n");
+    let end = "VALUE k 0 3\r\nend\r\nEND\r\n";
+    check(&mut rig, &reader, &[("get k\r\n", end), ("get other\r\n", two.as_str())]);
+}
+
 /// A server whose `cold` is on its media alone, and reads of it wait; `k` is in memory.
 fn with_cold() -> (Rig, Kept, [Client; 3]) {
     let machine = machine();
@@ -193,6 +218,34 @@ fn with_cold() -> (Rig, Kept, [Client; 3]) {
     rig.set(&clients[0], "k", b"old");
     kept.gate.reads_wait.store(true, Relaxed);
     (rig, kept, clients)
+}
+
+/// A batch changes `k`, `other` and `k` again. All of that is durable. The batch is not answered
+/// yet, since it reads `cold` behind that. A later value of `other` is on its way to the SSD.
+#[test]
+fn who_has_seen_the_last_change_of_a_batch_sees_the_ones_before_it() {
+    let (mut rig, kept, [first, second, reader]) = with_cold();
+    rig.set(&first, "other", b"old");
+    kept.gate.commits_wait.store(true, Relaxed);
+    kept.gate.spills_wait.store(true, Relaxed);
+    let sets = b"set k 0 0 3\r\none\r\nset other 0 0 3\r\none\r\nset k 0 0 3\r\nend\r\n";
+    begin(&mut rig, &first, &[&sets[..], b"get cold\r\n"].concat());
+    let large = value(40_000, 1);
+    begin(&mut rig, &second, &[&b"set other 0 0 40000\r\n"[..], &large, b"\r\n"].concat());
+    let [old, one] = ["old", "one"].map(|other| format!("VALUE other 0 3\r\n{other}\r\nEND\r\n"));
+    check(&mut rig, &reader, &[("get other\r\n", old.as_str())]);
+    kept.gate.commits_wait.store(false, Relaxed);
+    rig.turns(100);
+    let end = "VALUE k 0 3\r\nend\r\nEND\r\n";
+    check(&mut rig, &reader, &[("get k\r\n", end), ("get other\r\n", one.as_str())]);
+    assert_eq!(answered_before(&rig), 2);
+    kept.gate.spills_wait.store(false, Relaxed);
+    kept.gate.reads_wait.store(false, Relaxed);
+    rig.until(&second, Vec::new(), |got| got == b"STORED\r\n");
+    let told = rig.until(&first, Vec::new(), |got| got.ends_with(b"END\r\n"));
+    assert_eq!(told, b"STORED\r\nSTORED\r\nSTORED\r\nVALUE cold 0 1\r\nc\r\nEND\r\n");
+    let got = rig.ask(&reader, b"get other\r\n", b"END\r\n");
+    assert!(got == [&hit("other", &large)[..], b"END\r\n"].concat(), "{}", rig::tail(&got));
 }
 
 #[test]
