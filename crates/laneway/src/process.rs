@@ -164,9 +164,14 @@ fn give_socket(path: &Path, user: Uid, group: Gid) -> io::Result<()> {
     Ok(fchownat(&file, "", Some(user), Some(group), AtFlags::AT_EMPTY_PATH)?)
 }
 
+/// The limit (`ulimit -n`) that allows so many descriptors, and some beside.
+pub fn limit_for_descriptors(asked: usize) -> u64 {
+    asked as u64 + DESCRIPTORS_BESIDE
+}
+
 /// Allow so many descriptors, and some beside. Returns how many of them there may be.
 pub fn raise_descriptors(asked: usize) -> usize {
-    let wanted = asked as u64 + DESCRIPTORS_BESIDE;
+    let wanted = limit_for_descriptors(asked);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return asked };
     if soft >= wanted {
         return asked;

@@ -75,7 +75,7 @@ pub use entry::Entry;
 pub use geometry::{BLOCK_BYTES, SMALL_RECORD_BYTES_MAX};
 pub use hand::Hand;
 pub use hook::{Evictions, Hook, Unlinked};
-pub use list::Listing;
+pub use list::{ListBudget, Listing};
 pub use location::{Location, Medium};
 pub use many::{FoundItem, GROUP, Group, Sought};
 pub use mark::IDLE_SECONDS_MAX;

@@ -21,29 +21,43 @@ pub struct Listing {
     slot: usize,
 }
 
+/// What a step may still look at and tell, in however many stores.
+#[derive(Debug)]
+pub struct ListBudget {
+    looks: usize,
+    items: usize,
+}
+
+impl Default for ListBudget {
+    /// A step's.
+    fn default() -> ListBudget {
+        ListBudget { looks: LIST_LOOKS, items: LIST_ITEMS }
+    }
+}
+
 impl Store {
     /// One bounded step of a walk over the live items of some classes: bit N of `classes` is for
     /// the one with number N (as [`crate::ClassStats`] has it), and `tell` is told it. True: it has
-    /// come to the end.
+    /// come to the end; else the step's budget has.
     pub fn list(
         &self,
         classes: u64,
-        walk: &mut Listing,
+        (walk, budget): (&mut Listing, &mut ListBudget),
         now: Moment,
         mut tell: impl FnMut(&[u8], &ItemMeta, u32),
     ) -> bool {
         let number = |of: usize| self.memory.class_number(of);
         let wanted = |of: usize| classes.checked_shr(number(of)).is_some_and(|bits| bits & 1 == 1);
         let chunk_highest = self.memory.chunk_highest();
-        let mut told = 0;
         let mut key = Vec::new();
-        for _ in 0..LIST_LOOKS {
+        while budget.looks > 0 {
             if walk.chunk > chunk_highest {
                 return true;
             }
-            if told == LIST_ITEMS {
+            if budget.items == 0 {
                 return false;
             }
+            budget.looks -= 1;
             meter::slots(1);
             let chunk = walk.chunk;
             let of = self.memory.class_of_chunk(chunk).filter(|&of| wanted(of));
@@ -60,7 +74,7 @@ impl Store {
             let Some(offset) = self.record_in_slot(at) else { continue };
             if let Some(meta) = self.item_at(offset, &mut key, now) {
                 meter::items(1);
-                told += 1;
+                budget.items -= 1;
                 tell(&key, &meta, number(class));
             }
         }
@@ -96,6 +110,15 @@ mod tests {
 
     const NOW: Moment = Moment::from_seconds(1);
 
+    fn list_all(store: &Store, classes: u64, mut tell: impl FnMut(&[u8], &ItemMeta)) {
+        let mut walk = Listing::default();
+        let mut is_over = false;
+        while !is_over {
+            let step = (&mut walk, &mut ListBudget::default());
+            is_over = store.list(classes, step, NOW, |key, meta, _| tell(key, meta));
+        }
+    }
+
     #[test]
     fn a_step_of_a_listing_tells_few_items_and_all_steps_tell_each_once() {
         const ITEMS: usize = 10_000;
@@ -113,7 +136,8 @@ mod tests {
         let (mut walk, mut keys, mut steps) = (Listing::default(), Vec::new(), 0);
         loop {
             meter::take();
-            let is_over = store.list(1 << class, &mut walk, NOW, |key, meta, of| {
+            let step = (&mut walk, &mut ListBudget::default());
+            let is_over = store.list(1 << class, step, NOW, |key, meta, of| {
                 assert_eq!(of, class);
                 assert_eq!(meta.value_bytes, 3);
                 keys.push(key.to_vec());
@@ -148,15 +172,14 @@ mod tests {
         let mut told = Vec::new();
         for class in store.class_stats() {
             let before = told.len() as u64;
-            let mut walk = Listing::default();
-            while !store.list(1 << class.class, &mut walk, NOW, |key, meta, _| {
+            list_all(&store, 1 << class.class, |key, meta| {
                 assert_eq!(key, format!("of{}", meta.value_bytes).as_bytes());
                 told.push(meta.value_bytes as usize);
-            }) {}
+            });
             assert_eq!(class.items, told.len() as u64 - before, "of {} bytes", class.slot_bytes);
         }
-        let (mut walk, mut all) = (Listing::default(), 0);
-        while !store.list(u64::MAX, &mut walk, Moment::from_seconds(1), |_, _, _| all += 1) {}
+        let mut all = 0;
+        list_all(&store, u64::MAX, |_, _| all += 1);
         assert_eq!(all, told.len(), "of all classes at once");
         told.sort_unstable();
         assert_eq!(told, sizes);

@@ -8,15 +8,19 @@ use proc_macro2::{TokenStream, TokenTree};
 /// The code of one file.
 #[derive(Default)]
 pub struct Code {
-    /// The text with comments, strings and characters blanked; as it is where it is no Rust.
+    /// The text with comments, strings and characters blanked.
     pub text: String,
+    /// It cannot be read as tokens: the text is as it is.
+    pub is_unread: bool,
     /// For each line, whether it belongs to a test.
     test_lines: Vec<bool>,
 }
 
 impl Code {
     pub fn of(path: &str, source: &str) -> Code {
-        let text = blank(source);
+        let blanked = blank(source);
+        let is_unread = blanked.is_none();
+        let text = blanked.unwrap_or_else(|| source.to_owned());
         let whole = is_test_path(path);
         let mut test_lines = vec![whole; text.lines().count() + 1];
         if !whole {
@@ -24,7 +28,7 @@ impl Code {
                 test_lines[first..=last].fill(true);
             }
         }
-        Code { text, test_lines }
+        Code { text, is_unread, test_lines }
     }
 
     /// Lines with their number from 1.
@@ -123,12 +127,12 @@ fn test_items(text: &str) -> Vec<(usize, usize)> {
     items
 }
 
-/// Comments and literals as spaces, but for numbers.
-fn blank(source: &str) -> String {
-    let Ok(tokens) = source.parse::<TokenStream>() else { return source.to_owned() };
+/// Comments and literals as spaces, but for numbers; none where it is no Rust.
+fn blank(source: &str) -> Option<String> {
+    let tokens = source.parse::<TokenStream>().ok()?;
     let mut out: Vec<u8> = source.bytes().map(|b| if b == b'\n' { b } else { b' ' }).collect();
     copy(tokens, source, &mut out);
-    String::from_utf8(out).expect("tokens are whole characters")
+    Some(String::from_utf8(out).expect("tokens are whole characters"))
 }
 
 /// Puts the tokens where they stand in their source.

@@ -34,7 +34,7 @@ usage: cargo xtask tidy
 
 Where threads and sleeps may appear; who may know whom, and the workspace's lints in each crate; no
 use cycles between the files of a crate; no public item of the product that only tests use;
-files to 600 lines (tests apart), 100 columns; no path of one machine; the tables
+Rust in each .rs; files to 600 lines (tests apart), 100 columns; no path of one machine; tables
 of figures in README and docs/figures.md as bench/record has them, no number in them stale; the
 drawings of docs/drawings as their texts make them; links, headings and tasks that pages name, the
 files and functions of the walks in ARCHITECTURE.md, the list of pages in docs/SUMMARY.md, and the
@@ -129,12 +129,18 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
 /// Prints how many lines there are of which kind, in the working tree or in a commit.
 fn count(commit: Option<&str>) -> Outcome {
     let tree = commit.map_or_else(read_tree, read_commit)?;
+    let mut found = Vec::new();
+    unread(&tree, &mut found);
+    if let Some(finding) = found.first() {
+        return Err(Failure::Failed(finding.told()));
+    }
     print!("{}", count::table(&tree));
     passed(format!("{} files are counted", tree.files.len()))
 }
 
 fn findings(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
+    unread(tree, &mut found);
     words::check(tree, &mut found);
     sizes::check(tree, &mut found);
     rooms::check(tree, &mut found);
@@ -146,6 +152,13 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     tables(tree, &mut found);
     pictures(tree, &mut found);
     found
+}
+
+/// In a file that is no Rust, words of comments and literals would count as code.
+fn unread(tree: &Tree, found: &mut Vec<Finding>) {
+    for file in tree.rust().filter(|file| file.code.is_unread) {
+        push(found, "tokens", file, 0, "it cannot be read as Rust");
+    }
 }
 
 /// Each drawing is what its text makes, byte for byte.

@@ -47,6 +47,13 @@ fn what_stands_in_comments_and_literals_is_no_code() {
 }
 
 #[test]
+fn what_is_no_rust_is_told() {
+    check("crates/server/src/a.rs", "fn f() {", &["tokens"]);
+    check("crates/server/src/a.rs", "const A: &str = \"f", &["tokens"]);
+    check("docs/a.txt", "fn f() {", &[]);
+}
+
+#[test]
 fn threads_start_at_boot_and_tests_never_sleep() {
     check("crates/server/src/worker.rs", "fn f() { std::thread::spawn(g); }", &["thread"]);
     check("crates/server/src/worker.rs", "fn f() { thread::sleep(d); }", &["thread"]);

@@ -8,13 +8,33 @@ use laneway_server::settings::{Settings, TlsSettings};
 /// Descriptors of a worker: its epoll set, what wakes it, and its timer.
 const WORKER_DESCRIPTORS: usize = 3;
 
-/// Descriptors that are taken whoever comes: those of workers with their queues of datagrams, of
-/// which each has two sockets, and those of the admin endpoint.
-fn descriptors(settings: &Settings, has_admin: bool) -> usize {
+/// Descriptors of the workers' queues of datagrams, of which each has two sockets.
+fn udp_descriptors(settings: &Settings) -> usize {
     let udp = settings.udp.as_ref();
     let queues = udp.map_or(0, |udp| [udp.port, udp.port_base].iter().flatten().count());
+    settings.workers * 2 * queues
+}
+
+/// Descriptors that are taken whoever comes: those of workers, of their queues, and of the admin
+/// endpoint.
+fn descriptors(settings: &Settings, has_admin: bool) -> usize {
     let admin = if has_admin { admin::DESCRIPTORS } else { 0 };
-    settings.workers * (WORKER_DESCRIPTORS + 2 * queues) + admin
+    settings.workers * WORKER_DESCRIPTORS + udp_descriptors(settings) + admin
+}
+
+/// What is said where the server's own leave none for a client; all that was asked for takes so
+/// many.
+fn none_left(settings: &Settings, wanted: usize) -> String {
+    let udp = match udp_descriptors(settings) {
+        0 => String::new(),
+        sockets => format!(" (UDP takes {sockets})"),
+    };
+    format!(
+        "-c {}: no descriptor is left for a client beside what the server takes itself{udp}; \
+         allow {} (ulimit -n, or LimitNOFILE= in the unit), or choose fewer with --workers",
+        settings.connections_max,
+        process::limit_for_descriptors(wanted)
+    )
 }
 
 /// Whether the server listens for streams by itself.
@@ -50,11 +70,7 @@ pub fn keep_to(settings: &mut Settings, has_admin: bool, is_handed: bool) -> Res
     if fit < settings.connections_max {
         let asked = settings.connections_max;
         if fit == 0 && (is_handed || listens(settings)) {
-            return Err(format!(
-                "-c {asked}: no descriptor is left for a client beside what the server takes \
-                 itself; allow more (ulimit -n, or LimitNOFILE= in the unit), or choose fewer \
-                 with --workers"
-            ));
+            return Err(none_left(settings, wanted));
         }
         log::warn!("-c {asked}: only {fit} descriptors are allowed; see ulimit -n");
         settings.connections_max = fit;

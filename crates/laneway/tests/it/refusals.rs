@@ -20,7 +20,9 @@ fn what_the_machine_does_not_give_is_named_with_the_way_out() {
     let precious = Scratch::file_of("precious", "precious");
     let file = precious.path();
     let nowhere = format!("{file}/door");
-    let rows: [(&str, &[&str], i32, &[&str]); 8] = [
+    // 100 connections, 3 descriptors of the worker, 2 of its queue, and 64 beside.
+    let both: [&str; 6] = ["-c", "100", "-t", "1", "-U", "11211"];
+    let rows: [(&str, &[&str], i32, &[&str]); 9] = [
         ("", &["-s", &nowhere], 71, &["cannot listen on", &nowhere, "-s"]),
         ("", &["--shm", &nowhere], 71, &["cannot listen on", &nowhere, "another path with --shm"]),
         ("", &["--shm", file], 71, &["not a socket", file, "another path with --shm"]),
@@ -30,6 +32,7 @@ fn what_the_machine_does_not_give_is_named_with_the_way_out() {
         ("ulimit -v 400000;", &["-m", "4096", "-t", "1"], 71, &["cannot reserve memory", "-m"]),
         ("ulimit -n 20;", &["-t", "64"], 71, &["no descriptor is left", "fewer with --workers"]),
         ("ulimit -n 64;", &["-t", "1"], 71, &["no descriptor is left", "ulimit -n"]),
+        ("ulimit -n 64;", &both, 71, &["(UDP takes 2); allow 169 (ulimit -n,"]),
     ];
     for (limits, flags, status, told) in rows {
         let (said, ended) = refused(limits, &[&HERE[..], flags].concat());

@@ -91,9 +91,9 @@ impl<T: Transport> Streams<T> {
             };
             let mut stop = None;
             match sought {
-                Sought::Copied(bytes) => core.note_hit(&mut simple, key, bytes),
+                Sought::Copied(bytes) => core.note_hit_uncounted(&mut simple, key, bytes),
                 Sought::Miss => {
-                    core.note_miss(&mut simple, key);
+                    core.note_miss_uncounted(&mut simple, key);
                     let (frame, get) = read(&rest[at..]);
                     binary::put_miss(&frame, &get, &mut self.out);
                 }

@@ -128,7 +128,7 @@ impl<S> DurableExecutor<S> {
 
     /// Counts what was executed so, as [`DurableExecutor::execute`] counts a request alone.
     fn account_asked(&mut self, task: &mut Task, asked: &Asked<'_>) {
-        let Asked { key, operation, size } = *asked;
+        let Asked { key, operation, size, .. } = *asked;
         if self.dice.falls() && self.shared.hot.is_none() {
             self.shared.workers[0].samples.note(key, asked.writes());
         }

@@ -256,6 +256,13 @@ impl<S> DurableExecutor<S> {
 
     /// The item is in memory. Nobody changed it meanwhile: its key was busy. But the tier may have
     /// evicted it, and a worker have told so.
+    ///
+    /// The thread that evicts may also come between the look and `bring_back`. A worker that looks
+    /// in memory before, and in the tier after the eviction, tells a miss, and a later read finds
+    /// the item. It is never a stale one: every store, deletion and flush of a busy key waits for
+    /// it, and its value, end and CAS id are those of the last change. So it is as if the item had
+    /// been evicted below and were still in memory, and a cache may tell that miss. To exclude it,
+    /// eviction would have to take the executor's lock, or a worker look twice on each miss.
     fn land(&self, key: &[u8], draft: Draft, meta: &ItemMeta) {
         let tier = &self.durable.tier;
         if tier.evicts() && tier.look(key).is_none() {

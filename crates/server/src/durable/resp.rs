@@ -230,10 +230,11 @@ impl<S> DurableExecutor<S> {
         let Value { key, value, how } = stored;
         let size = (key.len() + value.len()) as u64;
         let given = matches!(how, How::Set(_)).then_some(*value);
-        let is_done = self.execute(task, key, Operation::Set, (size, given), |context, out| {
+        let operation = one::operation_of(stored);
+        let is_done = self.execute(task, key, operation, (size, given), |context, out| {
             one::store(&asking(context, spoken), stored, out)
         });
-        if matches!(how, How::Join(_)) {
+        if matches!(how, How::Join(_)) && operation == Operation::Set {
             self.moved += self.value_bytes_in_memory(key); // all of it was copied
         }
         is_done

@@ -88,10 +88,14 @@ impl<T: Transport> Core<T> {
         }
     }
 
-    /// A request whose keys no design counts: whether it is a sample all the same.
+    /// A request by RESP or the binary protocol, which no design hands to its key's owner: its key
+    /// is not counted among hot ones, since whose they are changes nothing for it. A slot has it
+    /// among its requests all the same, and it may be a sample.
     #[inline]
     pub(crate) fn sample_uncounted(&mut self, key: &[u8], writes: bool) {
-        if self.hot.is_none() && self.dice.falls() {
+        if let Some(hot) = &mut self.hot {
+            hot.executes();
+        } else if self.dice.falls() {
             self.sample(key, writes);
         }
     }

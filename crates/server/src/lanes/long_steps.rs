@@ -4,7 +4,7 @@ use crate::lanes::long_answer::LongAnswer;
 use crate::shared::{Shared, lock};
 use crate::stats::{self, Question};
 use crate::stream::connection::{ConnectionKind, ConnectionStats};
-use laneway_store::{Listing, Moment, meter};
+use laneway_store::{ItemMeta, ListBudget, Listing, Moment, meter};
 use laneway_wire::reply::{END, OK};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -37,9 +37,7 @@ impl<S> Shared<S> {
         let hidden = self.hidden();
         let is_over = match answer {
             LongAnswer::Items { class, store, walk, left, bytes } => {
-                let all = std::iter::once(&self.store).chain(self.other_stores());
-                let Some(here) = all.into_iter().nth(*store) else { return true };
-                let is_over = here.list(1 << *class, walk, now, |key, meta, _| {
+                let is_over = self.list_on(1 << *class, (store, walk), now, |key, meta, _| {
                     if *left == 0 || hidden(key) {
                         return;
                     }
@@ -54,29 +52,20 @@ impl<S> Shared<S> {
                     *bytes += item;
                     *left -= 1;
                 });
-                if is_over {
-                    (*store, *walk) = (*store + 1, Listing::default());
-                }
-                *left == 0 || *store > self.other_stores().len()
+                *left == 0 || is_over
             }
             LongAnswer::Dump { form, classes, begun, store, walk } => {
                 if !std::mem::replace(begun, true) {
                     out.extend_from_slice(OK);
                 }
-                let all = std::iter::once(&self.store).chain(self.other_stores());
-                let here = all.into_iter().nth(*store).expect("there is one more");
                 let shows_cas = self.settings.cas;
-                let is_over = here.list(*classes, walk, now, |key, meta, class| {
+                self.list_on(*classes, (store, walk), now, |key, meta, class| {
                     if hidden(key) {
                         return;
                     }
                     let cas = if shows_cas { meta.seq } else { 0 };
                     form.put(key, meta, (class, cas, now), out);
-                });
-                if is_over {
-                    (*store, *walk) = (*store + 1, Listing::default());
-                }
-                *store > self.other_stores().len()
+                })
             }
             LongAnswer::Connections { from, asker } => {
                 let cards = lock(&self.connections.cards);
@@ -97,6 +86,26 @@ impl<S> Shared<S> {
             });
         }
         is_over
+    }
+
+    /// One step on over the items of all domains, from this place in this store. True: it has come
+    /// to the end of the last.
+    fn list_on(
+        &self,
+        classes: u64,
+        (store, walk): (&mut usize, &mut Listing),
+        now: Moment,
+        mut tell: impl FnMut(&[u8], &ItemMeta, u32),
+    ) -> bool {
+        let mut budget = ListBudget::default();
+        let all = std::iter::once(&self.store).chain(self.other_stores());
+        for here in all.skip(*store) {
+            if !here.list(classes, (&mut *walk, &mut budget), now, &mut tell) {
+                return false;
+            }
+            (*store, *walk) = (*store + 1, Listing::default());
+        }
+        true
     }
 
     /// Says of keys whose items are found in memory from now on which must not be told: their last

@@ -26,6 +26,18 @@ fn meta_get_writes(meta: &Meta<'_>) -> bool {
     flags.exptime.is_some() || flags.vivify.is_some() || flags.recache.is_some()
 }
 
+/// Whether a request is there to read, so that carrying it out twice does no harm. An `mg` that
+/// finds a stale item is: who asks again is told that another fetches the value.
+pub(crate) fn only_reads(request: &Request<'_>) -> bool {
+    match request {
+        Request::Get(get) => !writes(get.verb),
+        Request::MetaGet(meta) => !meta_get_writes(meta),
+        Request::Stats(words) => !words.starts_with(b"reset") && !words.starts_with(b"detail"),
+        Request::MetaNoop | Request::MetaDebug(_) | Request::Version => true,
+        _ => false,
+    }
+}
+
 /// Whether a `get` of this verb changes its items.
 pub(crate) fn writes(verb: GetVerb) -> bool {
     matches!(verb, GetVerb::Gat | GetVerb::Gats)
@@ -50,5 +62,33 @@ pub(crate) fn operation(request: &Request<'_>) -> Operation {
         Request::Arith(_) | Request::MetaArith(_) => Operation::Arith,
         Request::Touch(_) => Operation::Touch,
         _ => Operation::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use laneway_wire::{Limits, parse};
+
+    #[test]
+    fn what_changes_something_is_no_read() {
+        for (line, is_read) in [
+            ("get a b", true),
+            ("gats 5 a", false),
+            ("mg a v k", true),
+            ("mg a v N30", false),
+            ("ma a v", false),
+            ("touch a 5", false),
+            ("stats", true),
+            ("stats cachedump 1 0", true),
+            ("stats reset", false),
+            ("stats detail on", false),
+            ("flush_all", false),
+        ] {
+            let text = format!("{line}\r\n");
+            let parsed = parse(text.as_bytes(), &Limits::default());
+            let Ok(Some(frame)) = parsed else { panic!("{line} is no request") };
+            assert_eq!(only_reads(&frame.request), is_read, "{line}");
+        }
     }
 }

@@ -69,6 +69,31 @@ impl<T: Transport> Core<T> {
 
     #[inline(always)]
     pub(crate) fn note_hit(&mut self, simple: &mut Simple, key: &[u8], bytes: u64) {
+        self.count_hot(key, false);
+        self.note_found(simple, key, bytes);
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_miss(&mut self, simple: &mut Simple, key: &[u8]) {
+        self.count_hot(key, false);
+        self.note_missed(simple, key);
+    }
+
+    /// The same of a request that no design hands over ([`Core::sample_uncounted`]).
+    #[inline(always)]
+    pub(crate) fn note_hit_uncounted(&mut self, simple: &mut Simple, key: &[u8], bytes: u64) {
+        self.sample_uncounted(key, false);
+        self.note_found(simple, key, bytes);
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_miss_uncounted(&mut self, simple: &mut Simple, key: &[u8]) {
+        self.sample_uncounted(key, false);
+        self.note_missed(simple, key);
+    }
+
+    #[inline(always)]
+    fn note_found(&self, simple: &mut Simple, key: &[u8], bytes: u64) {
         let size = ItemBytes(bytes);
         simple.hits += 1;
         if OBSERVES && size > FRAME_BYTES {
@@ -76,16 +101,14 @@ impl<T: Transport> Core<T> {
         }
         let here = &self.shared.workers[self.id.index()];
         here.record_size_owner(size);
-        self.count_hot(key, false);
         if self.events.watches(Class::Fetchers) {
             self.log_sought(key, Some(bytes - key.len() as u64));
         }
     }
 
     #[inline(always)]
-    pub(crate) fn note_miss(&mut self, simple: &mut Simple, key: &[u8]) {
+    fn note_missed(&self, simple: &mut Simple, key: &[u8]) {
         simple.misses += 1;
-        self.count_hot(key, false);
         if self.events.watches(Class::Fetchers) {
             self.log_sought(key, None);
         }

@@ -106,9 +106,9 @@ impl<T: Transport> Streams<T> {
             };
             let mut halt = None;
             match sought {
-                Sought::Copied(bytes) => core.note_hit(&mut simple, key, bytes),
+                Sought::Copied(bytes) => core.note_hit_uncounted(&mut simple, key, bytes),
                 Sought::Miss => {
-                    core.note_miss(&mut simple, key);
+                    core.note_miss_uncounted(&mut simple, key);
                     put_null(&mut self.out, version);
                 }
                 Sought::Otherwise => {

@@ -40,6 +40,14 @@ pub fn operation(command: Command) -> Operation {
     }
 }
 
+/// The same of one with its value: a `SETRANGE` of nothing asks for a length, and stores nothing.
+pub fn operation_of(stored: &Value<'_>) -> Operation {
+    match stored.how {
+        How::Join(Spot::At(_)) if stored.value.is_empty() => Operation::Other,
+        How::Set(_) | How::Join(_) => Operation::Set,
+    }
+}
+
 /// Executes a command without a value about `key`; `args` are those behind the key. An error is
 /// what the client is told, and nothing was done.
 pub fn plain(

@@ -13,7 +13,7 @@ use crate::counts::counters::Counters;
 use crate::execute::redis::{self, Asking, Watched, words_of_refused};
 use crate::execute::{Context, Outcome, Spot};
 use crate::latency::Operation;
-use crate::resp::one::{operation, plain, store};
+use crate::resp::one::{operation, operation_of, plain, store};
 use crate::resp::options::{self, Refusal};
 use crate::resp::table::{Command, Spec, find};
 use crate::resp::values::{self, How, PAIR, Value};
@@ -130,6 +130,8 @@ pub struct Asked<'a> {
     pub operation: Operation,
     /// Bytes of key and value, of what is stored or of what was read; 0 if there is neither.
     pub size: u64,
+    /// Bytes of the value that it found, if it is told as a fetch.
+    pub found: Option<u64>,
 }
 
 impl Asked<'_> {
@@ -138,10 +140,10 @@ impl Asked<'_> {
         !matches!(self.operation, Operation::Get | Operation::Other)
     }
 
-    /// Tells the event log of it, if it was a read.
+    /// Tells the event log of it, if it was a read or a touch.
     pub fn log(&self, context: &Context<'_>) {
-        if matches!(self.operation, Operation::Get) {
-            context.log_get(self.key, self.size.checked_sub(self.key.len() as u64));
+        if matches!(self.operation, Operation::Get | Operation::Touch) {
+            context.log_get(self.key, self.found);
         }
     }
 }
@@ -400,8 +402,9 @@ fn serve<'a>(
     if spec.keys.0 == 0 {
         context.counters.resp_keyless.bump_owner(); // it is in no other count
     }
+    let operation = operation(spec.command);
     let mut note = |key: &'a [u8], size: u64| {
-        asked.push(Asked { key, operation: operation(spec.command), size });
+        asked.push(Asked { key, operation, size, found: value_bytes_in(key, size) });
     };
     match spec.command {
         Command::Unwatch => {
@@ -426,9 +429,13 @@ fn serve<'a>(
             }
         }
         Command::CountKeys(of) => {
-            args.for_each(|key| note(key, 0));
-            let counted = args.filter(|key| redis::count_key(asking, of, key) == Some(true));
-            put_integer(out, counted.count() as i64);
+            let mut count = 0;
+            for key in args {
+                let found = value_bytes_of(context, key);
+                asked.push(Asked { key, operation, size: 0, found });
+                count += i64::from(redis::count_key(asking, of, key) == Some(true));
+            }
+            put_integer(out, count);
         }
         Command::SetMany | Command::SetManyAbsent if args.left() % 2 == 1 => {
             out.extend_from_slice(&spec.wrong_number());
@@ -472,6 +479,8 @@ fn serve_one<'a>(
     let key = behind.next().unwrap_or_default();
     let (touched, mut size) = (asking.context.touched, 0);
     touched.set(0);
+    let found_before = value_bytes_of(&asking.context, key);
+    let mut operation = operation(spec.command);
     let outcome = match values::value_at(spec.command) {
         Some(_) => match values::whole(spec, args) {
             Ok(Value { how: How::Join(Spot::At(from)), .. }) if from > BYTES_MAX => {
@@ -479,6 +488,7 @@ fn serve_one<'a>(
             }
             Ok(stored) => {
                 size = size_of(key, stored.value);
+                operation = operation_of(&stored);
                 Ok(store(asking, &stored, out))
             }
             Err(words) => {
@@ -488,18 +498,31 @@ fn serve_one<'a>(
         },
         None => plain(asking, spec, key, behind, out),
     };
-    let operation = match outcome {
-        Ok(outcome) => {
-            finish(outcome, out);
-            operation(spec.command)
-        }
+    match outcome {
+        Ok(outcome) => finish(outcome, out),
         Err(words) => {
             out.extend_from_slice(&words);
-            Operation::Other // nothing was read, nor written
+            operation = Operation::Other; // nothing was read, nor written
         }
+    }
+    let size = touched.get().max(size);
+    let found = match operation {
+        Operation::Touch => found_before,
+        _ => value_bytes_in(key, size),
     };
-    asked.push(Asked { key, operation, size: touched.get().max(size) });
+    asked.push(Asked { key, operation, size, found });
     ControlFlow::Continue(())
+}
+
+/// Bytes of the value of a key's item, if there is one.
+fn value_bytes_of(context: &Context<'_>, key: &[u8]) -> Option<u64> {
+    let found = context.store.peek(context.store.hash(key), key, context.now);
+    found.map(|meta| meta.value_bytes.into())
+}
+
+/// Bytes of the value of an item of so many bytes, if there is one.
+fn value_bytes_in(key: &[u8], size: u64) -> Option<u64> {
+    size.checked_sub(key.len() as u64)
 }
 
 /// Bytes of an item.

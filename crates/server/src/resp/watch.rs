@@ -125,7 +125,7 @@ impl<T: Transport> Core<T> {
     /// Counts what was executed in one moment, as what is served alone is counted.
     fn account_asked(&mut self, connection: &mut Connection<T::Stream>, asked: &[Asked<'_>]) {
         for asked in asked {
-            let Asked { key, operation, size } = *asked;
+            let Asked { key, operation, size, .. } = *asked;
             self.note_key(connection, key, size);
             self.sample_uncounted(key, asked.writes());
             asked.log(&self.context());

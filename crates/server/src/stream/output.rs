@@ -46,6 +46,14 @@ pub enum Sent {
 /// Pieces handed to the kernel by one call, at most.
 const PIECES_MAX: usize = 8;
 
+/// The memory of bytes that wait grows to a multiple of this, or of a power of two below it. Were
+/// it doubled, a connection would hold more than its bound.
+const GROWTH_BYTES: usize = 1 << 10;
+
+/// Beyond so many, which is more than that bound, it is doubled all the same: a datagram's reply of
+/// thousands of small values would else be copied anew with every few of them.
+const GROWTH_BYTES_MAX: usize = 64 << 10;
+
 /// The end of an [`Output`] at some time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct End {
@@ -93,6 +101,11 @@ impl Output {
         }
         meter::bytes(bytes.len());
         if let Some(Slot::Bytes { bytes: last, .. }) = self.slots.back_mut() {
+            let length = last.len() + bytes.len();
+            if last.capacity() < length && length <= GROWTH_BYTES_MAX {
+                let step = GROWTH_BYTES.min(length.next_power_of_two());
+                last.reserve_exact(length.next_multiple_of(step) - last.len());
+            }
             last.extend_from_slice(bytes);
         } else {
             self.slots.push_back(Slot::Bytes { bytes: bytes.to_vec(), sent: 0 });

@@ -5,7 +5,8 @@
 //! where a set is full, its oldest goes. So remembering costs the same however many are remembered,
 //! and no turn pays for tidying up: a client that repeats for seconds while hundreds of thousands
 //! of others write must still be known. Answers to changes are a few bytes and lie in their place;
-//! longer ones apart, fewer of them. Times are nanoseconds.
+//! longer ones apart, fewer of them. Of one that had to make room it is still known that its
+//! request was carried out. Times are nanoseconds.
 
 use laneway_sync::planted::{Bug, is_planted};
 use laneway_wire::udp::retain::{Bounds, Retained};
@@ -48,6 +49,8 @@ pub enum Once {
     Answered(Box<[u8]>),
     /// It is under way.
     UnderWay,
+    /// It was carried out, and its answer, a long one, had to make room.
+    Forgotten,
 }
 
 /// One queue's.
@@ -77,12 +80,22 @@ impl Answers {
             && place[DIGEST] == digest
             && !is_planted(Bug::OnceForgotten)
         {
-            match self.told(place) {
-                Some(answer) => return Once::Answered(answer),
-                None if answer_byte(place) == UNDER_WAY => return Once::UnderWay,
-                None => {} // a long one, forgotten since
-            }
+            return match self.told(place) {
+                Some(answer) => Once::Answered(answer),
+                None if answer_byte(place) == UNDER_WAY => Once::UnderWay,
+                None => Once::Forgotten,
+            };
         }
+        self.begin(name, digest, now);
+        Once::Go
+    }
+
+    /// One whose answer is forgotten is carried out again: from now on it is under way.
+    pub fn again(&mut self, name: u64, digest: u64, now: u64) {
+        self.begin(name.max(1), digest, now);
+    }
+
+    fn begin(&mut self, name: u64, digest: u64, now: u64) {
         if self.places.is_empty() {
             self.places = vec![[0; 6]; PLACES];
         }
@@ -96,7 +109,6 @@ impl Answers {
         let place = set.iter_mut().min_by_key(rank).expect("a set has places");
         *place = [name, digest, now, 0, 0, 0];
         set_answer(place, UNDER_WAY, &[]);
-        Once::Go
     }
 
     /// The answer to the request that is under way under this name, if there is one.
@@ -223,6 +235,24 @@ mod tests {
             assert_eq!(answers.once(name, 6, 17 + ANSWER_NANOS), Once::Go, "too old");
         }
         assert_eq!(answers.answer(name(9), 0), None);
+    }
+
+    #[test]
+    fn a_long_answer_that_made_room_is_known_to_have_been_given() {
+        let mut answers = Answers::default();
+        let long = [b'x'; 24];
+        for number in 0..=LONG_MAX as u64 {
+            assert_eq!(answers.once(name(number), 5, 10), Once::Go);
+            answers.answered(name(number), &long, 10);
+        }
+        assert_eq!(answers.once(name(1), 5, 11), answered(&long));
+        assert_eq!(answers.once(name(0), 5, 11), Once::Forgotten);
+        assert_eq!(answers.once(name(0), 5, 12), Once::Forgotten, "asking changes nothing");
+        answers.again(name(0), 5, 13);
+        assert_eq!(answers.once(name(0), 5, 14), Once::UnderWay);
+        answers.answered(name(0), b"6\r\n", 15);
+        assert_eq!(answers.once(name(0), 5, 16), answered(b"6\r\n"));
+        assert_eq!(answers.once(name(1), 6, 17), Once::Go, "another request under its name");
     }
 
     #[test]

@@ -34,6 +34,9 @@ const PART_OF_FREE: usize = 8;
 /// What a reply that no frames can carry is answered by instead.
 const REPLY_TOO_LONG: &[u8] = b"SERVER_ERROR reply too long for UDP\r\n";
 
+/// The answer to a change that comes again when its own answer has made room for others'.
+const ANSWER_FORGOTTEN: &[u8] = b"SERVER_ERROR carried out before, and the answer is forgotten\r\n";
+
 /// Whether a client in memory that has so many large replies under way may have one more, of all
 /// that are.
 fn may_have_more(of_client: usize, under_way: usize) -> bool {
@@ -62,16 +65,33 @@ impl Udp {
 
 impl UdpWorker {
     /// Whether a request that is to be carried out once has not been; if it has, it is answered.
-    pub(super) fn is_first(&mut self, at: At<'_>, from: &mut From, digest: u64) -> bool {
-        match at.shared.once(from.to.queue, &from.key(), digest, from.arrived_nanos) {
+    /// Where its answer is forgotten, one that `is_harmless` is carried out again.
+    pub(super) fn is_first(
+        &mut self,
+        at: At<'_>,
+        from: &mut From,
+        digest: u64,
+        is_harmless: impl FnOnce() -> bool,
+    ) -> bool {
+        let (queue, key, now) = (from.to.queue, from.key(), from.arrived_nanos);
+        let told = match at.shared.once(queue, &key, digest, now) {
             Once::Go => return true,
-            Once::UnderWay => at.counts.repeats_under_way.add_owner(1),
-            Once::Answered(reply) => {
-                at.counts.repeats_answered.add_owner(1);
-                from.once = false;
-                self.answer(at, from, &reply);
+            Once::UnderWay => {
+                at.counts.repeats_under_way.add_owner(1);
+                return false;
             }
-        }
+            Once::Answered(reply) => reply,
+            Once::Forgotten => {
+                if is_harmless() {
+                    at.shared.again(queue, &key, digest, now);
+                    return true;
+                }
+                ANSWER_FORGOTTEN.into()
+            }
+        };
+        at.counts.repeats_answered.add_owner(1);
+        from.once = false;
+        self.answer(at, from, &told);
         false
     }
 

@@ -15,14 +15,14 @@ use crate::durable::shared::EXECUTOR;
 use crate::execute::{self, Body, Context, Outcome, put_miss};
 use crate::jobs::handoff::{Job, Origin};
 use crate::latency::{self, Operation};
-use crate::request::requests::{operation, writes};
+use crate::request::requests::{only_reads, operation, writes};
 use crate::request::sought::Simple;
 use laneway_policy::pace::Way;
 use laneway_policy::{Design, ItemBytes, Route, WorkerTarget, route};
 use laneway_store::{GROUP, Sought, meter};
 use laneway_transport::Transport;
 use laneway_wire::reply::{BAD_DATA_CHUNK, END};
-use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Malformed, Meta, Request, Then, parse};
+use laneway_wire::{Frame, Get, KEY_BYTES_MAX, Limits, Malformed, Meta, Request, Then, parse};
 
 /// The reply to `backup`, which ends with the connection that asked.
 const BACKUP_BY_STREAM: &[u8] =
@@ -54,6 +54,17 @@ enum Next {
     Stop,
 }
 
+/// Whether a message has requests that only read, and nothing else, as far as it is served.
+fn all_only_read(mut rest: &[u8], limits: &Limits) -> bool {
+    for _ in 0..REQUESTS_PER_MESSAGE {
+        match parse(rest, limits) {
+            Ok(Some(frame)) if only_reads(&frame.request) => rest = &rest[frame.head_bytes..],
+            _ => return rest.is_empty(),
+        }
+    }
+    true
+}
+
 impl<T: Transport> Core<T> {
     fn size_of_all(&self, get: &Get<'_>) -> ItemBytes {
         let size = |key: &[u8]| {
@@ -81,7 +92,8 @@ impl UdpWorker {
         if is_passed_over(at, payload) {
             return;
         }
-        if from.once && !self.is_first(at, &mut from, digest) {
+        let is_harmless = || all_only_read(payload, &core.limits);
+        if from.once && !self.is_first(at, &mut from, digest, is_harmless) {
             return;
         }
         let mut rest = payload;
@@ -122,7 +134,9 @@ impl UdpWorker {
     /// Refuse a message of several requests that is too long to be served at once: none of them is
     /// carried out.
     pub(super) fn too_long(&mut self, at: At<'_>, mut from: From, digest: u64, front: &[u8]) {
-        if is_passed_over(at, front) || (from.once && !self.is_first(at, &mut from, digest)) {
+        if is_passed_over(at, front)
+            || (from.once && !self.is_first(at, &mut from, digest, || true))
+        {
             return;
         }
         at.counts.requests_beyond_limit.add_owner(1);

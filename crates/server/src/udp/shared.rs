@@ -165,6 +165,11 @@ impl UdpShared {
         self.answers(queue).once(self.name(key), digest, now)
     }
 
+    /// One whose answer is forgotten is carried out again: from now on it is under way.
+    pub fn again(&self, queue: u16, key: &Key, digest: u64, now: u64) {
+        self.answers(queue).again(self.name(key), digest, now);
+    }
+
     /// The answer to the request that is under way under this key, if there is one.
     pub fn answered(&self, queue: u16, key: &Key, reply: &[u8], now: u64) {
         self.answers(queue).answered(self.name(key), reply, now);

@@ -104,7 +104,7 @@ impl UdpWorker {
         message: Whole,
         head_bytes: usize,
     ) {
-        if !self.is_first(at, &mut from, message.digest()) {
+        if !self.is_first(at, &mut from, message.digest(), || false) {
             return self.let_go(core, message);
         }
         if !self.may_store(message.message_bytes()) {

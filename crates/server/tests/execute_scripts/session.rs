@@ -5,7 +5,7 @@ use laneway_server::counts::counters::StatsRegistry;
 use laneway_server::durable::backup;
 use laneway_server::execute::{self, Body, Context, ExecuteSettings, Incoming, Outcome};
 use laneway_server::stats::{self, GeneralSnapshot, Question, SettingsSnapshot};
-use laneway_store::{Config, Listing, Mode, Moment, Store};
+use laneway_store::{Config, ListBudget, Listing, Mode, Moment, Store};
 use laneway_wire::reply::{OK, RESET};
 use laneway_wire::{Limits, Request, Then, parse};
 use std::cell::Cell;
@@ -227,10 +227,13 @@ impl Session {
             Question::Kernel => stats::write_kernel(&Default::default(), out),
             Question::Lanes => out.extend_from_slice(b"STAT threshold_bytes 1456\r\nEND\r\n"),
             Question::Cachedump { class, limit: _ } => {
-                let mut walk = Listing::default();
-                while !self.store.list(1 << class, &mut walk, self.now, |key, meta, _| {
-                    stats::write_item(key, meta, out);
-                }) {}
+                let (mut walk, mut is_over) = (Listing::default(), false);
+                while !is_over {
+                    let step = (&mut walk, &mut ListBudget::default());
+                    is_over = self.store.list(1 << class, step, self.now, |key, meta, _| {
+                        stats::write_item(key, meta, out);
+                    });
+                }
                 out.extend_from_slice(b"END\r\n");
             }
             Question::Tier => stats::write_tier(None, out),

@@ -1,7 +1,7 @@
 //! What `stats` tells of hot keys.
 
 use crate::crowd::{Crowd, get, hot_keys, number, plan, set, stats};
-use crate::rig::{Plan, Rig};
+use crate::rig::{Plan, Rig, binary};
 use laneway_load::random::Random;
 use laneway_policy::{Access, Design};
 use laneway_server::stats::Question;
@@ -56,6 +56,24 @@ fn a_deleted_hot_key_has_no_size_and_a_binary_one_is_told_in_hex() {
     assert_eq!(hot_keys(&rig)["gone"].get("bytes"), None);
     let told = stats(&rig, &Question::HotKeys);
     assert!(told.values().any(|value| value == "612062"), "{told:?}");
+}
+
+/// Whose the key is changes nothing for them.
+#[test]
+fn requests_that_no_owner_executes_make_no_key_hot_and_fill_slots_all_the_same() {
+    let mut rig = Rig::new(&plan(Access::Erew, 2, 100));
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    for _ in 0..1_000 {
+        rig.say_resp(&client, "GET k");
+        rig.say_resp(&client, "SET k v");
+        rig.say_binary(&other, &binary::get(b"k"));
+        rig.say_binary(&other, &binary::set(b"k", b"v"));
+    }
+    assert!(hot_keys(&rig).is_empty());
+    assert!(number(&stats(&rig, &Question::Balance), "slots") >= 20.0);
+    let mut crowd = Crowd::new(&rig, 8, 1);
+    crowd.ask(&mut rig, 1_000, |_| get("k"), |_| {});
+    assert!(hot_keys(&rig).contains_key("k"));
 }
 
 #[test]

@@ -6,17 +6,21 @@ use laneway_policy::Form;
 use laneway_server::latency::{Latencies, Operation, Part, ROWS, row};
 use laneway_wire::binary::Opcode;
 use rig::durable::{Kept, Machine, SEGMENT_BYTES, settings};
-use rig::{Plan, Rig, STEP_NANOS, binary, value};
+use rig::{Plan, Rig, STEP_NANOS, binary, resp, value};
 
 /// Time passes by so much each time that a worker asks for it.
 const ASK_NANOS: u64 = 1_000;
 const LARGE: usize = 1 << 20;
 
-/// What all workers' books tell of gets in this lane.
-fn gets(rig: &Rig, large: bool) -> Latencies {
+/// What all workers' books tell of such requests in this lane.
+fn latencies(rig: &Rig, operation: Operation, large: bool) -> Latencies {
     let mut rows = vec![Latencies::default(); ROWS];
     rig.shared.workers.iter().for_each(|worker| worker.book.read_into(&mut rows));
-    rows.swap_remove(row(Operation::Get, large))
+    rows.swap_remove(row(operation, large))
+}
+
+fn gets(rig: &Rig, large: bool) -> Latencies {
+    latencies(rig, Operation::Get, large)
 }
 
 fn nanos(latencies: &Latencies, part: Part) -> u64 {
@@ -125,6 +129,38 @@ fn a_read_that_gives_another_end_is_a_get_and_a_hit_is_of_its_item_s_lane() {
         let told = (totals.get_hits, totals.get_hits_large, totals.touch_hits);
         assert_eq!(told, (2, 1, 4), "{what}");
         assert_eq!(rig.shared.watch(0).small_hits, 1, "{what}");
+    }
+}
+
+/// It asks for a length, whoever executes it.
+#[test]
+fn a_setrange_of_nothing_is_no_store() {
+    let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
+    let tier = machine.open(settings()).expect("a new folder");
+    for kept in [None, Some(Kept::of(&tier))] {
+        let what = if kept.is_some() { "durably" } else { "in memory" };
+        let mut rig = Rig::new(&Plan { kept, ..Plan::of(1, Form::TimeShare) });
+        let client = rig.net.connect();
+        rig.say_resp(&client, "SET k abc");
+        for (value, stored) in [("", 0), ("x", 1)] {
+            let request = resp::request(&[b"SETRANGE", b"k", b"1", value.as_bytes()]);
+            rig.turns(2);
+            let mut before = [Operation::Set, Operation::Other]
+                .map(|operation| latencies(&rig, operation, false).whole.count());
+            let got = rig.ask_resp(&client, &request, 1);
+            assert_eq!(String::from_utf8_lossy(&got), ":3\r\n", "{value:?}, {what}");
+            rig.turns(2);
+            before[0] += stored;
+            before[1] += 1 - stored;
+            let after = [Operation::Set, Operation::Other]
+                .map(|operation| latencies(&rig, operation, false).whole.count());
+            assert_eq!(after, before, "{value:?}, {what}");
+            let [watch, multi, exec] = ["WATCH w", "MULTI", "EXEC"].map(resp::words);
+            rig.ask_resp(&client, &[watch, multi, request, exec].concat(), 4);
+            rig.turns(2);
+            let sets = latencies(&rig, Operation::Set, false).whole.count();
+            assert_eq!(sets, after[0] + stored, "{value:?} in a transaction, {what}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! steps, and small requests between.
 
 use laneway_policy::Form;
-use laneway_rig::{Plan, Rig};
+use laneway_rig::{Plan, Rig, binary};
 use laneway_server::stats::Question;
 use laneway_server::stream::connection::ConnectionKind;
 use laneway_store::Moment;
@@ -109,6 +109,19 @@ fn mgdump_tells_how_each_item_is_asked_for() {
     lines.sort_unstable();
     assert_eq!((lines.remove(0), lines.len()), ("mg AAAA b", ITEMS));
     assert_eq!(rig.ask(&client, b"mg AAAA b v\r\n", b"e\r\n"), b"VA 5\r\nvalue\r\n");
+    // A key whose text is longer than a key is told, and refused: memcached does both.
+    let other = rig.net.connect();
+    for (key, front, told) in [
+        (&[1; 186][..], "mg AQEB", &b"VA 1\r\nx\r\n"[..]),
+        (&[2; 187], "mg AgIC", b"CLIENT_ERROR bad command line format\r\n"),
+    ] {
+        rig.say_binary(&other, &binary::set(key, b"x"));
+        let got = rig.ask(&client, b"lru_crawler mgdump all\r\n", b"EN\r\n");
+        let got = String::from_utf8(got).expect("ASCII");
+        let line = got.lines().find(|line| line.starts_with(front)).expect("it is told");
+        let got = rig.ask(&client, format!("{line} v\r\nmn\r\n").as_bytes(), b"MN\r\n");
+        assert_eq!(got, [told, &b"MN\r\n"[..]].concat(), "{} bytes", key.len());
+    }
     // Classes without items, and what is none.
     let none = class(&rig) + 20;
     let ask = |rig: &mut Rig, line: &str| {

@@ -25,7 +25,7 @@ const SMALL_BYTES: usize = 15_000;
 const LARGE_BYTES: usize = 1 << 20;
 
 /// Input and replies of a connection: docs/operating.md.
-const CONNECTION_BYTES: usize = (32 + 48) << 10;
+const CONNECTION_BYTES: usize = (32 + 49) << 10;
 /// What `-m` may be exceeded by: the first chunk of 80 sizes.
 const CHUNKS_BYTES: u64 = 80 * (256 << 10);
 

@@ -421,6 +421,42 @@ fn what_is_to_be_carried_out_once_is_answered_from_memory_when_it_comes_again() 
 }
 
 #[test]
+fn a_change_whose_answer_is_forgotten_is_not_carried_out_again_and_a_read_is() {
+    let (workers, form) = FORMS[0];
+    let mut rig = Rig::new(&plan(workers, form));
+    let mut peer = Peer::new(&rig);
+    let once = |id| Header { kind: Kind::Once, ..Header::whole(id) };
+    let set = b"set a-number-with-a-long-name 0 0 1\r\n5\r\n";
+    assert_eq!(peer.ask(&mut rig, 0, 1, set), b"STORED\r\n");
+    let change = b"ma a-number-with-a-long-name v k\r\n";
+    let read = b"mg a-number-with-a-long-name v k\r\n";
+    let told = b"VA 1 ka-number-with-a-long-name\r\n6\r\n".to_vec();
+    for _ in 0..2 {
+        for (id, request) in [(2, change), (3, read)] {
+            peer.datagram(0, once(id), request);
+            assert_eq!(peer.all(&mut rig), [(id, told.clone())]);
+        }
+    }
+    // As many long answers as are remembered.
+    let mut answered = 0;
+    for id in 100..100 + 4096 {
+        peer.datagram(0, once(id), b"mg none-has-so-long-a-name-as-this-one k\r\n");
+        if id % 32 == 0 {
+            answered += peer.all(&mut rig).len();
+        }
+    }
+    answered += peer.all(&mut rig).len();
+    assert_eq!(answered, 4096);
+    peer.datagram(0, once(3), read);
+    assert_eq!(peer.all(&mut rig), [(3, told)]);
+    peer.datagram(0, once(2), change);
+    let forgotten = b"SERVER_ERROR carried out before, and the answer is forgotten\r\n";
+    assert_eq!(peer.all(&mut rig), [(2, forgotten.to_vec())]);
+    let got = peer.ask(&mut rig, 0, 4, read);
+    assert!(got.ends_with(b"\r\n6\r\n"), "{}", String::from_utf8_lossy(&got));
+}
+
+#[test]
 fn an_idle_server_finds_nothing_to_do() {
     use laneway_server::worker::Progress;
     for (workers, form) in FORMS {

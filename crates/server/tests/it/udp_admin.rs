@@ -86,6 +86,27 @@ fn the_connections_are_told_by_datagram_if_one_message_holds_them() {
     }
 }
 
+/// However many domains they are in.
+#[test]
+fn few_items_are_told_by_datagram_with_any_number_of_domains() {
+    for domains in [1, 2, 4] {
+        let plan = Plan { domains, ..Plan::of(4, laneway_policy::Form::TimeShare) };
+        let mut rig = Rig::new(&plan.with_datagrams());
+        let (mut peer, client) = (Peer::new(&rig), rig.net.connect());
+        (0..40).for_each(|number| rig.set(&client, &format!("key{number:02}"), b"data"));
+        let classes = rig.shared.store.class_stats();
+        let class = classes.into_iter().find(|class| class.used > 0).expect("some are here").class;
+        let asked = format!("stats cachedump {class} 0\r\n");
+        let got = peer.ask(&mut rig, 0, 1, asked.as_bytes());
+        let told = String::from_utf8_lossy(&got);
+        let mut lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.pop(), Some("END"), "{domains} domains: {told}");
+        lines.sort_unstable();
+        let wanted = (0..40).map(|number| format!("ITEM key{number:02} [4 b; 0 s]"));
+        assert!(lines.into_iter().eq(wanted), "{domains} domains: {told}");
+    }
+}
+
 /// A datagram's source is easily forged: with it a stranger could slow everybody down.
 #[test]
 fn limits_of_clients_are_not_set_by_datagram() {

@@ -319,7 +319,7 @@ fn a_touch_by_resp_is_told_of_an_item_that_memory_has_not_too() {
 
 /// Also where the executor executes it.
 #[test]
-fn reads_within_a_transaction_are_told_behind_its_changes() {
+fn reads_and_touches_within_a_transaction_are_told_behind_its_changes() {
     let machine = Machine::new(16 * SEGMENT_BYTES as usize, 8 << 20);
     let tier = machine.open(settings()).expect("a new folder");
     for kept in [None, Some(Kept::of(&tier))] {
@@ -333,6 +333,11 @@ fn reads_within_a_transaction_are_told_behind_its_changes() {
             "GETRANGE k first last", // is refused, and reads nothing
             "GET k",
             "MGET none k",
+            "TOUCH k none",
+            "EXPIRE k soon", // the same
+            "EXPIRE k 100",
+            "PERSIST k",
+            "EXPIRE none 100",
             "EXEC",
         ];
         let requests: Vec<u8> = lines.iter().flat_map(|line| resp::words(line)).collect();
@@ -342,6 +347,11 @@ fn reads_within_a_transaction_are_told_behind_its_changes() {
             "item_get key=k status=found size=3",
             "item_get key=none status=not_found size=0",
             "item_get key=k status=found size=3",
+            "item_get key=k status=found size=3",
+            "item_get key=none status=not_found size=0",
+            "item_get key=k status=found size=3",
+            "item_get key=k status=found size=3",
+            "item_get key=none status=not_found size=0",
         ];
         assert_eq!(told(&mut rig, &watcher, events.len()), events);
     }

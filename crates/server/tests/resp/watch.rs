@@ -74,6 +74,36 @@ fn what_another_client_changes_stops_the_transaction_and_what_it_reads_does_not(
 }
 
 #[test]
+fn an_end_that_another_transaction_changes_stops_it_and_a_touch_does_not() {
+    // Behind `SET k 1 EX 50`, `WATCH k` and `GET k`.
+    let rows = [
+        ("EXPIRE k 100", false),
+        ("PERSIST k", false),
+        ("GETEX k EX 100", false),
+        ("EXPIRE k -1", false),
+        ("EXPIRE k 100 NX", true),
+        ("TOUCH k", true),
+    ];
+    for plan in all_plans() {
+        for (line, is_executed) in rows {
+            let mut rig = Rig::new(&with_folder(&plan));
+            let [watcher, other] = [(); 2].map(|()| rig.net.connect());
+            for line in ["SET k 1 EX 50", "WATCH k", "GET k"] {
+                say(&mut rig, &watcher, line);
+            }
+            for line in ["WATCH w", "MULTI", line, "EXEC"] {
+                say(&mut rig, &other, line);
+            }
+            say(&mut rig, &watcher, "MULTI");
+            say(&mut rig, &watcher, "SET k 7");
+            let got = say(&mut rig, &watcher, "EXEC");
+            let what = format!("{line:?}, {}", plan.what());
+            assert_eq!(got, if is_executed { "*1|+OK|" } else { "*-1|" }, "{what}");
+        }
+    }
+}
+
+#[test]
 fn an_item_that_ends_meanwhile_has_changed() {
     for plan in all_plans() {
         let mut rig = Rig::new(&with_folder(&plan));

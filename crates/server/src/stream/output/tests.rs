@@ -66,6 +66,34 @@ fn everything_leaves_in_order_whatever_the_peer_takes_at_a_time() {
 }
 
 #[test]
+fn what_waits_takes_little_more_memory_than_its_bytes_however_it_grows() {
+    let mut output = Output::default();
+    output.push_bytes(&[b'x'; 32 << 10]);
+    for _ in 0..100 {
+        output.push_bytes(&[b'y'; 100]);
+        let (memory, held) = (output.memory_bytes(), output.held_bytes());
+        assert!(memory < held + GROWTH_BYTES, "{memory} for {held}");
+    }
+    // The end of one large value and the head of the next, of which a reply may have hundreds.
+    let mut output = Output::default();
+    output.push_bytes(b"\r\n");
+    output.push_bytes(b"VALUE key 0 100000\r\n");
+    let (memory, held) = (output.memory_bytes(), output.held_bytes());
+    assert!(memory < 2 * held, "{memory} for {held}");
+}
+
+#[test]
+fn a_long_reply_of_many_pieces_is_moved_few_times() {
+    let (mut output, mut memory, mut moves) = (Output::default(), 0, 0);
+    for _ in 0..10_000 {
+        output.push_bytes(&[b'x'; 100]);
+        moves += usize::from(output.memory_bytes() != memory);
+        memory = output.memory_bytes();
+    }
+    assert!(moves < 80, "{moves} times");
+}
+
+#[test]
 fn a_slice_moves_no_more_than_its_budget() {
     let (_store, _, pinned) = large_value(200_000);
     let mut output = Output::default();
