@@ -11,15 +11,17 @@ pub(crate) mod superblock;
 
 use crate::checkpoint::outline::Outline;
 use crate::checkpoint::superblock::Superblock;
-use crate::index::Entry;
+use crate::index::{Entry, What};
 use crate::media::bytes::{Put, Reader};
 use crate::media::disk::{Barrier, Disk};
 use crate::media::flushes::Medium;
 use crate::reading::ahead::{Piece, Pieces, read_ahead};
 use crate::ssd::large::{LargeWriter, is_there};
 use crate::ssd::pointer::Pointer;
+use crate::ssd::value::Large;
 use crate::store::{Checkpoint, Maintenance, Owner, Shared};
 use crate::types::{Error, KEY_BYTES_MAX, Result, doing};
+use std::sync::Arc;
 
 pub use crate::checkpoint::head::Head;
 
@@ -33,13 +35,17 @@ enum Next<'a> {
     End(u64),
 }
 
-fn decode_entry<'a>(reader: &mut Reader<'a>, blocks: u64) -> Option<Next<'a>> {
+fn decode_entry<'a>(
+    reader: &mut Reader<'a>,
+    blocks: u64,
+    spare: &mut Option<Arc<Large>>,
+) -> Option<Next<'a>> {
     let key_bytes = reader.u16()?;
     if key_bytes == END {
         return Some(Next::End(reader.u64()?));
     }
     let key = reader.take(usize::from(key_bytes))?;
-    Some(Next::Entry(key, Entry::decode(reader, blocks)?))
+    Some(Next::Entry(key, Entry::decode(reader, blocks, spare)?))
 }
 
 impl Shared {
@@ -266,7 +272,7 @@ pub trait Visit {
     /// What stands before the entries.
     fn head(&mut self, head: &Head);
     /// One entry; they come in the order of their keys.
-    fn entry(&mut self, key: &[u8], entry: Entry);
+    fn entry(&mut self, key: &[u8], entry: &Entry);
 }
 
 fn damaged(what: &str) -> Error {
@@ -300,16 +306,19 @@ pub fn read(ssd: &dyn Disk, body: &Pointer, blocks: u64, visit: &mut impl Visit)
             }
         };
         visit.head(&head);
-        let mut count = 0;
+        let (mut count, mut spare) = (0, None);
         loop {
             let bytes = piece.bytes();
             let mut reader = Reader::new(&bytes[at..]);
-            match decode_entry(&mut reader, blocks) {
+            match decode_entry(&mut reader, blocks, &mut spare) {
                 Some(Next::Entry(key, entry)) => {
                     if key.is_empty() || KEY_BYTES_MAX < key.len() {
                         return Err(damaged("a key of a wrong length"));
                     }
-                    visit.entry(key, entry);
+                    visit.entry(key, &entry);
+                    if let What::Large(large) = entry.what {
+                        spare = Some(large);
+                    }
                     count += 1;
                     at = bytes.len() - reader.len();
                 }
@@ -336,7 +345,6 @@ mod tests {
     use crate::tier::Tier;
     use crate::types::{ItemMeta, Settings};
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     #[test]
     fn who_writes_waits_for_a_bounded_number_of_tables_that_a_checkpoint_copies() {

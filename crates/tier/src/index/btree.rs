@@ -143,11 +143,11 @@ pub struct Builder {
 
 impl Builder {
     /// Adds an entry.
-    pub fn push(&mut self, key: &[u8], entry: Entry) {
-        let packed = Packed::of(&entry);
+    pub fn push(&mut self, key: &[u8], entry: &Entry) {
+        let packed = Packed::of(entry);
         if let Some(last) = self.leaf.last_key() {
             if key <= last {
-                return self.late.push((key.into(), entry));
+                return self.late.push((key.into(), entry.clone()));
             }
             if !self.leaf.has_room_in_order(key, &packed) {
                 let first = between(last, key);
@@ -482,10 +482,24 @@ impl BTree {
     /// Calls `visit` with every entry in order, tombstones too. What changes meanwhile may be seen
     /// before or after.
     pub fn walk(&self, mut visit: impl FnMut(&[u8], &Entry)) {
-        self.leaves(|leaf, index| {
-            let (key, entry) = leaf.both(index);
-            visit(key, &self.waiting.with_value(entry));
-        });
+        let mut spare = None;
+        self.leaves(|leaf, index| self.show(leaf, index, &mut spare, &mut visit));
+    }
+
+    /// Shows one entry. A large value lies where the one before lay.
+    fn show(
+        &self,
+        leaf: &Leaf,
+        index: usize,
+        spare: &mut Option<Arc<Large>>,
+        visit: impl FnOnce(&[u8], &Entry),
+    ) {
+        let (key, entry) = leaf.both(index, spare);
+        let entry = self.waiting.with_value(entry);
+        visit(key, &entry);
+        if let What::Large(large) = entry.what {
+            *spare = Some(large);
+        }
     }
 
     /// Calls `visit` with every place in order. The tree is let go between two leaves, or whoever
@@ -515,9 +529,10 @@ impl BTree {
         from: &[u8],
         mut visit: impl FnMut(&[u8], &Entry, u8),
     ) -> Option<Box<[u8]>> {
+        let mut spare = None;
         self.leaf_from(from, |leaf, index| {
-            let (key, entry) = leaf.both(index);
-            visit(key, &self.waiting.with_value(entry), leaf.weight(index));
+            let weight = leaf.weight(index);
+            self.show(leaf, index, &mut spare, |key, entry| visit(key, entry, weight));
         })
     }
 

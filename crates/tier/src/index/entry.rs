@@ -216,15 +216,20 @@ impl Entry {
         }
     }
 
-    /// Reads one of a store whose SSD has so many blocks.
-    pub fn decode(reader: &mut Reader<'_>, blocks: u64) -> Option<Entry> {
+    /// Reads one of a store whose SSD has so many blocks. A large value takes the place of `spare`
+    /// ([`Large::in_place_of`]).
+    pub fn decode(
+        reader: &mut Reader<'_>,
+        blocks: u64,
+        spare: &mut Option<Arc<Large>>,
+    ) -> Option<Entry> {
         let (sequence, home) = (reader.u64()?, Home::from_raw(reader.u64()?));
         let (record_bytes, expires_at_seconds) = (reader.u32()?, reader.u32()?);
         let what = match reader.u8()? {
             1 => What::Small { value_bytes: reader.u32()? },
             2 => {
                 let pointer = Pointer::decode(reader, blocks, VALUE_BYTES_MAX as u64)?;
-                What::Large(Arc::new(pointer.into()))
+                What::Large(Large::from(pointer).in_place_of(spare.take()))
             }
             3 => What::Tombstone,
             _ => What::Lost,

@@ -90,7 +90,7 @@ impl FairIndex {
 
     /// What one of its cells says.
     pub fn entry_of(payload: &[u8], blocks: u64) -> Option<Entry> {
-        Entry::decode(&mut Reader::new(payload), blocks)
+        Entry::decode(&mut Reader::new(payload), blocks, &mut None)
     }
 
     /// The changes since a checkpoint, as a count of them needs them: first what went. `None` if

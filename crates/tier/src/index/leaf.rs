@@ -139,11 +139,12 @@ pub struct Packed {
 impl Packed {
     /// Of this entry.
     pub fn of(entry: &Entry) -> Packed {
-        let mut body = SmallVec::new();
-        body.extend_from_slice(&entry.sequence.to_le_bytes());
-        body.extend_from_slice(&raw_of(entry.home));
-        body.extend_from_slice(&entry.record_bytes.to_le_bytes());
-        body.extend_from_slice(&entry.expires_at_seconds.to_le_bytes());
+        let mut front = [0; 64];
+        front[..HOME.start].copy_from_slice(&entry.sequence.to_le_bytes());
+        front[HOME].copy_from_slice(&raw_of(entry.home));
+        front[RECORD_BYTES_AT..EXPIRES_AT].copy_from_slice(&entry.record_bytes.to_le_bytes());
+        front[EXPIRES_AT..COMMON_BYTES].copy_from_slice(&entry.expires_at_seconds.to_le_bytes());
+        let mut body = SmallVec::from_buf_and_len(front, COMMON_BYTES);
         let kind = match &entry.what {
             What::Small { value_bytes } => {
                 body.extend_from_slice(&value_bytes.to_le_bytes());
@@ -225,12 +226,12 @@ fn home_in(body: &[u8]) -> Home {
 }
 
 #[inline]
-fn entry_in(kind: Kind, body: &[u8]) -> Entry {
+fn entry_in(kind: Kind, body: &[u8], spare: &mut Option<Arc<Large>>) -> Entry {
     let what = match kind {
         Kind::Small => What::Small { value_bytes: u32_at(body, COMMON_BYTES) },
         Kind::Tombstone => What::Tombstone,
         Kind::Lost => What::Lost,
-        large => What::Large(Arc::new(large_in(large, body))),
+        large => What::Large(large_in(large, body).in_place_of(spare.take())),
     };
     Entry {
         sequence: u64_at(body, 0),
@@ -388,14 +389,15 @@ impl Leaf {
 
     /// What is known of its key.
     pub fn entry(&self, index: usize) -> Entry {
-        entry_in(self.heads[index].kind, self.body(index))
+        entry_in(self.heads[index].kind, self.body(index), &mut None)
     }
 
-    /// A key, and what is known of it.
+    /// A key, and what is known of it; a large value takes the place of `spare`
+    /// ([`Large::in_place_of`]).
     #[inline]
-    pub fn both(&self, index: usize) -> (&[u8], Entry) {
+    pub fn both(&self, index: usize, spare: &mut Option<Arc<Large>>) -> (&[u8], Entry) {
         let (key, body) = self.places(index);
-        (&self.bytes[key], entry_in(self.heads[index].kind, &self.bytes[body]))
+        (&self.bytes[key], entry_in(self.heads[index].kind, &self.bytes[body], spare))
     }
 
     /// Whether an entry of `key` can be put where it was found, or would be.
@@ -417,9 +419,16 @@ impl Leaf {
     pub fn insert(&mut self, index: usize, key: &[u8], packed: &Packed) {
         let start = self.start(index);
         let (body, end) = (start + key.len(), start + key.len() + packed.body.len());
-        self.resize(index, start..start, end - start);
-        self.bytes[start..body].copy_from_slice(key);
-        self.bytes[body..end].copy_from_slice(&packed.body);
+        if index == self.len() {
+            // As an index is filled: nothing has to be moved.
+            self.make_room(end);
+            self.bytes.extend_from_slice(key);
+            self.bytes.extend_from_slice(&packed.body);
+        } else {
+            self.resize(index, start..start, end - start);
+            self.bytes[start..body].copy_from_slice(key);
+            self.bytes[body..end].copy_from_slice(&packed.body);
+        }
         if self.heads.len() == self.heads.capacity() {
             self.heads.reserve_exact(GROWTH_HEADS);
         }
@@ -460,6 +469,16 @@ impl Leaf {
         }
     }
 
+    /// Makes room for so many bytes of keys and bodies in all.
+    fn make_room(&mut self, after: usize) {
+        assert!(after <= BYTES_MAX, "it was asked whether there is room");
+        if self.bytes.capacity() < after {
+            let filled = after + CHUNK_HEADER_BYTES;
+            let capacity = filled.next_multiple_of(GROWTH_BYTES) - CHUNK_HEADER_BYTES;
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+    }
+
     /// Makes other room of what lies in `place`, at the end of which the entry `index` ends, or
     /// which is before it.
     fn resize(&mut self, index: usize, place: Range<usize>, room: usize) {
@@ -468,13 +487,8 @@ impl Leaf {
             return;
         }
         let after = before + room - had;
-        assert!(after <= BYTES_MAX, "it was asked whether there is room");
+        self.make_room(after);
         if before < after {
-            if self.bytes.capacity() < after {
-                let filled = after + CHUNK_HEADER_BYTES;
-                let capacity = filled.next_multiple_of(GROWTH_BYTES) - CHUNK_HEADER_BYTES;
-                self.bytes.reserve_exact(capacity - before);
-            }
             self.bytes.resize(after, 0);
         }
         self.bytes.copy_within(place.end..before, place.start + room);

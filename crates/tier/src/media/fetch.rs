@@ -12,8 +12,9 @@ use std::ops::Range;
 /// Neighbours are read together if no more than this lies between: a read of it takes about as long
 /// as another request.
 pub const GAP_BYTES: u64 = 16 << 10;
-/// The most that one read takes, but for one that is longer by itself.
-const RUN_BYTES_MAX: u64 = 1 << 20;
+/// The most that one read takes, but for one that is longer by itself. Pages that lie anywhere are
+/// a part of a request each, of which a disk by virtio takes 254: a mebibyte would be two requests.
+const RUN_BYTES_MAX: u64 = 254 * BLOCK_BYTES as u64;
 /// What a thread keeps of the room it read into, for the next time.
 const ROOM_BYTES_MAX: usize = 1 << 20;
 
@@ -52,6 +53,17 @@ impl Shared {
     /// that is no disk's. How many bytes were asked of the devices.
     pub fn fetch<T>(
         &self,
+        wanted: Vec<Wanted<T>>,
+        meanwhile: impl FnOnce(),
+        show: impl FnMut(&T, &[u8]),
+    ) -> u64 {
+        self.fetch_keeping(ROOM_BYTES_MAX, wanted, meanwhile, show)
+    }
+
+    /// The same for a thread that keeps room of this length at most for the next time.
+    pub fn fetch_keeping<T>(
+        &self,
+        room_bytes_max: usize,
         mut wanted: Vec<Wanted<T>>,
         meanwhile: impl FnOnce(),
         mut show: impl FnMut(&T, &[u8]),
@@ -66,7 +78,11 @@ impl Shared {
         let kept = ROOM.take();
         let (mut room, spare) = match kept {
             Some(kept) if bytes <= kept.as_slice().len() => (kept, None),
-            smaller => (Blocks::zeroed(bytes), smaller),
+            smaller => {
+                // Not beside a larger one that is kept in its place.
+                let spare = smaller.filter(|_| room_bytes_max < bytes);
+                (Blocks::zeroed(bytes), spare)
+            }
         };
         // What is only in memory of the log is asked for before its disk is: what leaves meanwhile
         // is on the disk by then.
@@ -91,7 +107,7 @@ impl Shared {
                 show(&wanted.what, &bytes[skip..][..wanted.bytes]);
             }
         });
-        let is_kept = room.as_slice().len() <= ROOM_BYTES_MAX;
+        let is_kept = room.as_slice().len() <= room_bytes_max;
         ROOM.set(if is_kept { Some(room) } else { spare });
         bytes as u64
     }

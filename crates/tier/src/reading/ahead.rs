@@ -2,7 +2,8 @@
 //! the last ones are taken apart, so that a start waits for the slower of the two and not for both.
 //! One thread, and pieces in their order, so that a simulated disk sees the same reads each time.
 //!
-//! For a check of files, several threads read and verify ([`in_order`]).
+//! For a check of files, several threads read and verify ([`in_order`]), and one more finds what is
+//! to be read next ([`beside`]).
 
 use crate::media::bytes::Blocks;
 use crate::media::disk::Disk;
@@ -152,6 +153,17 @@ pub fn in_order<T: Send>(
     });
 }
 
+/// Makes something by a thread of its own, and meanwhile another thing here; behind that, where no
+/// thread can be started.
+pub fn beside<A: Send, B>(mut make: impl FnMut() -> A + Send, here: impl FnOnce() -> B) -> (A, B) {
+    let (made, here) = thread::scope(|scope| {
+        let started = Builder::new().name("tier-walk".into()).spawn_scoped(scope, &mut make);
+        let here = here();
+        (started.ok().map(|maker| maker.join().expect("nobody panics inside")), here)
+    });
+    (made.unwrap_or_else(make), here)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,6 +228,22 @@ mod tests {
             Err::<(), _>(Error::PmFull)
         });
         assert!(matches!(stopped, Err(Error::PmFull)));
+    }
+
+    #[test]
+    fn one_thing_is_made_while_another_is_done() {
+        let (to_there, from_here) = channel();
+        let (to_here, from_there) = channel();
+        let make = move || {
+            to_here.send(1).unwrap();
+            from_here.recv().unwrap() // which is sent behind what was made first
+        };
+        let here = || {
+            let made = from_there.recv().unwrap();
+            to_there.send(made + 1).unwrap();
+            made
+        };
+        assert_eq!(beside(make, here), (2, 1));
     }
 
     #[test]

@@ -90,12 +90,17 @@ impl Ledger {
 
     /// An entry is in the index now.
     pub fn add(&mut self, entry: &Entry) {
-        self.lowest_sequence = self.lowest_sequence.min(entry.sequence);
-        self.items += u64::from(entry.is_item());
         match self.live(entry.home) {
             Some(live) => *live += u64::from(entry.record_bytes),
             None => self.even = false,
         }
+        self.add_but_record(entry);
+    }
+
+    /// The same of one whose record's bytes somebody else counts.
+    pub fn add_but_record(&mut self, entry: &Entry) {
+        self.lowest_sequence = self.lowest_sequence.min(entry.sequence);
+        self.items += u64::from(entry.is_item());
         match &entry.what {
             What::Large(pointer) => pointer.extents.iter().for_each(|extent| self.claim(*extent)),
             What::Lost => self.even = false,

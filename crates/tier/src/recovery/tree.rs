@@ -85,7 +85,7 @@ impl Tree {
         let read = self.walk(blocks, problems, |key, entry| {
             ledger.add(&entry);
             counts.add(&entry);
-            builder.push(key, entry);
+            builder.push(key, &entry);
         });
         (Index::built(builder, counts), read)
     }

@@ -63,6 +63,19 @@ impl Large {
         Large { waiting: Mutex::new(Some(bytes)), ..Large::from(pointer) }
     }
 
+    /// Shared, in the memory of `spare` if nobody else has that: millions that are looked at one
+    /// after the other need not be allocated each.
+    pub fn in_place_of(self, spare: Option<Arc<Large>>) -> Arc<Large> {
+        let Some(mut spare) = spare else { return Arc::new(self) };
+        match Arc::get_mut(&mut spare) {
+            Some(there) => {
+                *there = self;
+                spare
+            }
+            None => Arc::new(self),
+        }
+    }
+
     /// What is kept with the item, if it is known.
     pub fn meta(&self) -> Option<ItemMeta> {
         self.meta.get().copied()
@@ -163,6 +176,20 @@ mod tests {
         assert!(waiting.take(1));
         let now = WAITING_BYTES_MAX - WAITING_VALUE_BYTES_MAX as u64 + BLOCK_BYTES as u64;
         assert_eq!(waiting.bytes(), (now, WAITING_BYTES_MAX));
+    }
+
+    #[test]
+    fn memory_is_used_again_that_nobody_else_has_and_nothing_of_what_was_there_stays() {
+        let large = |bytes| Large::from(Pointer { bytes, ..Pointer::default() });
+        let first = large(1);
+        first.know(ItemMeta::default());
+        let first = Arc::new(first);
+        let place = Arc::as_ptr(&first);
+        let second = large(2).in_place_of(Some(first));
+        assert_eq!((Arc::as_ptr(&second), second.bytes, second.meta()), (place, 2, None));
+        let third = large(3).in_place_of(Some(second.clone()));
+        assert_eq!((second.bytes, third.bytes), (2, 3), "somebody has the second");
+        assert_eq!(large(4).in_place_of(None).bytes, 4);
     }
 
     #[test]

@@ -18,9 +18,9 @@ use crate::store::{RESERVE_DELETE, Shared};
 use crate::tier::Tier;
 use crate::types::{Error, ItemMeta, Result, Settings};
 
-/// Threads of a check that read and verify: while one looks at what it has read, the device is busy
-/// with what the others asked for.
-const READERS: usize = 4;
+/// Threads of a check that read and verify: while some look at what they have read, the device is
+/// busy with what the others asked for. They are more than there may be CPUs, as most of them wait.
+const READERS: usize = 8;
 
 /// What a check found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -121,12 +121,15 @@ pub(crate) fn repair_open(tier: Tier, report: Report, progress: Progress<'_>) ->
 /// How many items can be read, and which cannot.
 fn read_all(shared: &Shared, report: Report, progress: Progress<'_>) -> Findings {
     let mut findings = Findings { report, ..Findings::default() };
-    let mut pass = Pass::new(Bounds::ALONE);
-    let readers = if waits_for_files(shared) { READERS } else { 0 };
+    let (bounds, readers) = match waits_for_files(shared) {
+        true => (Bounds::FILES, READERS),
+        false => (Bounds::ALONE, 0),
+    };
+    let mut pass = Pass::new(bounds);
     progress(Stage::Reading, 0, 0);
     let mut note = |damaged| findings.note(damaged);
     while pass.step(shared, &mut note) != Step::Over {
-        pass.read_window(shared, readers, &mut note, &mut |far| {
+        pass.read_windows(shared, readers, &mut note, &mut |far| {
             progress(Stage::Reading, far.done_bytes, far.total_bytes);
         });
     }

@@ -2,7 +2,9 @@
 
 use crate::common::{self, Kind, Machine, settings, value};
 use laneway_tier::disk::sim::Faults;
-use laneway_tier::{Error, ItemMeta, Tier, dump, fsck};
+use laneway_tier::{BLOCK_BYTES, Directory, DirectorySettings, Error, ItemMeta, Tier, dump, fsck};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 fn key(number: u64) -> Vec<u8> {
     format!("key-{number:05}").into_bytes()
@@ -216,4 +218,46 @@ fn what_a_checkpoint_has_seen_durable_is_no_torn_tail() {
         let found = fsck::check(machine.media(), settings()).unwrap();
         assert_eq!(found.lost.len(), if last == 9 { 2 } else { 1 }, "{found:?}");
     }
+}
+
+/// More than all threads read at a time, in reads of many neighbours each.
+#[test]
+fn a_check_of_files_names_each_damaged_value_and_reads_the_rest() {
+    const VALUE_BYTES: usize = 9 * BLOCK_BYTES + 100;
+    const ITEMS: u64 = 1200;
+    let name = format!("laneway-tier-check-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let _ = fs::remove_dir_all(&path);
+    let mut how = DirectorySettings::new(&path);
+    (how.pm_bytes, how.ssd_bytes) = (32 << 20, 96 << 20);
+    let (store, _) = Directory::open(&how, &mut |_, _| {}).unwrap();
+    // No two begin alike.
+    let tagged = |number: u64| {
+        let rest = value(number, VALUE_BYTES - 8);
+        [&number.to_be_bytes()[..], &rest].concat()
+    };
+    for number in 0..ITEMS {
+        store.submit_put(&key(number), &tagged(number), ItemMeta::default(), None).unwrap();
+    }
+    store.commit().unwrap();
+    store.close().unwrap();
+    let check = || Directory::check(&how, &mut |_, _, _| {}).unwrap();
+    let sound = check();
+    assert!(sound.is_sound() && sound.items == ITEMS, "{sound:?}");
+    let ssd = path.join("ssd");
+    let image = fs::read(&ssd).unwrap();
+    let file = File::options().write(true).open(&ssd).unwrap();
+    let damaged = [0, 7, 600, 601, ITEMS - 1];
+    for number in damaged {
+        let front = &tagged(number)[..64];
+        let block = image.chunks(BLOCK_BYTES).position(|block| block.starts_with(front)).unwrap();
+        let at = block * BLOCK_BYTES + 100;
+        file.write_all_at(&[image[at] ^ 8], at as u64).unwrap();
+    }
+    drop(file);
+    let found = check();
+    let names: Vec<Vec<u8>> = found.lost.iter().map(|(key, _)| key.clone()).collect();
+    assert_eq!(names, damaged.map(key));
+    assert_eq!((found.items, found.refused), (ITEMS - 5, 0));
+    fs::remove_dir_all(&path).unwrap();
 }

@@ -8,6 +8,9 @@ use crate::store::Shared;
 use crc32c::crc32c;
 use std::ops::Range;
 
+/// The most that is read at a time, and so the room that a thread keeps to read into.
+pub const AT_ONCE_BYTES: usize = 4 << 20;
+
 /// What is known of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
@@ -43,7 +46,8 @@ pub fn check(shared: &Shared, places: &Places, batch: Range<usize>) -> Checked {
             seen[number] = seen_of(places, unit, &record);
         }
     }
-    read_bytes += shared.fetch(
+    read_bytes += shared.fetch_keeping(
+        AT_ONCE_BYTES,
         wanted,
         || {},
         |&number, bytes| seen[number] = seen_of(places, &units[number], bytes),

@@ -14,16 +14,17 @@ mod doubt;
 mod pieces;
 #[cfg(test)]
 mod tests;
+mod walk;
 mod window;
 
-use self::check::{Seen, check};
+use self::check::{AT_ONCE_BYTES, Seen, check};
 use self::doubt::{Refused, is_there, what};
 use self::pieces::Pieces;
-use self::window::{Owner, Part, Places, Unit, Window};
-use crate::checkpoint::superblock::{Front, SLOT_BYTES, Superblock};
+use self::walk::Walk;
+use self::window::{Owner, Part, Places, Unit};
 use crate::index::{Entry, Home, What};
 use crate::media::fetch::GAP_BYTES;
-use crate::reading::ahead::in_order;
+use crate::reading::ahead::{beside, in_order};
 use crate::ssd::pointer::Pointer;
 use crate::store::Shared;
 use crate::types::BLOCK_BYTES;
@@ -32,8 +33,6 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Leaves of the index that one step goes over: others on this CPU come in between.
-const LEAVES: usize = 8;
 /// So much of what was found damaged is remembered, so that it is told once. A device may have lost
 /// everything; then an item of which two places are damaged is told twice.
 const REMEMBERED_MAX: usize = 1 << 20;
@@ -52,10 +51,13 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of a store that nobody uses: in as few walks as its memory allows, and each step as large as
-    /// the room that a thread keeps to read into, with what lies around places in their blocks.
+    /// Of a store that nobody uses: in as few walks as its memory allows, and each step one read.
     pub const ALONE: Bounds =
         Bounds { step_bytes: (1 << 20) - GAP_BYTES, places: 5 << 19, share: 6 };
+    /// The same on files: each step as large as the room that a thread has to read into, with what
+    /// lies around places in their blocks. Half of the places, as there are two windows at a time.
+    pub const FILES: Bounds =
+        Bounds { step_bytes: AT_ONCE_BYTES as u64 - 4 * GAP_BYTES, places: 5 << 18, share: 12 };
     /// Beside others: they are not many whatever there is, for each window is sorted in one go.
     pub const BESIDE: Bounds = Bounds { step_bytes: 256 << 10, places: 1 << 16, share: u64::MAX };
 }
@@ -127,9 +129,8 @@ impl Scrub {
 /// A pass under way.
 pub(crate) struct Pass {
     bounds: Bounds,
-    window: Window,
-    /// Where the walk of the index goes on that fills the window.
-    from: Option<Box<[u8]>>,
+    /// It fills the window.
+    walk: Walk,
     /// What the window holds.
     places: Places,
     /// The first of it that was not read.
@@ -141,8 +142,6 @@ pub(crate) struct Pass {
     pieces: Pieces,
     /// Names of what was told.
     told: HashSet<(u64, u32)>,
-    /// The first window is being filled: what there is is counted.
-    counts: bool,
     /// How far it is.
     pub far: Far,
 }
@@ -152,23 +151,21 @@ impl Pass {
     pub fn new(bounds: Bounds) -> Pass {
         Pass {
             bounds,
-            window: Window::new(bounds.places),
-            from: Some(Box::default()),
+            walk: Walk::new(bounds.places),
             places: Places::default(),
             next: 0,
             doubts: VecDeque::new(),
             refused: None,
             pieces: Pieces::default(),
             told: HashSet::new(),
-            counts: true,
             far: Far::default(),
         }
     }
 
     /// Goes on.
     pub fn step(&mut self, shared: &Shared, tell: &mut dyn FnMut(Damaged)) -> Step {
-        if let Some(from) = self.from.take() {
-            self.walk(shared, from, tell);
+        if !self.walk.is_over() {
+            self.places = self.walk.step(shared, &mut self.far, tell).unwrap_or_default();
             return Step::Walked;
         }
         // Beside the pass, which changes while they are looked at.
@@ -186,112 +183,69 @@ impl Pass {
             return Step::Read { bytes: checked.bytes, cost };
         }
         self.next = 0;
-        if self.window.is_last() {
+        if self.walk.is_last() {
             return Step::Over;
         }
-        self.window.go_on((self.far.items / self.bounds.share) as usize, places);
-        self.from = Some(Box::default());
+        self.walk.begin_next(self.places_by_share(), places);
         Step::Walked
     }
 
+    /// How many places the next window has at least.
+    fn places_by_share(&self) -> usize {
+        (self.far.items / self.bounds.share) as usize
+    }
+
     /// Reads all that the window holds, if it is filled: as in steps, but that so many threads each
-    /// read and verify what comes next while another waits for its device. `hear` is told how far
-    /// it is.
-    pub fn read_window(
+    /// read and verify what comes next while another waits for its device. With threads it reads
+    /// all windows behind it, too, and fills each while the one before is read. `hear` is told how
+    /// far it is.
+    pub fn read_windows(
         &mut self,
         shared: &Shared,
         threads: usize,
         tell: &mut dyn FnMut(Damaged),
         hear: &mut dyn FnMut(Far),
     ) {
-        let places = std::mem::take(&mut self.places);
+        let mut spare = Places::default();
+        loop {
+            let places = std::mem::take(&mut self.places);
+            if threads == 0 || !self.walk.is_over() || self.walk.is_last() {
+                self.read_places(shared, threads, &places, tell, hear);
+                self.places = places;
+                return;
+            }
+            // Beside the pass, which changes meanwhile.
+            let mut walk = std::mem::replace(&mut self.walk, Walk::new(0));
+            walk.begin_next(self.places_by_share(), spare);
+            let (next, ()) = beside(
+                || walk.finish(shared),
+                || self.read_places(shared, threads, &places, tell, hear),
+            );
+            (self.walk, self.places, self.next, spare) = (walk, next, 0, places);
+        }
+    }
+
+    fn read_places(
+        &mut self,
+        shared: &Shared,
+        threads: usize,
+        places: &Places,
+        tell: &mut dyn FnMut(Damaged),
+        hear: &mut dyn FnMut(Far),
+    ) {
         let mut batches = Vec::new();
         while self.next < places.units.len() {
             batches.push(self.next_batch(&places.units).0);
         }
-        let make = |number: usize| check(shared, &places, batches[number].clone());
+        let make = |number: usize| check(shared, places, batches[number].clone());
         in_order(threads, batches.len(), make, |number, checked| {
             self.take(&places.units, batches[number].clone(), &checked.seen);
             hear(self.far);
             while let Some(number) = self.doubts.pop_front() {
-                self.look_again(shared, &places, number, tell);
+                self.look_again(shared, places, number, tell);
                 hear(self.far);
             }
         });
-        self.places = places;
-    }
-
-    /// Some of the walk that fills a window.
-    fn walk(&mut self, shared: &Shared, mut from: Box<[u8]>, tell: &mut dyn FnMut(Damaged)) {
-        if from.is_empty() {
-            self.take_roots(shared, tell);
-            self.window.make_room();
-        }
-        let (mut lost, mut long) = (Vec::new(), Vec::new());
-        for _ in 0..LEAVES {
-            let next = shared.index.look_through(&from, |key, entry, _| match &entry.what {
-                What::Large(large) if 1 < large.extents.len().max(large.pieces()) => {
-                    long.push((Box::<[u8]>::from(key), entry.clone()));
-                }
-                _ => self.meet(key, entry, &mut lost),
-            });
-            // Not inside, where writers may wait for the leaf: a value may lie in many extents.
-            long.drain(..).for_each(|(key, entry)| self.meet(&key, &entry, &mut lost));
-            self.window.make_room();
-            match next {
-                Some(next) => from = next,
-                None => {
-                    self.places = self.window.close();
-                    self.counts = false;
-                    from = Box::default();
-                    break;
-                }
-            }
-        }
-        // Nobody waits for a leaf of the index while these are told.
-        self.far.damaged += lost.len() as u64;
-        lost.into_iter().for_each(tell);
-        self.from = Some(from).filter(|from| !from.is_empty());
-    }
-
-    fn meet(&mut self, key: &[u8], entry: &Entry, lost: &mut Vec<Damaged>) {
-        let bytes = if entry.is_item() { self.window.item(key, entry) } else { 0 };
-        if !self.counts {
-            return;
-        }
-        self.far.total_bytes += bytes;
-        self.far.items += u64::from(entry.is_item() || entry.what == What::Lost);
-        if entry.what == What::Lost {
-            lost.push(Damaged {
-                key: Some(key.into()),
-                name: name(entry.sequence, key),
-                why: "its newest record is damaged".into(),
-                is_refused: false,
-            });
-        }
-    }
-
-    /// What the store hangs on: the superblocks, which are read now, and the checkpoints, which lie
-    /// among the values.
-    fn take_roots(&mut self, shared: &Shared, tell: &mut dyn FnMut(Damaged)) {
-        if self.counts {
-            // One that is just being written looks damaged: once more while nobody writes.
-            let newest = shared.maintenance().generation;
-            let wrong = superblocks(shared, newest).and_then(|_| {
-                let quiet = shared.maintenance();
-                superblocks(shared, quiet.generation)
-            });
-            if let Some(why) = wrong {
-                tell(Damaged { key: None, name: (u64::MAX - 2, 0), why, is_refused: false });
-            }
-            self.far.done_bytes += 2 * SLOT_BYTES as u64;
-            self.far.total_bytes += 2 * SLOT_BYTES as u64;
-        }
-        let checkpoints = shared.maintenance().checkpoints.clone();
-        for checkpoint in checkpoints {
-            let bytes = self.window.checkpoint(checkpoint.body);
-            self.far.total_bytes += if self.counts { bytes } else { 0 };
-        }
     }
 
     /// What one step reads, and what that costs.
@@ -401,20 +355,6 @@ impl Pass {
         }
         self.far.damaged += u64::from(key.is_some());
         tell(Damaged { key, name, why, is_refused });
-    }
-}
-
-/// What is wrong with the superblocks, of which the newest known has this number.
-fn superblocks(shared: &Shared, newest: u64) -> Option<String> {
-    let mut problems = Vec::new();
-    match Superblock::read(&*shared.ssd, &mut problems) {
-        Ok(Front::Store(found)) if found.generation < newest => {
-            Some("the newest superblock is not there; an older one is".into())
-        }
-        Ok(Front::Store(_)) => problems.pop(),
-        // As a new store looks whose second superblock was never written.
-        Ok(_) => Some("the newest superblock is damaged, and a start would refuse".into()),
-        Err(error) => Some(error.to_string()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Damage at the borders of what a pass reads at once: it is found by steps and by threads alike.
+//! Damage at the borders of what a pass reads at once, and at the edges of windows: it is found by
+//! steps and by threads alike.
 
 use super::*;
 use crate::media::disk::sim::{Faults, Power, Random, SimDisk};
@@ -91,7 +92,7 @@ fn found(shared: &Shared, bounds: Bounds, threads: Option<usize>) -> Vec<Damaged
     let (mut pass, mut found) = (Pass::new(bounds), Vec::new());
     while pass.step(shared, &mut |damaged| found.push(damaged)) != Step::Over {
         if let Some(threads) = threads {
-            pass.read_window(shared, threads, &mut |damaged| found.push(damaged), &mut |_| {});
+            pass.read_windows(shared, threads, &mut |damaged| found.push(damaged), &mut |_| {});
         }
     }
     assert_eq!(pass.far.done_bytes, pass.far.total_bytes, "{threads:?} threads");
@@ -131,4 +132,49 @@ fn damage_at_each_border_of_a_read_is_found_and_told_in_one_order() {
         }
     }
     assert_eq!(found(shared, Bounds::ALONE, Some(3)), [], "all is as it was");
+}
+
+/// The first and the last place of each window, and their names; without those in the log.
+fn edges(shared: &Shared, bounds: Bounds) -> Vec<(Unit, (u64, u32))> {
+    let (mut pass, mut edges) = (Pass::new(bounds), Vec::new());
+    loop {
+        match pass.step(shared, &mut |damaged| panic!("{damaged:?}")) {
+            Step::Over => break,
+            Step::Walked => {
+                let both = [pass.places.units.first(), pass.places.units.last()];
+                let named = |unit: &Unit| (*unit, name_of(&pass.places, unit));
+                edges.extend(both.into_iter().flatten().map(named));
+            }
+            Step::Read { .. } => {}
+        }
+    }
+    edges.retain(|(unit, _)| unit.home.is_ssd());
+    // A window may have one place, and a bit that is flipped twice is as it was.
+    edges.dedup_by_key(|(unit, _)| (unit.home, unit.number));
+    edges
+}
+
+#[test]
+fn damage_at_each_edge_of_a_window_is_told_alike_whatever_reads_windows_and_threads_there_are() {
+    let (tier, ssd) = stored();
+    let shared = tier.shared();
+    let bounds = |step_bytes, places| Bounds { step_bytes, places, share: u64::MAX };
+    let edges = edges(shared, bounds(20 << 10, 50));
+    assert!(6 < edges.len(), "{} edges", edges.len());
+    for (unit, _) in &edges {
+        ssd.flip_bit(unit.home.at() + u64::from(unit.bytes) / 2, 5);
+    }
+    let expected: BTreeSet<_> = edges.iter().map(|(_, name)| *name).collect();
+    let mut first = None;
+    for places in [3, 50, 77, 100_000] {
+        for step_bytes in [1, 20 << 10, 4 << 20] {
+            for threads in [0, 1, 2, 8] {
+                let found = found(shared, bounds(step_bytes, places), Some(threads));
+                let told = format!("{threads} threads, {places} places, reads of {step_bytes}");
+                let names: BTreeSet<_> = found.iter().map(|damaged| damaged.name).collect();
+                assert_eq!(names, expected, "{told}");
+                assert_eq!(&found, first.get_or_insert_with(|| found.clone()), "{told}");
+            }
+        }
+    }
 }

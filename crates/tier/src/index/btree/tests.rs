@@ -37,7 +37,7 @@ fn an_index_that_is_built_is_the_one_that_is_published() {
         let count = count as u64;
         for number in 0..count {
             let key = format!("key-{number:05}");
-            builder.push(key.as_bytes(), entry(number));
+            builder.push(key.as_bytes(), &entry(number));
             published.publish(key.as_bytes(), entry(number), Tie::Keep);
         }
         let built = builder.finish();
@@ -87,7 +87,7 @@ fn entries_out_of_order_find_their_places_too() {
     let mut random = Random::new(1);
     for number in 0..2000 {
         let key = random.below(500).to_be_bytes();
-        builder.push(&key, entry(number));
+        builder.push(&key, &entry(number));
         published.publish(&key, entry(number), Tie::Keep);
     }
     assert_eq!(all(&builder.finish()), all(&published), "the newest of each");
