@@ -16,12 +16,13 @@ use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 /// Descriptors beside those that are asked for: listeners, files, standard streams.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -252,20 +253,33 @@ fn has_lock_right(status: &str, map: &str) -> bool {
         && map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// A pid file, removed when the server ends.
-pub struct PidFile(OsString);
+/// A pid file, removed when the server ends, unless another one has written its own there since.
+pub struct PidFile {
+    path: OsString,
+    written: Option<Writing>,
+}
+
+/// Which file it is, and when it was written: a sandbox lets nobody read it.
+type Writing = (u64, u64, SystemTime);
+
+fn last_writing(path: &OsStr) -> Option<Writing> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino(), found.modified().ok()?))
+}
 
 impl PidFile {
     /// Write this process's id.
     pub fn write(path: &OsStr) -> io::Result<PidFile> {
         fs::write(path, format!("{}\n", std::process::id()))?;
-        Ok(PidFile(path.to_owned()))
+        Ok(PidFile { path: path.to_owned(), written: last_writing(path) })
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // somebody was faster
+        if last_writing(&self.path) == self.written {
+            let _ = fs::remove_file(&self.path); // somebody was faster
+        }
     }
 }
 
@@ -360,6 +374,23 @@ mod tests {
         drop(listener);
         fs::remove_dir_all(&place).expect("it is ours");
         assert_eq!(given, [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_pid_file_goes_with_its_server_unless_another_has_written_it_since() {
+        let path = std::env::temp_dir().join(format!("laneway-pid-file-{}", std::process::id()));
+        let own = PidFile::write(path.as_os_str()).expect("temp is writable");
+        drop(own);
+        assert!(!path.exists());
+        let first = PidFile::write(path.as_os_str()).expect("temp is writable");
+        fs::write(&path, "1\n").expect("it is ours");
+        // Both may have been written in one tick of the kernel's clock.
+        let file = fs::File::options().write(true).open(&path).expect("it is there");
+        file.set_modified(SystemTime::UNIX_EPOCH).expect("it is ours");
+        drop(first);
+        let left = fs::read_to_string(&path);
+        let _ = fs::remove_file(&path); // it is not there if the test fails
+        assert_eq!(left.ok().as_deref(), Some("1\n"));
     }
 
     #[test]

@@ -297,6 +297,9 @@ impl Server {
             // A worker that panicked has said so already.
             let _ = thread.join();
         }
+        // The folder may take long to close: whoever comes meanwhile is refused, or he would wait
+        // for a reply that nobody sends. The workers, which have them too, are gone.
+        drop(self.listeners);
         self.doors.into_iter().for_each(door::Running::close);
         self.executor.map_or(Ok(()), executor::Running::stop)
     }

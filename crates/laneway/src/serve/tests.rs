@@ -1,7 +1,7 @@
 use super::*;
 use laneway_certs::{Authority, Folder};
 use laneway_server::settings::Port;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 fn given(line: &str) -> Result<Settings, String> {
     match flags::read(line.split_whitespace().map(OsString::from), []) {
@@ -129,6 +129,43 @@ fn nobody_is_served_before_the_server_is_opened() {
         server.stop().expect("nothing is kept");
         assert_eq!((watch().connections.total, watch().ready), (u64::from(opens), false));
     }
+}
+
+#[test]
+fn who_comes_while_a_data_folder_closes_is_refused() {
+    use std::io::ErrorKind;
+    use std::net::TcpStream;
+    let folder = std::env::temp_dir().join(format!("laneway-closing-{}", std::process::id()));
+    let place = format!("--data-dir {} --pm-size 32m --ssd-size 64m", folder.display());
+    let line = format!("-p -1 -l 127.0.0.1 -t 2 {place}");
+    let Ok(Asked::Serve(flags)) = flags::read(line.split(' ').map(OsString::from), []) else {
+        panic!("{line}")
+    };
+    let (settings, durable, ..) = checked(&flags).expect("they are sound");
+    let opened = durable.map(|durable| tier::open(durable).expect("temp is writable"));
+    let server = Server::prepare(settings, opened, Vec::new()).expect("a port is free");
+    server.open();
+    let address = server.addresses()[0];
+    // As with a device that does not answer.
+    let closes = Arc::new(OnceLock::new());
+    let waits = closes.clone();
+    let kept = server.shared().durable.get().expect("there is a folder");
+    kept.backups.enable(Box::new(move || {
+        waits.wait();
+    }));
+    let stopped = std::thread::spawn(move || server.stop().is_ok());
+    let refused = loop {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(60)) {
+            Ok(_) => std::thread::yield_now(),
+            // The listener was closed just behind the handshake.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            Err(error) => break error.kind(),
+        }
+    };
+    closes.set(()).expect("nobody else does");
+    assert!(stopped.join().expect("it stops"));
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    assert_eq!(refused, ErrorKind::ConnectionRefused);
 }
 
 #[test]

@@ -109,8 +109,8 @@ impl<S> Shared<S> {
     }
 
     /// Says of keys whose items are found in memory from now on which must not be told: their last
-    /// change is not durable yet.
-    fn hidden(&self) -> impl Fn(&[u8]) -> bool {
+    /// change is not durable yet, or was taken back between being found and this question.
+    pub fn hidden(&self) -> impl Fn(&[u8]) -> bool {
         let kept = self.durable.get().map(|durable| &durable.pending_writes);
         let kept = kept.map(|pending_writes| (pending_writes, pending_writes.sight()));
         move |key| {

@@ -100,12 +100,6 @@ impl<T: Transport> Core<T> {
         (!self.shared.settings.dump).then_some(NOT_ALLOWED)
     }
 
-    /// Whether a key must not be told, since its item is not durable yet.
-    fn hides(&self, key: &[u8]) -> bool {
-        let durable = self.shared.durable.get();
-        durable.is_some_and(|durable| durable.pending_writes.hides(self.shared.store.hash(key)))
-    }
-
     /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
     pub(crate) fn resp_scan(&self, args: Args<'_>, out: &mut Vec<u8>) {
         if let Some(words) = self.refuses_walks() {
@@ -232,9 +226,10 @@ impl<T: Transport> Core<T> {
         let mut keys = Vec::new();
         for _ in 0..STRETCH {
             let number = seeking.cursor / Store::SCAN_END % stores.len() as u64;
+            let hidden = self.shared.hidden();
             let next =
                 stores[number as usize].scan(seeking.cursor % Store::SCAN_END, self.now, |key| {
-                    if !self.hides(key) {
+                    if !hidden(key) {
                         keys.push(key.to_vec());
                     }
                 });

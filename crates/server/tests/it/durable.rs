@@ -376,12 +376,15 @@ fn a_failed_flush_refuses_writes_and_goes_on_reading() {
     // Somebody looks at the new value, and asks only when it was taken back.
     let durable = rig.shared.durable.get().expect("kept").clone();
     let (hash, sight) = (rig.shared.store.hash(b"k"), durable.pending_writes.sight());
+    let shared = rig.shared.clone();
+    let hidden = shared.hidden(); // of whoever lists keys, as RANDOMKEY does
     kept.gate.commits_wait.store(false, Relaxed);
     let told = rig.until(&client, Vec::new(), |got| got.ends_with(b"\r\n"));
     assert!(told.starts_with(b"SERVER_ERROR "), "{}", rig::tail(&told));
     rig.turns(50);
     assert!(!durable.pending_writes.hides(hash), "nothing is under way any more");
     assert!(durable.pending_writes.hides_since(hash, sight), "what was seen was never durable");
+    assert!(hidden(b"k") && !shared.hidden()(b"k"), "a list that was begun meanwhile has no part");
     assert!(
         !durable.pending_writes.hides_since(hash, durable.pending_writes.sight()),
         "what is seen now is"
