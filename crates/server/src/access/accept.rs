@@ -73,11 +73,16 @@ impl<T: Transport> Streams<T> {
                 self.close(core, token, *connection);
                 continue;
             }
-            let last = connection.card.last_seconds.load(Relaxed);
             // As with memcached, who is being served is not idle, nor is who waits for a turn here,
-            // as what takes many does. Who has stopped in the middle of a value is, unlike there:
-            // it holds memory that reads of others may wait for.
+            // as what takes many does; and its client has had no reply to go on with until then.
+            // Who has stopped in the middle of a value is, unlike there: it holds memory that reads
+            // of others may wait for.
             let waits = connection.queued || !connection.output.is_empty();
+            if waits {
+                connection.waited_seconds = core.now.seconds();
+            }
+            let asked = connection.card.last_seconds.load(Relaxed);
+            let last = asked.max(connection.waited_seconds);
             let served = waits || connection.is_watching();
             if timeout > 0 && !served && core.now.seconds().saturating_sub(last) > timeout {
                 core.shared.connections.idle_kicked.fetch_add(1, Relaxed);

@@ -82,7 +82,7 @@ impl<T: Transport> Protocol<T> for ReadOnlyBinary {
 
 /// One step with room for one request: what stands behind it is judged before it is served.
 fn alone(quota: &mut Quota, step: impl FnOnce(&mut Quota) -> Step) -> Step {
-    let mut one = Quota { most: quota.begun + 1, begun: quota.begun, taken_beside: 0 };
+    let mut one = Quota { begun: quota.begun, ..Quota::of(quota.begun + 1) };
     let step = step(&mut one);
     quota.begun = one.begun;
     step

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Bytes of one `stats cachedump`, at most (memcached's bound is the same).
 const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
 
-/// Steps of an answer that has no place for more turns: as much as one turn may look at.
+/// Steps of an answer that has no place for more turns, for each domain: the places of a chunk of
+/// small items, most of them empty, are more than a step may look at.
 const STEPS_AT_ONCE: usize = 3;
 
 /// Connections that one step tells.
@@ -38,7 +39,7 @@ impl<S> Shared<S> {
         let is_over = match answer {
             LongAnswer::Items { class, store, walk, left, bytes } => {
                 let is_over = self.list_on(1 << *class, (store, walk), now, |key, meta, _| {
-                    if *left == 0 || hidden(key) {
+                    if *left == 0 || !stats::is_of_text(key) || hidden(key) {
                         return;
                     }
                     let before = out.len();
@@ -123,7 +124,8 @@ impl<S> Shared<S> {
     /// The whole answer, if it is short; who asks has no place for more.
     pub fn answer_at_once(&self, mut answer: LongAnswer, now: Moment) -> Vec<u8> {
         let mut out = Vec::new();
-        let is_whole = (0..STEPS_AT_ONCE).any(|_| self.answer_step(&mut answer, now, &mut out));
+        let steps = STEPS_AT_ONCE * (1 + self.other_stores().len());
+        let is_whole = (0..steps).any(|_| self.answer_step(&mut answer, now, &mut out));
         if is_whole { out } else { TOO_LONG.to_vec() }
     }
 }

@@ -1,6 +1,7 @@
 //! The connections with a slice to move: those whose clients wait for more than the transfer, and
 //! the others (`policy::share`). First come, first served in each line.
 
+use crate::resp::state::{Dialect, Under};
 use crate::stream::connection::{Connection, Mode, Unread};
 use laneway_policy::share::{Share, Waiting};
 use laneway_transport::Token;
@@ -52,18 +53,22 @@ impl Slices {
 }
 
 impl<S> Connection<S> {
-    /// Whether requests wait behind the large one that is under way: received and not consumed, or
-    /// told of and not read. The keys that are left of a multiget are the same request. What lies
-    /// in the stream behind a value that still arrives cannot be
-    /// told from that value: there the client's ways decide, whether the turn in which it came had
-    /// other requests.
+    /// Whether requests wait behind the large one that is under way: received and not consumed, the
+    /// rest of a transaction among them, or told of and not read. The keys that are left of a
+    /// multiget are the same request. What lies in the stream behind a value that still arrives
+    /// cannot be told from that value: there the client's ways decide, whether the turn in which it
+    /// came had other requests.
     pub(crate) fn is_urgent(&self) -> bool {
-        match self.mode {
-            Mode::Body(_) => self.pipelined,
-            Mode::Keys { line_bytes, .. } if self.unread != Unread::Bytes => {
-                self.input.bytes().len() > line_bytes
-            }
-            _ => !self.input.is_empty() || self.unread == Unread::Bytes,
-        }
+        let own = match &self.mode {
+            Mode::Body(_) => return self.pipelined,
+            Mode::Keys { line_bytes, .. } => *line_bytes,
+            Mode::Resp(Under::Keys { bytes, .. }) => *bytes,
+            _ => 0,
+        };
+        let front = match &self.dialect {
+            Dialect::Resp(session) => session.front.rest().len(),
+            _ => 0,
+        };
+        self.unread == Unread::Bytes || own < front + self.input.bytes().len()
     }
 }

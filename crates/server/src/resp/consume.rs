@@ -70,6 +70,7 @@ impl<T: Transport> Streams<T> {
             }
             Mode::Resp(Under::Pairs(left)) => {
                 let left = *left;
+                quota.pairs += 1;
                 self.resp_pair(core, connection, left, rest)
             }
             Mode::Resp(Under::Keys { .. }) => {

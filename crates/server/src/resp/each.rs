@@ -24,7 +24,7 @@ impl<T: Transport> Streams<T> {
         rest: &[u8],
         quota: &mut Quota,
     ) -> Step {
-        let Mode::Resp(Under::Keys { what, left, count }) = connection.mode else {
+        let Mode::Resp(Under::Keys { what, left, count, bytes }) = connection.mode else {
             return Step::Took(0);
         };
         let mut args = Args::new(rest, left);
@@ -46,7 +46,7 @@ impl<T: Transport> Streams<T> {
             let left = left - served as u32;
             connection.mode = match left {
                 0 => Mode::Requests,
-                left => Mode::Resp(Under::Keys { what, left, count }),
+                left => Mode::Resp(Under::Keys { what, left, count, bytes: bytes - taken }),
             };
             return match stop {
                 None => Step::Took(taken),
@@ -67,14 +67,15 @@ impl<T: Transport> Streams<T> {
             core.account(connection, operation, 0);
         }
         quota.begun += found;
-        match left - found as u32 {
+        let taken = found.checked_sub(1).map_or(0, |last| ends[last]);
+        connection.mode = match left - found as u32 {
             0 => {
                 put_integer(&mut self.out, count);
-                connection.mode = Mode::Requests;
+                Mode::Requests
             }
-            left => connection.mode = Mode::Resp(Under::Keys { what, left, count }),
-        }
-        Step::Took(found.checked_sub(1).map_or(0, |last| ends[last]))
+            left => Mode::Resp(Under::Keys { what, left, count, bytes: bytes - taken }),
+        };
+        Step::Took(taken)
     }
 
     /// The values of some keys of an `MGET`: of how many, and how the turn stops, if it does.

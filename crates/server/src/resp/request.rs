@@ -89,6 +89,7 @@ impl<T: Transport> Streams<T> {
         // What has parts is counted as these are.
         let has_parts = matches!(connection.mode, Mode::Resp(Under::Pairs(_) | Under::Keys { .. }));
         quota.begun += usize::from(!has_parts);
+        quota.of_pairs += usize::from(matches!(connection.mode, Mode::Resp(Under::Pairs(_))));
         step
     }
 
@@ -201,8 +202,9 @@ impl<T: Transport> Streams<T> {
         if what == EachKey::Get {
             put_array_head(&mut self.out, keys.left() as usize);
         }
-        connection.mode = Mode::Resp(Under::Keys { what, left: keys.left(), count: 0 });
-        Step::Took(bytes - keys.rest().len())
+        let (left, count, left_bytes) = (keys.left(), 0, keys.rest().len());
+        connection.mode = Mode::Resp(Under::Keys { what, left, count, bytes: left_bytes });
+        Step::Took(bytes - left_bytes)
     }
 }
 

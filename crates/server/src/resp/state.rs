@@ -56,6 +56,8 @@ pub enum Under {
         left: u32,
         /// What was counted.
         count: i64,
+        /// Bytes of the request that are left: those of these keys.
+        bytes: usize,
     },
     /// `MSET`: so many pairs are left.
     Pairs(u32),

@@ -178,6 +178,12 @@ fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> Result<Question, &'s
     Ok(Question::Cachedump { class, limit })
 }
 
+/// Whether a key can stand in a line of text. One that came in base64, or by another protocol, may
+/// have what ends the word, the line or all of an answer.
+pub fn is_of_text(key: &[u8]) -> bool {
+    !key.iter().any(|byte| matches!(byte, 0 | b'\n' | b'\r' | b' '))
+}
+
 /// A line of `stats cachedump`: key, bytes of the value, and unix time of its end, 0 for none.
 pub fn write_item(key: &[u8], meta: &ItemMeta, out: &mut Vec<u8>) {
     out.extend_from_slice(b"ITEM ");

@@ -231,6 +231,9 @@ pub struct Connection<S> {
     /// Since when it has not said who it is, in Unix time, as far as anybody has asked; of no
     /// meaning once it has.
     pub unproven_since: Option<u32>,
+    /// When it was last found to wait for a turn or for a reply, in Unix time, as far as anybody
+    /// has looked.
+    pub waited_seconds: u32,
     /// For `stats conns`.
     pub card: Arc<ConnectionStats>,
 }
@@ -276,6 +279,7 @@ impl<S> Connection<S> {
             home,
             visit: None,
             unproven_since: None,
+            waited_seconds: 0,
             card,
         })
     }

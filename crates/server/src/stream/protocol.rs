@@ -11,11 +11,25 @@ use laneway_transport::Transport;
 pub(crate) struct Quota {
     pub most: usize,
     pub begun: usize,
+    /// How many of these are pairs of an `MSET`.
+    pub pairs: usize,
+    /// How many such requests have begun: they are not counted among these.
+    pub of_pairs: usize,
     /// Bytes that the last step took and that do not stand in the buffer.
     pub taken_beside: usize,
 }
 
 impl Quota {
+    /// A turn that may begin so many.
+    pub fn of(most: usize) -> Quota {
+        Quota { most, begun: 0, pairs: 0, of_pairs: 0, taken_beside: 0 }
+    }
+
+    /// Requests that have begun, those of several pairs once.
+    pub fn requests(&self) -> usize {
+        self.begun - self.pairs + self.of_pairs
+    }
+
     /// How many more may begin.
     pub fn left(&self) -> usize {
         self.most - self.begun

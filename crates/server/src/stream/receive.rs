@@ -174,7 +174,7 @@ impl<T: Transport> Streams<T> {
         // Between two slices of what is large there is less, of each connection.
         let most = if self.large.is_empty() { REQUESTS_PER_TURN } else { REQUESTS_BESIDE_LARGE };
         let most = most.min(self.requests_most);
-        let mut quota = Quota { most, begun: 0, taken_beside: 0 };
+        let mut quota = Quota::of(most);
         // The rest of a value, or a visitor's first request, says nothing of how its client sends.
         let begins = matches!(connection.mode, Mode::Requests) && connection.visit.is_none();
         let mut uncharged = core.is_limiting.then(|| {
@@ -207,7 +207,7 @@ impl<T: Transport> Streams<T> {
             }
         };
         if begins {
-            connection.pipelined = quota.begun > 1;
+            connection.pipelined = quota.requests() > 1;
         }
         if let Some(uncharged) = &mut uncharged {
             core.charge_uncounted(connection, uncharged);

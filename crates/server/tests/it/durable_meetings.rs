@@ -16,6 +16,7 @@ use rig::peer::Peer;
 use rig::{Plan, Rig, value};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -499,4 +500,28 @@ fn who_leaves_an_item_to_the_executor_does_not_mark_it() {
     told(&mut rig, &writer, "STORED\r\nSTORED\r\n");
     told(&mut rig, &client, "HD h0\r\n");
     told(&mut rig, &other, "VA 1 h0\r\nw\r\nEN\r\n");
+}
+
+/// Its client had no reply to go on with until then.
+#[test]
+fn who_was_answered_late_has_not_been_idle_since_it_asked() {
+    let plan = Plan { idle_timeout: Duration::from_secs(5), ..Plan::of(1, Form::TimeShare) };
+    let (mut rig, kept) = started_as(&machine(), plan);
+    let client = rig.net.connect();
+    let pass = |rig: &mut Rig, seconds: usize| {
+        for _ in 0..seconds {
+            rig.clock.advance(SECOND);
+            rig.turns(20);
+        }
+    };
+    kept.gate.commits_wait.store(true, Relaxed);
+    client.send(b"set k 0 0 1\r\nv\r\n");
+    pass(&mut rig, 60);
+    nothing_is_told(&mut rig, &client);
+    kept.gate.commits_wait.store(false, Relaxed);
+    told(&mut rig, &client, "STORED\r\n");
+    pass(&mut rig, 3);
+    ask(&mut rig, &client, "mn\r\n", "MN\r\n");
+    pass(&mut rig, 10);
+    assert!(client.ended(), "it has asked nothing since");
 }

@@ -462,5 +462,11 @@ fn who_stops_in_the_middle_of_a_value_is_idle_and_who_is_sent_one_is_not() {
         assert_eq!(rig.shared.store.stats().unpublished_bytes, 0, "{what}");
         let got = rig.until(&reader, Vec::new(), |got| got.ends_with(b"END\r\n"));
         assert!(got == get_reply("large", &value(LARGE, 1)), "{what}");
+        // Nor has it been since it asked.
+        for _ in 0..3 {
+            rig.clock.advance(1_000_000_000);
+            rig.turns(3);
+        }
+        assert_eq!(rig.ask(&reader, b"mn\r\n", b"\r\n"), b"MN\r\n", "{what}");
     }
 }

@@ -2,6 +2,7 @@
 //! steps, and small requests between.
 
 use laneway_policy::Form;
+use laneway_rig::resp::request;
 use laneway_rig::{Plan, Rig, binary};
 use laneway_server::stats::Question;
 use laneway_server::stream::connection::ConnectionKind;
@@ -80,6 +81,28 @@ fn cachedump_tells_no_more_items_than_it_is_asked_for() {
     }
     let request = format!("stats cachedump {} 0\r\n", class + 1);
     assert_eq!(rig.ask(&client, request.as_bytes(), b"END\r\n"), b"END\r\n", "an empty class");
+}
+
+/// Clients read lines until one is `END`: what such a key has in it is no line of the answer.
+#[test]
+fn cachedump_leaves_out_keys_that_a_line_of_text_cannot_have() {
+    let mut rig = rig();
+    let (client, other) = (rig.net.connect(), rig.net.connect());
+    for key in [&b"a\nEND\r\n"[..], b"a b c d", b"\0\0\0\0\0\0\0"] {
+        let stored = rig.ask_resp(&other, &request(&[b"SET", key, b"data"]), 1);
+        assert_eq!(stored, b"+OK\r\n");
+    }
+    let classes = rig.shared.store.class_stats();
+    assert!(classes.iter().any(|class| class.used >= ITEMS as u64 + 3), "all are of one class");
+    let class = class(&rig);
+    for (limit, told) in [(0, ITEMS), (ITEMS, ITEMS), (ITEMS - 1, ITEMS - 1)] {
+        let line = format!("stats cachedump {class} {limit}\r\nmn\r\n");
+        let got = rig.ask(&client, line.as_bytes(), b"MN\r\n");
+        let got = String::from_utf8(got).expect("ASCII");
+        let items = got.lines().filter(|line| line.starts_with("ITEM key")).count();
+        assert!(items == told && got.ends_with("s]\r\nEND\r\nMN\r\n"), "{limit}: {items}");
+        assert_eq!(got.lines().count(), told + 2, "{limit}");
+    }
 }
 
 #[test]

@@ -73,18 +73,46 @@ fn requests_behind_a_large_reply_lend_it_their_urgency() {
     }
 }
 
+/// The keys that are left of an `MGET` are the same request, and what comes out of `EXEC` behind a
+/// large reply is another one, though both were received before.
+#[test]
+fn the_rest_of_a_transaction_is_behind_a_large_reply_and_the_rest_of_an_mget_is_not() {
+    for (asked, is_urgent) in [
+        (&["MGET big small big"][..], false),
+        (&["MGET big small", "PING"], true),
+        (&["MULTI", "GET big", "GET small", "EXEC"], true),
+        (&["MULTI", "GET small", "GET big", "EXEC"], false),
+        (&["MULTI", "MGET big small", "EXEC"], false),
+        (&["MULTI", "MGET big small", "PING", "EXEC"], true),
+        (&["MULTI", "GET small", "MGET small big", "EXEC", "PING"], true),
+    ] {
+        let (mut rig, _) = rig(&Plan::of(1, Form::TimeShare), MEDIUM, 12);
+        let client = rig.net.connect();
+        let requests: Vec<u8> = asked.iter().flat_map(|line| words(line)).collect();
+        let before = slices(&rig);
+        rig.ask_resp(&client, &requests, asked.len());
+        let after = slices(&rig);
+        let (all, urgent) = (after.0 - before.0, after.1 - before.1);
+        let wanted = if is_urgent { all } else { 0 };
+        assert!(all >= 32 && urgent == wanted, "{asked:?}: {urgent} of {all}");
+    }
+}
+
 /// A large value that arrives in the middle of a pipeline is urgent to its last slice; one whose
-/// client sends nothing else is not.
+/// client sends nothing else is not, whatever pairs of its `MSET` stand before it.
 #[test]
 fn a_value_that_arrives_is_urgent_where_its_client_pipelines() {
+    let value = value(MEDIUM, 10);
+    let alone = request(&[b"SET", b"big", &value, b"EX", b"100"]);
+    let behind_pairs = request(&[b"MSET", b"a", b"1", b"b", b"2", b"big", &value]);
+    let stores = [&alone, &behind_pairs];
     for plan in [Plan::of(1, Form::TimeShare), Plan::of(6, Form::Roles)] {
-        for pipelines in [true, false] {
+        for (pipelines, big) in [true, false].into_iter().flat_map(|one| stores.map(|b| (one, b))) {
             let mut rig = Rig::new(&plan);
             let client = rig.net.connect();
             rig.say_resp(&client, "SET small s");
             let beside = if pipelines { words("GET small") } else { Vec::new() };
-            let big = request(&[b"SET", b"big", &value(MEDIUM, 10), b"EX", b"100"]);
-            let sent = [&beside[..], &big, &beside].concat();
+            let sent = [&beside[..], big, &beside].concat();
             let (mut at, mut got) = (0, Vec::new());
             while at < sent.len() {
                 at += client.send(&sent[at..]);
@@ -138,5 +166,7 @@ fn a_bulk_of_large_values_leaves_small_clients_half_of_their_share() {
         let (pipelined, urgent) = slices_beside_a_bulk(bulk, &words("GET big").repeat(4));
         assert!(pipelined <= 2 * slices, "{bulk} bulk clients: {pipelined}, {slices} of plain");
         assert_eq!(urgent, pipelined, "{bulk} bulk clients");
+        let (slices, urgent) = slices_beside_a_bulk(bulk, &words("MGET big big big big"));
+        assert!(slices >= 8 && urgent == 0, "{bulk} bulk clients: {urgent} of {slices}");
     }
 }
