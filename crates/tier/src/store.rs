@@ -24,7 +24,7 @@ use crate::ssd::value::{Large, Waiting};
 use crate::stats::{Counters, Stats, Usage};
 use crate::types::{BLOCK_BYTES, Durability, Error, ItemMeta, Position, Result, Settings};
 use crate::whole::backup::cut::Cut;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -35,8 +35,8 @@ pub const SUPER_BLOCKS: u32 = 32;
 pub const RESERVE_PUT: u32 = 3;
 /// Segments that only migration may take, and what deletes everything.
 pub const RESERVE_DELETE: u32 = 2;
-/// Those that migration alone may take. Behind the deletion of everything it needs no more: no item
-/// of the segments of before has to be moved.
+/// Those that migration alone may take, as long as it can make room. Else what deletes everything
+/// takes them, too: no item of the segments of before has to be moved behind it.
 pub const RESERVE_FLUSH: u32 = 1;
 
 /// What is appended and not yet settled by a group.
@@ -258,6 +258,21 @@ pub struct Maintenance {
     pub eviction: Eviction,
     /// Slots with a damaged record: they are left as they are.
     pub quarantined: BTreeSet<u32>,
+    /// Slots of segments that it gains nothing to empty, as long as they are as they were.
+    pub barren: BTreeMap<u32, Barren>,
+    /// How it was when maintenance last found no room to empty one, and to merge sort tables.
+    pub vain: [Option<Vain>; 2],
+}
+
+/// A segment of which so much has to stay in the log that to empty it gains nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Barren {
+    /// Of this life.
+    pub generation: u64,
+    /// Bytes of its records that were current.
+    pub live: u64,
+    /// The number of the newest superblock: behind another checkpoint less has to stay.
+    pub superblock: u64,
 }
 
 impl Maintenance {
@@ -265,6 +280,19 @@ impl Maintenance {
     pub fn behind(generation: u64, checkpoints: [Checkpoint; 2]) -> Maintenance {
         Maintenance { generation, checkpoints, ..Maintenance::default() }
     }
+}
+
+/// How it was when there was no room to empty a segment, or to merge sort tables.
+#[derive(Debug, Clone, Copy)]
+pub struct Vain {
+    /// Bytes appended so far: of what is current then something may have been replaced.
+    pub appended_bytes: u64,
+    /// Of the SSD.
+    pub free_blocks: u64,
+    /// More has expired later on.
+    pub now_seconds: u32,
+    /// The number of the newest superblock, as [`Barren`] has it.
+    pub superblock: u64,
 }
 
 /// How warm each segment was when a migration cycle began.

@@ -89,11 +89,15 @@ impl Tier {
         let meta = ItemMeta::default();
         let draft =
             Draft { kind: Kind::FlushAll, sequence: None, meta, key: &[], body: &[], what: None };
-        let ticket = self.append(&draft, RESERVE_FLUSH)?;
+        let ticket = match self.append(&draft, RESERVE_FLUSH) {
+            // Behind it nothing has to be moved: the last segment has room for what frees others.
+            Err(Error::PmFull | Error::SsdFull { .. }) => self.append(&draft, 0)?,
+            appended => appended?,
+        };
         let sequence = self.acknowledge(ticket)?;
-        // A start goes on in no segment of before, so migration begins a free one for its first
-        // record. Were that the last, a loss of power just then could leave none, for good. Now the
-        // active one has room for it. Where this fails, everything is deleted all the same.
+        // The record may have begun the last free segment but one. Nothing of the segments of
+        // before is needed, so they are freed now: a start may have to begin one. Where this fails,
+        // everything is deleted all the same.
         let _ = self.shared.make_room(RESERVE_FLUSH);
         Ok(sequence)
     }
@@ -182,7 +186,17 @@ impl Tier {
             Err(full @ Error::SsdFull { .. }) => {
                 // Who writes comes before who copies.
                 let given_up = self.shared.give_up_cut_for_room();
-                match self.shared.free_what_waits(0)? || given_up {
+                // As a deletion, this makes room on the SSD, and leaves the log what migration
+                // needs. It appends two notes at most for each write that left blocks.
+                let freed = match self.shared.free_what_waits(RESERVE_DELETE) {
+                    // The value's record needs room, too, and what makes some is a later record.
+                    Err(Error::PmFull) => match self.shared.seek_room(RESERVE_PUT) {
+                        Ok(()) | Err(Error::PmFull | Error::SsdFull { .. }) => true,
+                        Err(error) => return Err(error),
+                    },
+                    freed => freed?,
+                };
+                match freed || given_up {
                     true => take(),
                     false => Err(full),
                 }
@@ -376,7 +390,7 @@ impl Tier {
 
     /// Empties one segment of the log whether or not it is due; false if there is none.
     pub fn migrate(&self) -> Result<bool> {
-        self.shared.empty_segment(&mut self.shared.maintenance(), false)
+        self.shared.empty_segment(&mut self.shared.maintenance())
     }
 
     /// Makes a checkpoint now.

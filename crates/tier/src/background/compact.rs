@@ -6,6 +6,8 @@
 
 use crate::background::moving::Moving;
 use crate::index::Home;
+use crate::log::Appended;
+use crate::log::append::{Draft, Ticket};
 use crate::log::record::Kind;
 use crate::media::disk::Barrier;
 use crate::ssd::tables::{
@@ -13,7 +15,7 @@ use crate::ssd::tables::{
     key_of, read_table,
 };
 use crate::store::{Maintenance, RESERVE_PUT, Shared};
-use crate::types::{Error, Result};
+use crate::types::{Error, ItemMeta, Result};
 
 /// Tables of which nothing is current that are dropped at a time.
 pub const DROPS: usize = 64;
@@ -127,7 +129,7 @@ impl Shared {
         if emptied.is_empty() {
             return Ok(false);
         }
-        let moving = self.drop_expired(moving, RESERVE_PUT)?;
+        let moving = self.drop_expired(moving, 0, RESERVE_PUT)?;
         let written = match self.write_tables(moving) {
             // Room that is made for all comes before who copies. Where items are evicted, others
             // go for it.
@@ -141,14 +143,28 @@ impl Shared {
         Ok(true)
     }
 
-    /// Frees these, once the log says so.
+    /// Frees these, once the log says so. In the last segment it says so of all at once: where
+    /// groups are padded, each that somebody else leads meanwhile would take a block of it.
+    /// Elsewhere others write between: once everything was deleted there may be a million tables.
     pub fn drop_tables(&self, emptied: &[Table]) -> Result<()> {
-        self.must_have_room_for(emptied.len(), DROPPED_RECORD_BYTES)?;
+        let mut writer = self.writer();
+        if !self.has_room_for_drops(&writer, emptied.len()) {
+            return Err(Error::PmFull);
+        }
         let mut dropped = Vec::new();
         for table in emptied {
-            let (sequence, home) = self.append_note(Kind::TableDrop, &key_of(table.id), &[])?;
-            dropped.push((table.id, Dropped { sequence, home }));
+            let (kind, meta, key) = (Kind::TableDrop, ItemMeta::default(), key_of(table.id));
+            let draft = Draft { kind, sequence: None, meta, key: &key, body: &[], what: None };
+            let appended;
+            (writer, appended) = self.append_on(writer, &draft)?;
+            let (Ticket { sequence, .. }, Appended { at, .. }) = appended;
+            dropped.push((table.id, Dropped { sequence, home: Home::log(at) }));
+            if 0 < writer.log.free_slots() {
+                drop(writer);
+                writer = self.writer();
+            }
         }
+        drop(writer);
         self.commit(Barrier::Move)?;
         for (id, note) in dropped {
             self.credit(note.home, DROPPED_RECORD_BYTES);

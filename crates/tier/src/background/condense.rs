@@ -10,6 +10,7 @@
 
 use crate::background::compact::DROPS;
 use crate::background::compaction::{Standing, Work};
+use crate::background::migrate::Emptying;
 use crate::log::Slot;
 use crate::ssd::tables::{Table, is_sparse};
 use crate::store::{Maintenance, RESERVE_DELETE, RESERVE_PUT, Shared};
@@ -182,7 +183,8 @@ impl Shared {
         let live = self.accounts().segments[slot as usize];
         let bytes = u64::from(self.shape.records_end());
         if is_there && !turn.quarantined.contains(&slot) && is_sparse(live, bytes) {
-            unless_full(self.empty(&mut turn, segment, false), &mut work.full)?;
+            let emptied = self.empty(&mut turn, segment, Emptying::IfWhole);
+            unless_full(emptied.map(drop), &mut work.full)?;
             work.did(bytes);
         }
         Ok(false)

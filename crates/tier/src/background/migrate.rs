@@ -15,7 +15,8 @@
 //! What has expired is not moved: a deletion takes its place, if that is shorter.
 //!
 //! A tombstone is dropped once both checkpoints are younger than it: recovery then never looks at
-//! what it deleted.
+//! what it deleted. A segment is left as it is while what has to stay in the log is more than three
+//! quarters of it: to append that again gains nothing.
 
 use crate::background::clock::Step;
 use crate::background::moving::{Moving, lines_of};
@@ -27,12 +28,10 @@ use crate::media::bytes::Blocks;
 use crate::media::disk::Barrier;
 use crate::media::flushes::Medium;
 use crate::ssd::pointer::Extent;
-use crate::ssd::tables::{
-    DROPPED_RECORD_BYTES, NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of, life_of_table,
-};
+use crate::ssd::tables::{NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of, life_of_table};
 use crate::stats::Counters;
-use crate::store::{Maintenance, Shared};
-use crate::types::{BLOCK_BYTES, Error, ItemMeta, LINE_BYTES, MigrateBy, Position, Result, doing};
+use crate::store::{Barren, Maintenance, Shared};
+use crate::types::{BLOCK_BYTES, Error, ItemMeta, MigrateBy, Position, Result, doing};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a segment holds that is still needed.
@@ -49,6 +48,17 @@ struct Needed {
     damaged: bool,
 }
 
+/// Which segments are emptied, of those that are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Emptying {
+    /// Where that gains a quarter of one, and all of it can be read: by migration.
+    IfItGains,
+    /// Where all of it can be read: by compaction, which is content with less.
+    IfWhole,
+    /// Each: what cannot be read goes.
+    Anyway,
+}
+
 impl Shared {
     /// Moves records until more than `reserve` segments are free.
     pub fn make_room(&self, reserve: u32) -> Result<()> {
@@ -61,12 +71,14 @@ impl Shared {
             if self.is_held() {
                 self.counters.rate_yields.add(1);
             }
-            let emptied = self.empty_segment(&mut self.maintenance(), false);
+            let emptied = self.empty_segment(&mut self.maintenance());
             let emptied = match emptied {
                 // Nothing could be evicted for the sort table.
                 Err(Error::SsdFull { .. }) if self.evicts() => false,
                 // What has to stay there may be deletions, which a checkpoint makes superfluous.
                 Err(Error::PmFull) if self.may_have_tombstones() => false,
+                // Blocks may be free as soon as the log says so, and nobody else may append that.
+                Err(Error::SsdFull { .. }) if self.free_for_tables()? => true,
                 // There may be tables of which nothing is current any more.
                 Err(full @ Error::SsdFull { .. }) => {
                     match self.compact_tables(&mut self.maintenance()) {
@@ -82,7 +94,7 @@ impl Shared {
                 // They take room that a checkpoint may want.
                 let _ = self.drop_empty_tables(&mut self.maintenance());
             }
-            if !gained && 0 < checkpoints_left {
+            if !gained && 0 < checkpoints_left && self.may_forget_more() {
                 // What is left may be tombstones, which a checkpoint makes superfluous.
                 checkpoints_left -= 1;
                 let _ = self.checkpoint();
@@ -96,11 +108,6 @@ impl Shared {
         }
     }
 
-    /// Whether the index may have deletions that a checkpoint makes superfluous.
-    fn may_have_tombstones(&self) -> bool {
-        self.index.counted().is_none_or(|counts| 0 < counts.tombstones)
-    }
-
     /// Whether the rate of migration and compaction lets them wait.
     pub fn is_held(&self) -> bool {
         let Counters { pace, flushes, .. } = &self.counters;
@@ -109,7 +116,7 @@ impl Shared {
 
     /// They wrote so many bytes. Of those that went beyond the rate, as much as a turn may write is
     /// made good.
-    fn moved(&self, bytes: u64) {
+    pub fn moved(&self, bytes: u64) {
         let Counters { pace, flushes, moved_bytes, .. } = &self.counters;
         moved_bytes.add(bytes);
         if let Some(now) = flushes.now() {
@@ -118,21 +125,28 @@ impl Shared {
         }
     }
 
-    /// Empties one segment; false if none can be. Where `even_damaged`, what cannot be read goes.
-    pub fn empty_segment(&self, turn: &mut Maintenance, even_damaged: bool) -> Result<bool> {
-        let Some(coldest) = self.coldest(turn, even_damaged) else { return Ok(false) };
-        let full = match self.empty(turn, coldest, even_damaged) {
-            Err(full @ Error::SsdFull { .. }) if !self.evicts() => full,
-            Err(full @ Error::PmFull) => full,
-            emptied => return emptied.map(|()| true),
-        };
-        // There is no room for a sort table of it, or in the log, and much of it is current. What
-        // is current of another may be less, and is appended again.
-        match self.sparsest(turn, even_damaged) {
-            Some(sparsest) if sparsest != coldest => {
-                self.empty(turn, sparsest, even_damaged).map(|()| true)
+    /// Empties one segment; false if there is none that gains anything. One that does not is looked
+    /// at once, until that may have changed.
+    pub fn empty_segment(&self, turn: &mut Maintenance) -> Result<bool> {
+        loop {
+            let Some(coldest) = self.coldest(turn) else { return Ok(false) };
+            let full = match self.empty(turn, coldest, Emptying::IfItGains) {
+                Ok(false) => continue,
+                Err(full @ Error::SsdFull { .. }) if !self.evicts() => full,
+                Err(full @ Error::PmFull) => full,
+                emptied => return emptied,
+            };
+            // There is no room for a sort table of it, or in the log, and much of it is current.
+            // What is current of another may be less, and is appended again; or less of another has
+            // to stay in the log.
+            let even_dense = matches!(full, Error::PmFull);
+            match self.sparsest(turn, coldest, even_dense) {
+                None => return Err(full),
+                Some(sparsest) => match self.empty(turn, sparsest, Emptying::IfItGains) {
+                    Ok(false) => {}
+                    emptied => return emptied,
+                },
             }
-            _ => Err(full),
         }
     }
 
@@ -143,27 +157,29 @@ impl Shared {
         for segment in self.sealed() {
             let (slot, generation, end) = segment;
             if self.needed(slot, generation, end, Position::default())?.damaged {
-                self.empty(&mut turn, segment, true)?;
+                self.empty(&mut turn, segment, Emptying::Anyway)?;
                 emptied += 1;
             }
         }
         Ok(emptied)
     }
 
+    /// Empties this one; false if it is left as it is.
     pub fn empty(
         &self,
         turn: &mut Maintenance,
-        (slot, generation, end): (u32, u64, u32),
-        even_damaged: bool,
-    ) -> Result<()> {
+        segment: (u32, u64, u32),
+        emptying: Emptying,
+    ) -> Result<bool> {
         let (mut nanos, mut freed_bytes) = (0, 0);
         let before = self.tabled_bytes();
-        self.clocked(&mut nanos, || {
-            self.empty_it(turn, (slot, generation, end), even_damaged, &mut freed_bytes)
-        })?;
-        let tabled_bytes = self.tabled_bytes().saturating_sub(before);
-        self.split.migration_took(freed_bytes, tabled_bytes, nanos);
-        Ok(())
+        let work = || self.empty_it(turn, segment, emptying, &mut freed_bytes);
+        let emptied = self.clocked(&mut nanos, work)?;
+        if emptied {
+            let tabled_bytes = self.tabled_bytes().saturating_sub(before);
+            self.split.migration_took(freed_bytes, tabled_bytes, nanos);
+        }
+        Ok(emptied)
     }
 
     /// Counts what is free of the segment behind it, but for what was appended again.
@@ -171,17 +187,25 @@ impl Shared {
         &self,
         turn: &mut Maintenance,
         (slot, generation, end): (u32, u64, u32),
-        even_damaged: bool,
+        emptying: Emptying,
         freed_bytes: &mut u64,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let oldest = turn.checkpoints[1].position;
+        let live = self.accounts().segments[slot as usize];
         let needed = self.needed(slot, generation, end, oldest)?;
-        if needed.damaged && !even_damaged {
+        if needed.damaged && emptying != Emptying::Anyway {
             turn.quarantined.insert(slot);
-            return Ok(());
+            return Ok(false);
         }
-        let items = self.drop_expired(needed.items, 0)?;
-        let (hot, cold) = self.divide(items);
+        // Before anything is appended: what has to stay would fill as much as becomes free.
+        if emptying == Emptying::IfItGains && !self.gains(&[&needed.kept]) {
+            let superblock = turn.generation;
+            turn.barren.insert(slot, Barren { generation, live, superblock });
+            return Ok(false);
+        }
+        let stays = self.stays(&needed.kept, &needed.items);
+        let items = self.drop_expired(needed.items, stays, 0)?;
+        let (hot, cold) = self.divide(items, &needed.kept);
         self.must_have_room(&[&needed.kept, &hot], &cold)?;
         let cold = match self.write_tables_with_room(turn, cold) {
             Ok(()) => Vec::new(),
@@ -189,13 +213,9 @@ impl Shared {
             Err((Error::SsdFull { .. }, cold)) if self.gains(&[&needed.kept, &hot, &cold]) => cold,
             Err((error, _)) => return Err(error),
         };
-        self.must_have_room(&[&needed.kept, &hot, &cold], &[])?;
         let again_bytes = lines_of(&[&needed.kept, &hot, &cold]);
         *freed_bytes = u64::from(end - self.shape.header_bytes).saturating_sub(again_bytes);
-        for moving in needed.kept.iter().chain(&hot).chain(&cold) {
-            self.append_again(moving)?;
-        }
-        self.append_note(Kind::SegmentFree, &[], &generation.to_le_bytes())?;
+        self.append_all_again(&[&needed.kept, &hot, &cold], generation)?;
         self.commit(Barrier::Move)?;
         for (key, sequence) in needed.forgotten {
             self.index.remove(&key, sequence);
@@ -213,12 +233,7 @@ impl Shared {
         self.counters.tally.free_segments.set(writer.log.free_slots().into());
         turn.quarantined.remove(&slot);
         self.counters.segments_freed.add(1);
-        Ok(())
-    }
-
-    /// Whether all of these, appended again, leave a quarter of a segment free.
-    fn gains(&self, all: &[&[Moving]]) -> bool {
-        lines_of(all) * 4 <= u64::from(self.shape.records_end()) * 3
+        Ok(true)
     }
 
     fn needed(&self, slot: u32, generation: u64, end: u32, oldest: Position) -> Result<Needed> {
@@ -277,15 +292,25 @@ impl Shared {
     /// It has the item's own sequence: the executor of a server may have given its next one to a
     /// write of the key that is still to come, and that one must count. Older records of the key
     /// stay hidden as behind any deletion. An item moves where fewer than `reserve` segments would
-    /// be left: compaction gives none back, and leaves what checkpoints and migration need.
-    pub fn drop_expired(&self, items: Vec<Moving>, reserve: u32) -> Result<Vec<Moving>> {
+    /// be left: compaction gives none back, and leaves what checkpoints and migration need. It also
+    /// does where the last segment would not have room for `stays` bytes: if deletions took the
+    /// room of what has to stay, the segment could not be emptied any more.
+    pub fn drop_expired(
+        &self,
+        items: Vec<Moving>,
+        stays: usize,
+        reserve: u32,
+    ) -> Result<Vec<Moving>> {
         let now_seconds = self.now_seconds.load(Relaxed);
         let mut left = Vec::with_capacity(items.len());
         for moving in items {
             // Notes may have begun one of the last segments: deletions must not fill it.
             let has_room = reserve <= self.writer().log.free_slots();
-            let bytes = record::bytes_of(moving.key.len(), 0);
-            if !has_room || !moving.is_worth_dropping(now_seconds) || !self.leaves_room([bytes]) {
+            let bytes = self.padded(record::bytes_of(moving.key.len(), 0));
+            if !has_room
+                || !moving.is_worth_dropping(now_seconds)
+                || !self.leaves_room([stays, bytes])
+            {
                 left.push(moving);
                 continue;
             }
@@ -299,8 +324,8 @@ impl Shared {
         Ok(left)
     }
 
-    /// Hot and cold.
-    fn divide(&self, mut items: Vec<Moving>) -> (Vec<Moving>, Vec<Moving>) {
+    /// Hot and cold; none is hot if beside what is `kept` that would gain nothing.
+    fn divide(&self, mut items: Vec<Moving>, kept: &[Moving]) -> (Vec<Moving>, Vec<Moving>) {
         if self.settings.migrates_by() == MigrateBy::Age || items.is_empty() {
             return (Vec::new(), items);
         }
@@ -313,88 +338,12 @@ impl Shared {
             bytes += item.bytes();
             mean <= u64::from(item.weight) && bytes <= half
         });
-        let cold = items.split_off(hot.count());
+        let hot = hot.count();
+        if !self.gains(&[kept, &items[..hot]]) {
+            return (Vec::new(), items);
+        }
+        let cold = items.split_off(hot);
         (items, cold)
-    }
-
-    /// Appends a record as it was and points whoever knows its place at the new one.
-    fn append_again(&self, moving: &Moving) -> Result<()> {
-        let draft = Draft {
-            kind: moving.kind,
-            sequence: Some(moving.sequence),
-            meta: moving.meta,
-            key: &moving.key,
-            body: &moving.body,
-            what: None,
-        };
-        if moving.kind.is_of_item() {
-            return self.append_item_again(moving, &draft);
-        }
-        // Room for the others may have been made by dropping this very table.
-        let id = crate::ssd::tables::id_of(&moving.key).unwrap_or(0);
-        let is_table = moving.kind == Kind::Table;
-        if is_table && self.accounts().tables.named_at(id, moving.home).is_none() {
-            return Ok(());
-        }
-        let (_, appended) = self.append(&draft, 0)?.ok_or(Error::PmFull)?;
-        let to = Home::log(appended.at);
-        self.counters.kept_records.add(1);
-        if is_table {
-            if let Some(table) = self.accounts().tables.named_at(id, moving.home) {
-                table.home = to;
-            }
-            self.credit(to, NAMED_RECORD_BYTES);
-        } else {
-            if let Some(dropped) = self.accounts().tables.dropped.get_mut(&id) {
-                dropped.home = to;
-            }
-            self.credit(to, DROPPED_RECORD_BYTES);
-        }
-        Ok(())
-    }
-
-    /// Appends an item's record again, unless the key was written anew meanwhile.
-    ///
-    /// It looks, appends and points the index at the new place under the lock that groups are
-    /// settled by. So a newer write is in the index before, and then there is nothing to append; or
-    /// it finds the new place there, and the old value's blocks wait for whatever vouches for it.
-    /// Else a record could lie behind the one that replaced it whose blocks are used again: to
-    /// recovery that is the end of the log.
-    fn append_item_again(&self, moving: &Moving, draft: &Draft<'_>) -> Result<()> {
-        let mut writer = self.writer();
-        loop {
-            let entry = self.index.get(&moving.key);
-            if entry.is_none_or(|e| e.sequence != moving.sequence || e.home != moving.home) {
-                return Ok(());
-            }
-            if let Some((_, appended)) = self.append_here(&mut writer, draft, 0)? {
-                self.counters.kept_records.add(1);
-                self.moved(moving.bytes().next_multiple_of(LINE_BYTES) as u64);
-                let to = Home::log(appended.at);
-                match self.index.fair() {
-                    Some(fair) => {
-                        self.follow_later(fair, &mut writer, moving.moved(to), &appended);
-                    }
-                    None => self.relocate(moving, to),
-                }
-                return Ok(());
-            }
-            let rolled;
-            (writer, rolled) = self.roll(writer, 0)?;
-            if !rolled {
-                return Err(Error::PmFull);
-            }
-        }
-    }
-
-    fn relocate(&self, moving: &Moving, to: Home) {
-        let bytes = moving.bytes() as u32;
-        self.credit(to, bytes);
-        let moved = self.index.relocate(&moving.key, moving.sequence, moving.home, to);
-        if moved && moving.kind == Kind::Small {
-            self.index.small_moved(moving.home, to);
-        }
-        self.debit(if moved { moving.home } else { to }, bytes);
     }
 
     /// Appends a record of the tier's own; returns its sequence and place.
@@ -471,7 +420,7 @@ impl Shared {
             }
         }
         // Nor without room in the log for what names them: of short free runs there are many.
-        if let Err(error) = self.must_have_room_for(cut.len(), NAMED_RECORD_BYTES) {
+        if let Err(error) = self.must_have_room_for_names(cut.len()) {
             cut.iter().for_each(|(extent, ..)| self.space.free(&[*extent]));
             return Err((error, cold));
         }
@@ -557,21 +506,5 @@ impl Shared {
             }
         }
         Ok(())
-    }
-
-    /// Makes free what only waits for a later group to vouch for it; false if nothing does. Leaves
-    /// so many segments free.
-    pub fn free_what_waits(&self, reserve: u32) -> Result<bool> {
-        if self.writer().waiting.is_empty() {
-            return Ok(false);
-        }
-        // The first may still be appended before the group of what waits is durable.
-        for _ in 0..2 {
-            let (kind, meta) = (Kind::Note, ItemMeta::default());
-            let note = Draft { kind, sequence: None, meta, key: &[], body: &[], what: None };
-            self.append(&note, reserve)?.ok_or(Error::PmFull)?;
-            self.commit(Barrier::Group)?;
-        }
-        Ok(true)
     }
 }

@@ -1,4 +1,5 @@
 //! Migration and checkpoints, which go on while the store is used, and the thread that makes them.
+pub(crate) mod again;
 pub(crate) mod bell;
 pub(crate) mod clock;
 pub(crate) mod compact;
@@ -98,7 +99,7 @@ impl Shared {
             >= u64::from(self.shape.segments) * u64::from(self.settings.migrate_percent);
         // Where it fails for want of room, what comes next may make some.
         let emptied = match due && may_move {
-            true => self.empty_segment(&mut self.maintenance(), false),
+            true => self.empty_unless_in_vain(),
             false => Ok(false),
         };
         if let Ok(true) = emptied {
@@ -109,7 +110,7 @@ impl Shared {
             }
         }
         let merged = match may_move && self.tables_are_sparse() {
-            true => self.compact_tables(&mut self.maintenance()),
+            true => self.merge_unless_in_vain(),
             false => Ok(false),
         };
         if let Ok(true) = merged {
@@ -167,14 +168,14 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use crate::background::compaction::Standing;
-    use crate::log::append::deletion;
+    use crate::log::append::{Draft, deletion, passes_over};
     use crate::log::attempt::Tried;
     use crate::log::record::Kind;
     use crate::media::disk::Barrier;
     use crate::media::disk::sim::{Faults, Power, SimDisk};
     use crate::media::pm::sim::SimRegion;
     use crate::recovery::recover::Media;
-    use crate::store::RESERVE_DELETE;
+    use crate::store::{RESERVE_DELETE, RESERVE_FLUSH};
     use crate::tier::Tier;
     use crate::types::{ItemMeta, Settings};
     use std::sync::Arc;
@@ -244,8 +245,11 @@ mod tests {
     }
 
     fn open(media: &Media) -> Tier {
-        let settings =
-            Settings { segment_bytes: SEGMENT_BYTES, background: false, ..Settings::default() };
+        open_by(media, Settings::default())
+    }
+
+    fn open_by(media: &Media, settings: Settings) -> Tier {
+        let settings = Settings { segment_bytes: SEGMENT_BYTES, background: false, ..settings };
         Tier::open(media.clone(), settings, 1, &mut |_, _| {}).unwrap().0
     }
 
@@ -269,7 +273,7 @@ mod tests {
         let shared = tier.shared();
         assert_eq!(shared.writer().log.free_slots(), 1);
         assert_eq!(shared.index.count().tombstones, deleted);
-        assert!(shared.empty_segment(&mut shared.maintenance(), false).is_err());
+        assert!(shared.empty_segment(&mut shared.maintenance()).is_err());
         assert_eq!(shared.writer().log.free_slots(), 1, "it is as it was");
         // Who needs room has checkpoints made, and then nobody needs the deletions.
         tier.put(b"key", b"value", ItemMeta::default()).unwrap();
@@ -294,6 +298,52 @@ mod tests {
         assert!(!shared.leaves_room([64; 192 - 1]) && shared.leaves_room([64; 192 - 2]));
         tier.put(b"key", b"value", ItemMeta::default()).unwrap();
         assert!(tier.delete(b"key").unwrap());
+    }
+
+    #[test]
+    fn who_writes_leaves_the_last_segment_room_for_the_record_that_frees_one() {
+        let (meta, kind) = (ItemMeta::default(), Kind::FlushAll);
+        let flush = Draft { kind, sequence: None, meta, key: &[], body: &[], what: None };
+        // Where what deletes everything comes first behind a start, what is owed goes before it.
+        let owed = passes_over(1 << 32);
+        let drafts = [(&flush, RESERVE_FLUSH), (&flush, 0), (&owed, 0)];
+        for (pad_groups, (draft, reserve)) in
+            [false, true].into_iter().flat_map(|pads| drafts.map(|draft| (pads, draft)))
+        {
+            let told = format!("{:?}, {reserve}, {pad_groups}", draft.kind);
+            let media = media_of_eight();
+            delete_all(&open(&media), 1);
+            let tier = open_by(&media, Settings { pad_groups, ..Settings::default() });
+            let shared = tier.shared();
+            // As a turn of migration begins it, beside which many write.
+            shared.append_note(Kind::Note, &[], &[]).unwrap();
+            let mut appended = 0;
+            while shared.append(draft, reserve).unwrap().is_some() {
+                shared.commit(Barrier::Group).unwrap();
+                appended += 1;
+            }
+            assert!(0 < appended && shared.writer().log.free_slots() == 0, "{told}");
+            assert!(shared.leaves_room([]), "{told}");
+            tier.put(b"key", b"value", meta).unwrap();
+            assert_eq!(tier.get(b"key").unwrap().unwrap().value, b"value", "{told}");
+        }
+    }
+
+    #[test]
+    fn a_log_without_a_free_segment_goes_on_in_its_newest() {
+        let media = media_of_eight();
+        delete_all(&open(&media), 1);
+        let tier = open(&media);
+        // As a turn of migration that ends with the power.
+        tier.shared().append_note(Kind::Note, &[], &[]).unwrap();
+        tier.commit().unwrap();
+        drop(tier);
+        let tier = open(&media);
+        assert_eq!(tier.shared().writer().log.free_slots(), 0);
+        tier.put(b"key", b"value", ItemMeta::default()).unwrap();
+        assert!(2 < tier.shared().writer().log.free_slots());
+        drop(tier);
+        assert_eq!(open(&media).get(b"key").unwrap().unwrap().value, b"value");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! settled ([`crate::log::group`]), or done at once where the settings say so.
 
 use crate::index::{Entry, Home, What};
-use crate::log::record::{Kind, Record};
+use crate::log::record::{Kind, Record, bytes_of};
 use crate::log::{Appended, Refused};
 use crate::media::disk::Barrier;
 use crate::ssd::value::WAITING_VALUE_BYTES_MAX;
@@ -125,6 +125,25 @@ impl Shared {
         }
     }
 
+    /// Appends a record for who holds the writer, in the next segment if need be, whatever that
+    /// leaves free. It is let go only for the next segment.
+    pub fn append_on<'a>(
+        &'a self,
+        mut writer: MutexGuard<'a, Writer>,
+        draft: &Draft<'_>,
+    ) -> Result<(MutexGuard<'a, Writer>, (Ticket, Appended))> {
+        loop {
+            if let Some(appended) = self.append_here(&mut writer, draft, 0)? {
+                return Ok((writer, appended));
+            }
+            let rolled;
+            (writer, rolled) = self.roll(writer, 0)?;
+            if !rolled {
+                return Err(Error::PmFull);
+            }
+        }
+    }
+
     /// Appends a record without waiting for a medium; `None` where that cannot be.
     pub fn try_append(&self, draft: &Draft<'_>, reserve: u32) -> Result<Option<Ticket>> {
         if is_planted(Bug::RoomMadeInline) {
@@ -143,7 +162,7 @@ impl Shared {
     /// Appends a record to the active segment; `None` if it has no room for it, or is closed. Nor
     /// do puts fill one of the segments that they may not begin: a deletion makes room, and would
     /// find none. Nor do deletions fill the last one: migration has begun it, and must find room
-    /// there for the record that frees another.
+    /// there for the record that frees another. Whatever else is appended there leaves that room.
     pub fn append_here(
         &self,
         writer: &mut Writer,
@@ -158,6 +177,17 @@ impl Shared {
         };
         if writer.is_closed || writer.log.free_slots() < least {
             return Ok(None);
+        }
+        if writer.log.free_slots() == 0 && draft.kind != Kind::SegmentFree {
+            // Nobody comes between what migration copies. Behind anything else somebody may lead a
+            // group, and pad it.
+            let has_sequence = draft.sequence.is_some() && draft.kind != Kind::Note;
+            let is_copy = has_sequence && draft.what.is_none();
+            let bytes = bytes_of(draft.key.len(), draft.body.len());
+            let bytes = if is_copy { bytes } else { self.padded(bytes) };
+            if !self.leaves_room_in(writer, [bytes]) {
+                return Ok(None);
+            }
         }
         let sequence = draft.sequence.unwrap_or(writer.sequence + 1);
         let Draft { kind, meta, key, body, .. } = *draft;

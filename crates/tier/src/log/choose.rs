@@ -4,7 +4,7 @@
 use crate::index::Home;
 use crate::log::Slot;
 use crate::ssd::tables::{DROPPED_RECORD_BYTES, NAMED_RECORD_BYTES};
-use crate::store::{Heat, Maintenance, Shared};
+use crate::store::{Barren, Heat, Maintenance, Shared};
 use crate::types::MigrateBy;
 
 /// The weight of records that cannot go to a sort table.
@@ -27,11 +27,25 @@ impl Shared {
         sealed.collect()
     }
 
-    /// The sealed segment to empty next.
-    pub fn coldest(&self, turn: &mut Maintenance, even_damaged: bool) -> Option<(u32, u64, u32)> {
+    /// The sealed segments that migration may empty: slot, generation, end; and how much of each
+    /// slot is current.
+    fn choices(&self, turn: &Maintenance) -> (Vec<(u32, u64, u32)>, Vec<u64>) {
         let mut sealed = self.sealed();
-        sealed.retain(|(slot, ..)| even_damaged || !turn.quarantined.contains(slot));
         let live = self.accounts().segments.clone();
+        sealed.retain(|&(slot, generation, _)| {
+            let (live, superblock) = (live[slot as usize], turn.generation);
+            let barren = Barren { generation, live, superblock };
+            turn.barren.get(&slot) != Some(&barren) && !turn.quarantined.contains(&slot)
+        });
+        (sealed, live)
+    }
+
+    /// The sealed segment to empty next.
+    pub fn coldest(&self, turn: &mut Maintenance) -> Option<(u32, u64, u32)> {
+        let (sealed, live) = self.choices(turn);
+        if sealed.is_empty() {
+            return None; // to measure takes a walk over the index, and cools it
+        }
         let empty = sealed.iter().find(|(slot, ..)| live[*slot as usize] == 0);
         if empty.is_some() || self.settings.migrates_by() == MigrateBy::Age {
             let oldest = sealed.iter().min_by_key(|(_, generation, _)| *generation);
@@ -52,14 +66,18 @@ impl Shared {
         chosen.or_else(|| sealed.iter().min_by_key(|(_, generation, _)| *generation)).copied()
     }
 
-    /// The sealed segment of which the least is current, if that is little.
-    pub fn sparsest(&self, turn: &Maintenance, even_damaged: bool) -> Option<(u32, u64, u32)> {
-        let mut sealed = self.sealed();
-        sealed.retain(|&(slot, ..)| {
-            self.is_sparse(slot) && (even_damaged || !turn.quarantined.contains(&slot))
-        });
-        let live = self.accounts().segments.clone();
-        sealed.into_iter().min_by_key(|&(slot, ..)| live[slot as usize])
+    /// The sealed segment of which the least is current, but for this one; where not `even_dense`,
+    /// if that is little.
+    pub fn sparsest(
+        &self,
+        turn: &Maintenance,
+        but: (u32, u64, u32),
+        even_dense: bool,
+    ) -> Option<(u32, u64, u32)> {
+        let (sealed, live) = self.choices(turn);
+        let others = sealed.into_iter().filter(|segment| *segment != but);
+        let sparse = others.filter(|(slot, ..)| even_dense || self.is_sparse(*slot));
+        sparse.min_by_key(|&(slot, ..)| live[slot as usize])
     }
 
     /// Begins a migration cycle: sums the weights by segment and halves them.

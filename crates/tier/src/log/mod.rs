@@ -149,14 +149,13 @@ impl Log {
         }
     }
 
-    /// Goes on in the newest segment, which has no record: that of a store which was made just now,
-    /// or one whose first group was torn.
+    /// Goes on in the newest segment, behind its last record: all in front is durable when anything
+    /// is appended, and nothing is behind it then ([`crate::recovery::ending`]).
     pub fn go_on(&mut self) {
-        let Some((slot, end)) = self.newest_sealed() else { return };
+        let Some((slot, Position { generation, offset })) = self.newest_sealed() else { return };
         self.slots[slot as usize] = Slot::Active;
-        let generation = self.generation;
         let life = life_of(self.store_id, generation);
-        let (tail, durable, grouped) = (end, end, end);
+        let (tail, durable, grouped) = (offset, offset, offset);
         self.active = Some(Active { slot, generation, life, tail, durable, grouped, stamped: 0 });
     }
 
@@ -205,12 +204,12 @@ impl Log {
     }
 
     /// The sealed slot of the highest generation, and where its records end.
-    pub fn newest_sealed(&self) -> Option<(u32, u32)> {
+    pub fn newest_sealed(&self) -> Option<(u32, Position)> {
         let sealed = (0..).zip(&self.slots).filter_map(|(slot, state)| match *state {
-            Slot::Sealed { generation, end } => Some((generation, (slot, end))),
+            Slot::Sealed { generation, end } => Some((Position { generation, offset: end }, slot)),
             _ => None,
         });
-        sealed.max().map(|(_, newest)| newest)
+        sealed.max().map(|(end, slot)| (slot, end))
     }
 
     /// The slots.

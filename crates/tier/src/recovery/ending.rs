@@ -5,7 +5,8 @@ use crate::log::Log;
 use crate::log::segment::Shape;
 use crate::media::disk::Barrier;
 use crate::media::pm::Region;
-use crate::types::{Result, doing};
+use crate::store::RESERVE_DELETE;
+use crate::types::{BLOCK_BYTES, LINE_BYTES, Position, Result, doing};
 
 /// The end of a log.
 pub struct Ending {
@@ -16,14 +17,23 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// The end of this log. `goes_on`: it goes on in its newest segment, which has no record; else
-    /// it begins a fresh one.
-    pub fn of(log: &mut Log, goes_on: bool) -> Ending {
+    /// The end of this log, up to which it was found to be whole. It goes on in its newest segment,
+    /// or begins a fresh one. `known` are the positions that checkpoints and the index in
+    /// persistent memory know: what is appended has to be behind them.
+    pub fn of(
+        log: &mut Log,
+        shape: &Shape,
+        known: impl IntoIterator<Item = Position>,
+        pads: bool,
+    ) -> Ending {
         let newest = log.newest_sealed();
+        let goes_on = newest.is_some_and(|(_, end)| {
+            may_go_on(log, shape, end, pads) && known.into_iter().all(|known| known <= end)
+        });
         if goes_on {
             log.go_on();
         }
-        Ending { newest, goes_on }
+        Ending { newest: newest.map(|(slot, end)| (slot, end.offset)), goes_on }
     }
 
     /// Makes durable that the newest segment ends where it was found to end. No other segment of
@@ -43,16 +53,51 @@ impl Ending {
     }
 }
 
-/// Wipes out a torn first group. Its records have the same life as those to come. If one of those
-/// were torn later, an old record behind it would be taken for a newer one.
+/// Whether the log may go on in its newest segment, whose records end there.
+///
+/// It does where that segment has no whole record: its first group was torn, or never written. It
+/// also does where no deletion could begin another segment. Were it left behind, each loss of power
+/// in a group would cost a full log a free segment, and in the end it would have none.
+///
+/// Elsewhere a fresh segment has a header that vouches for all in front of it, and nothing has to
+/// be wiped.
+fn may_go_on(log: &Log, shape: &Shape, end: Position, pads: bool) -> bool {
+    // Behind a lost log generations have gone on, and records of the old ones would not count.
+    let is_last = log.tail() == Position { generation: end.generation + 1, offset: 0 };
+    let is_empty = end.offset == shape.header_bytes;
+    let is_short = log.free_slots() <= RESERVE_DELETE && end.offset < shape.records_end();
+    // Where groups are padded, no block with anything acknowledged is written again.
+    let shares_none = (end.offset as usize).is_multiple_of(BLOCK_BYTES);
+    is_last && (is_empty || (is_short && (shares_none || !pads)))
+}
+
+/// Wipes out what a torn group left behind the end, in the segment in which the log goes on.
+///
+/// Those records have the same life as the ones to come, so neither life nor crc tells them apart.
+/// If a new record ended where an old one begins, that would be taken for the next. If a new one
+/// were torn, an old one behind it would make damage of a torn tail. So nothing of them is left:
+/// all of the segment behind the end is zeros, and durable, before anything is appended or
+/// answered. From then on it is as a segment in a slot that was never used, with these records in
+/// front: what lies behind a record was appended behind it.
+///
+/// If the power fails within this, nothing was answered. The next start finds the same end, or one
+/// further on, where zeros were all that a record of the torn group lacked. That was submitted.
+///
+/// What is in front is durable too, values first, and the new records say so (offset 36). So they
+/// vouch for it, as the header of a fresh segment would.
 fn wipe(region: &dyn Region, at: u64, bytes: u32) -> Result<()> {
     let mut there = vec![0; bytes as usize];
     doing("read the end of the log", region.read(at, &mut there))?;
-    if there.iter().all(|byte| *byte == 0) {
-        return Ok(());
+    if there.iter().any(|byte| *byte != 0) {
+        there.fill(0);
+        doing("wipe the end of the log", region.write(at, &there))?;
     }
-    there.fill(0);
-    doing("wipe the end of the log", region.write(at, &there))
+    // A log on a disk keeps the block in memory that was written last: the first append, which
+    // begins within this one, must not wait for the disk.
+    match at.is_multiple_of(BLOCK_BYTES as u64) {
+        true => Ok(()),
+        false => doing("wipe the end of the log", region.write(at, &[0; LINE_BYTES])),
+    }
 }
 
 /// Makes durable what the newest segment holds.

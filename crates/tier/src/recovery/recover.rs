@@ -217,7 +217,6 @@ impl<'a> Recovery<'a> {
         let slots = self.replay_all(&used, position, progress)?;
         let newest = used.last().map_or(0, |used| used.generation);
         let generation = newest.max(lost::last_begun(position) + passed);
-        let goes_on = self.goes_on(&used, generation);
         self.load_tree(&used)?;
         self.drop_flushed()?;
         let containers = Containers {
@@ -235,7 +234,9 @@ impl<'a> Recovery<'a> {
         let Superblock { store_id, generation: number, .. } = *self.superblock;
         let mut log = Log::new(region, shape, store_id, slots, generation, self.flush_sequence);
         log.set_superblock(number);
-        let ending = Ending::of(&mut log, goes_on);
+        let known = self.superblock.checkpoints.iter().map(|it| it.position);
+        let known = known.chain([self.tree_holds]);
+        let ending = Ending::of(&mut log, &shape, known, settings.pad_groups);
         let mut writer = Writer::new(log, self.sequence.max(self.flush_sequence));
         writer.failed = self.refused;
         writer.tabled_bytes = self.report.replayed_bytes + self.report.table_bytes;
@@ -272,17 +273,6 @@ impl<'a> Recovery<'a> {
             counters: Default::default(),
         };
         Ok(Recovered { shared: shared.tallied(), report: self.report, rebuilt, ending })
-    }
-
-    /// Whether the log goes on in its newest segment: no whole record is in it, and nothing says
-    /// that the log was further. Were it left behind, a full log would have one free segment less
-    /// with each loss of power in a first group, and in the end none.
-    fn goes_on(&self, used: &[Used], generation: u64) -> bool {
-        let from = Position { generation, offset: self.shape.header_bytes };
-        let newest = used.last().map(|newest| (newest.generation, newest.end));
-        let checkpoints = self.superblock.checkpoints.iter().map(|it| it.position);
-        newest == Some((generation, from.offset))
-            && checkpoints.chain([self.tree_holds]).all(|known| known <= from)
     }
 
     /// Leaves of the deletions and dropped tables that the checkpoint remembers those that are

@@ -60,7 +60,7 @@ fn full(machine: &Machine, settings: Settings) -> (Tier, u64) {
         tier.commit().unwrap();
         drop(tier);
         if is_full {
-            // A start goes on in no segment of before, whatever room that has.
+            // A start goes on in the newest segment if that has room, and these have none.
             return (machine.open(settings).unwrap().0, held);
         }
     }
@@ -99,13 +99,28 @@ fn what_a_start_passes_over_is_durable_before_any_write_though_the_log_was_full_
 }
 
 #[test]
+fn a_put_that_a_full_log_refused_finds_room_once_items_have_expired() {
+    for kind in KINDS {
+        let (machine, settings) = (machine(kind), settings(Durability::Ack));
+        let (tier, _) = machine.open(settings).unwrap();
+        let held = fill_both(&tier);
+        let put = || tier.put(&key(held), &value(held, 900), ItemMeta::default());
+        // Nothing has changed since the one before.
+        assert!(put().is_err() && put().is_err(), "{kind:?}");
+        tier.tell_time(EXPIRES);
+        put().unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        assert_eq!(tier.get(&key(held)).unwrap().unwrap().value, value(held, 900), "{kind:?}");
+    }
+}
+
+#[test]
 fn a_deletion_is_taken_at_each_start_of_a_full_store() {
     for kind in KINDS {
         let (machine, settings) = (machine(kind), settings(Durability::Ack));
         let (tier, _) = machine.open(settings).unwrap();
         let held = fill_both(&tier);
         drop(tier);
-        // Each begins a segment for it, and migration empties the one of the start before.
+        // The first begins a segment for it, and the others go on there.
         for start in 1..8 {
             let (tier, _) = machine.open(settings).unwrap();
             let deleted = tier.delete(&key(held - start));
@@ -168,6 +183,75 @@ fn no_segment_is_lost_to_starts_that_lose_their_power_in_the_first_group_of_one(
         let (tier, report) = machine.open(settings).unwrap();
         assert_eq!((report.items, &report.problems[..]), (held - 1, &[][..]), "{kind:?}");
         assert!(tier.look(&key(held - 1)).is_none(), "{kind:?}");
+    }
+}
+
+/// Where the last three records, all of this length, are a group that was torn: the first is whole,
+/// and so is the third, but of the second the first line is missing.
+fn torn_in_its_midst(machine: &Machine, kind: Kind, end: u32, record_bytes: u32) -> Machine {
+    let (mut log, ssd) = machine.images();
+    let start = newest_slot(&log, SEGMENT_BYTES) * SEGMENT_BYTES as usize;
+    let second = start + (end - 2 * record_bytes) as usize;
+    log[second..][..64].fill(0);
+    Machine::of(kind, &Faults::default(), u64::MAX, log, ssd)
+}
+
+#[test]
+fn no_segment_is_lost_to_starts_behind_a_group_that_has_some_whole_records() {
+    /// Of a deletion of a key of nine bytes.
+    const RECORD_BYTES: u32 = 128;
+    for kind in KINDS {
+        let (mut machine, settings) = (machine(kind), settings(Durability::Ack));
+        let (tier, _) = machine.open(settings).unwrap();
+        let mut held = fill_both(&tier);
+        drop(tier);
+        let mut began = None;
+        for start in 1..6 {
+            let (tier, report) = machine.open(settings).unwrap();
+            let told = (report.items, &report.problems[..]);
+            assert_eq!(told, (held, &[][..]), "{kind:?}, start {start}");
+            for gone in 1..=3 {
+                let deleted = tier.submit_delete(&key(held - gone), None);
+                assert!(matches!(deleted, Ok(Some(_))), "{kind:?}, start {start}: {deleted:?}");
+            }
+            tier.commit().unwrap();
+            let end = tier.durable();
+            assert_eq!(*began.get_or_insert(end.generation), end.generation, "{kind:?}");
+            drop(tier);
+            machine = torn_in_its_midst(&machine, kind, end.offset, RECORD_BYTES);
+            held -= 1;
+        }
+        let (tier, report) = machine.open(settings).unwrap();
+        assert_eq!((report.items, &report.problems[..]), (held, &[][..]), "{kind:?}");
+        // It ends where the third record of the torn group began.
+        assert!(tier.delete(&key(held - 1)).unwrap(), "{kind:?}");
+        drop(tier);
+        let (tier, report) = machine.open(settings).unwrap();
+        assert_eq!((report.items, &report.problems[..]), (held - 1, &[][..]), "{kind:?}");
+        assert!(tier.look(&key(held - 1)).is_none(), "{kind:?}");
+        assert!(tier.look(&key(held - 2)).is_some(), "{kind:?}: that one was of the torn group");
+    }
+}
+
+#[test]
+fn where_groups_are_padded_no_start_goes_on_within_a_block() {
+    for (kind, pads) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let (machine, settings) = (machine(kind), settings(Durability::Ack));
+        let (tier, _) = machine.open(settings).unwrap();
+        let held = fill_both(&tier);
+        drop(tier);
+        let delete = |pads: bool, gone: u64| {
+            let settings = Settings { pad_groups: pads, ..settings };
+            let (tier, report) = machine.open(settings).unwrap();
+            assert_eq!(report.problems, [""; 0], "{kind:?}");
+            assert!(tier.delete(&key(held - gone)).unwrap(), "{kind:?}");
+            tier.durable().generation
+        };
+        let first = delete(false, 1);
+        assert_eq!(first == delete(pads, 2), !pads, "{kind:?}");
+        // Behind a group that was padded any start may.
+        let padded = delete(true, 3);
+        assert_eq!(padded, delete(true, 4), "{kind:?}");
     }
 }
 

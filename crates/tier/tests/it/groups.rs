@@ -138,6 +138,21 @@ fn blocks_that_one_of_many_small_writes_replaced_are_free_behind_their_group() {
 }
 
 #[test]
+fn blocks_of_what_was_deleted_in_no_group_yet_are_free_for_a_value_that_needs_them() {
+    for kind in KINDS {
+        let (tier, _) = machine(kind).open(at_interval()).unwrap();
+        let is_refused = |number: &u64| {
+            tier.put(&key(*number), &value(*number, 3000), meta(*number)).is_err()
+        };
+        let held = (0..).find(is_refused).expect("an SSD has an end");
+        tier.commit().unwrap();
+        assert!(tier.delete(&key(0)).unwrap(), "{kind:?}");
+        put(&tier, held, held, 3000);
+        holds(&tier, held, held, 3000);
+    }
+}
+
+#[test]
 fn a_commit_is_urgent_once_a_megabyte_of_the_log_is_in_no_group() {
     const SEGMENT_BYTES: u32 = 2 << 20;
     let settings = Settings { segment_bytes: SEGMENT_BYTES, ..at_interval() };

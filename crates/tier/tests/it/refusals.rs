@@ -1,9 +1,13 @@
 //! What a store is not opened with, and what it does not take: the error says what to change, and
 //! what was there stays as it was.
 
-use crate::common::{Kind, Machine, SEGMENT_BYTES, settings, value};
+use crate::common::{Counting, Kind, Machine, SEGMENT_BYTES, settings, value};
 use laneway_tier::disk::sim::Faults;
-use laneway_tier::{Error, IndexKind, ItemMeta, KEY_BYTES_MAX, Settings, fsck};
+use laneway_tier::{
+    Error, IndexKind, ItemMeta, KEY_BYTES_MAX, Media, MigrateBy, Settings, Tier, fsck,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Where the superblocks lie.
 const SUPERBLOCKS: [usize; 2] = [0, 16 * 4096];
@@ -135,6 +139,46 @@ fn a_full_store_names_the_flag_that_makes_it_larger_and_keeps_what_it_took() {
             assert!(item.value == value(earlier, bytes), "item {earlier} of {bytes} bytes");
         }
     }
+}
+
+#[test]
+fn a_full_store_reads_sparse_sort_tables_again_once_there_may_be_room_to_merge_them() {
+    const SMALL: u64 = 60;
+    let machine = Machine::new(Kind::Pm, &Faults::default());
+    let reads = Arc::new(AtomicU64::new(0));
+    let ssd = Arc::new(Counting(machine.ssd.clone(), reads.clone()));
+    let settings = Settings {
+        migrate_by: Some(MigrateBy::Age),
+        migrate_percent: 100,
+        checkpoint_bytes: 1 << 40,
+        ..settings()
+    };
+    let media = Media { ssd, ..machine.media() };
+    let (tier, _) = Tier::open(media, settings, 1, &mut |_, _| {}).unwrap();
+    let put = |number: u64, bytes: usize| {
+        tier.put(&number.to_be_bytes(), &value(number, bytes), ItemMeta::default())
+    };
+    for number in 0..SMALL {
+        put(number, 900).unwrap();
+    }
+    while tier.migrate().unwrap() {}
+    assert!(1 < tier.stats().tables);
+    assert!((SMALL..).any(|number| put(number, 4000).is_err()));
+    for number in (0..SMALL).step_by(2) {
+        assert!(tier.delete(&number.to_be_bytes()).unwrap());
+    }
+    let tried = || {
+        let before = reads.load(Relaxed);
+        let maintained = tier.maintain();
+        (maintained.is_err(), reads.load(Relaxed) != before)
+    };
+    assert_eq!([tried(), tried(), tried()], [(true, true), (false, false), (false, false)]);
+    // A value that is deleted makes room.
+    for number in SMALL..SMALL + 20 {
+        assert!(tier.delete(&number.to_be_bytes()).unwrap());
+    }
+    while tier.maintain().unwrap() {}
+    assert!(0 < tier.stats().tables_freed);
 }
 
 /// Where every second of many values was deleted, no two free blocks lie together.
