@@ -187,7 +187,9 @@ impl LogWriter {
     }
 
     fn write(&mut self, line: &str) {
-        // A piece that a pipe has room for blocks nobody, so that a stop is never held up.
+        // A piece that a pipe has room for blocks nobody, so that a stop is never held up. Nobody
+        // is told whether there is room for more: a line of several pieces, which hardly any is,
+        // may end within. A line of one piece is there as a whole or not at all.
         for piece in line.as_bytes().chunks(PIECE_BYTES) {
             if !self.awaits_room() {
                 DROPPED.fetch_add(1, Relaxed);

@@ -259,12 +259,17 @@ pub struct PidFile {
     written: Option<Writing>,
 }
 
-/// Which file it is, and when it was written: a sandbox lets nobody read it.
+/// Which file it is, and when it was written: a sandbox lets nobody read it. A device has none.
 type Writing = (u64, u64, SystemTime);
 
 fn last_writing(path: &OsStr) -> Option<Writing> {
-    let found = fs::metadata(path).ok()?;
+    let found = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     Some((found.dev(), found.ino(), found.modified().ok()?))
+}
+
+/// Whether something stands there that is no file, such as a pipe.
+pub fn is_no_file(path: &OsStr) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file())
 }
 
 impl PidFile {
@@ -277,7 +282,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if last_writing(&self.path) == self.written {
+        if self.written.is_some() && last_writing(&self.path) == self.written {
             let _ = fs::remove_file(&self.path); // somebody was faster
         }
     }
@@ -390,6 +395,7 @@ mod tests {
         drop(first);
         let left = fs::read_to_string(&path);
         let _ = fs::remove_file(&path); // it is not there if the test fails
+        assert_eq!(last_writing(OsStr::new("/dev/null")), None, "it would be removed");
         assert_eq!(left.ok().as_deref(), Some("1\n"));
     }
 

@@ -227,12 +227,16 @@ fn prepare(
         }
     }
     tier::check_backup_folder(flags).map_err(|error| (STATUS_DATA, error))?;
-    let _pid_file = pid_file(flags);
+    // A pipe waits for its reader, and is not removed: until then a signal ends the process. A file
+    // is written once a signal stops the server instead, which removes it again.
+    let waits = flags.pid_file.as_deref().is_some_and(process::is_no_file);
+    let told = waits.then(|| pid_file(flags));
     auth::warn(flags, &server);
     tls::warn(&server);
     let shared = server.shared().clone();
     let reloads = reload::prepare(typed, flags, &server).map_err(unwatched)?;
     signals.calls(move || shared.request_stop(), reloads.asks()).map_err(unwatched)?;
+    let _pid_file = told.unwrap_or_else(|| pid_file(flags));
     let admin = admin.map(|starting| admin::tell_of(starting, &server));
     let watchdog = watchdog::prepare(&server)
         .map_err(|error| setup(format!("WATCHDOG_USEC: no thread can be made: {error}")))?;

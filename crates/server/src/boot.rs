@@ -289,6 +289,8 @@ impl Server {
             kernel.close();
         }
         self.domains.iter().for_each(|shared| shared.enter_phase(Phase::Draining));
+        // Behind the phase, by which a worker knows why nothing can be accepted there.
+        self.listeners.iter().for_each(Listener::refuse);
         while was_open && !first.is_drained() && self.clock.nanos() < deadline {
             thread::sleep(DRAIN_TICK);
         }
@@ -297,8 +299,7 @@ impl Server {
             // A worker that panicked has said so already.
             let _ = thread.join();
         }
-        // The folder may take long to close: whoever comes meanwhile is refused, or he would wait
-        // for a reply that nobody sends. The workers, which have them too, are gone.
+        // A unix socket's file goes before the data folder closes, which may take long.
         drop(self.listeners);
         self.doors.into_iter().for_each(door::Running::close);
         self.executor.map_or(Ok(()), executor::Running::stop)

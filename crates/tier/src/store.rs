@@ -107,6 +107,8 @@ pub struct Writer {
     pub group_records: usize,
     /// The number of the last group that was settled.
     pub settled: u64,
+    /// Where the last group ends of which anything was offered to the index.
+    pub offered: Position,
     /// How many wait until one is settled.
     pub awaiting: u32,
     /// How many wait until none is under way.
@@ -144,6 +146,7 @@ impl Writer {
             group: 0,
             group_records: 0,
             settled: 0,
+            offered: Position::default(),
             awaiting: 0,
             halting: 0,
             is_closed: false,
@@ -170,6 +173,12 @@ impl Writer {
             Some(last) => (last.records, last.end) = (last.records + 1, pending.end),
             None => self.pending.push(pending),
         }
+    }
+
+    /// Up to where the index may have the log: beyond what is said to be durable while a group is
+    /// offered, of which a walk shows a part before its writers are told.
+    pub fn shown(&self) -> Position {
+        self.log.durable().max(self.offered)
     }
 
     /// Whether a group is being made durable.

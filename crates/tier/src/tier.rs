@@ -237,6 +237,12 @@ impl Tier {
         self.shared.writer().log.durable()
     }
 
+    /// The same, and behind it up to where a walk or a backup may show changes already.
+    pub fn durable_and_shown(&self) -> (Position, Position) {
+        let writer = self.shared.writer();
+        (writer.log.durable(), writer.shown())
+    }
+
     /// Reads now, waiting for a device if need be: what [`Tier::reads`] does without waiting.
     pub fn read(&self, request: Request) -> Answer {
         request.carry_out(&self.shared)

@@ -17,6 +17,7 @@ mod cut;
 mod data_words;
 pub mod datagram;
 mod draws;
+mod listener;
 pub mod memory;
 mod memory_bells;
 pub mod memory_datagram;

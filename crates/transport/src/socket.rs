@@ -17,6 +17,7 @@ use crate::data_words::{
     WORD_LISTENERS, WORD_PLACES, WORD_QUEUES, WORD_WAKE,
 };
 use crate::datagram::Path;
+use crate::listener::{named, named_own};
 use crate::shm_watch::Watch;
 use crate::udp::Sockets;
 use crate::verbs;
@@ -29,164 +30,19 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use socket2::SockRef;
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::time::Duration;
 
+pub use crate::listener::Listener;
+
 /// Events taken from the kernel by one call, at most.
 const EVENTS_MAX: usize = 64;
-
-/// A place where clients connect. Shared by all workers.
-pub struct Listener {
-    socket: Socket,
-    /// Removed again on drop, if this is a unix socket.
-    path: Option<PathBuf>,
-}
-
-impl Listener {
-    /// Listen on a TCP address. `backlog` is the kernel's queue of connections not yet accepted.
-    pub fn tcp(address: SocketAddr, backlog: i32) -> io::Result<Listener> {
-        let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.set_tcp_nodelay(true)?; // accepted sockets inherit both
-        socket.set_keepalive(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?; // the IPv4 wildcard gets a listener of its own
-        }
-        socket.bind(&address.into())?;
-        socket.listen(backlog)?;
-        Ok(Listener { socket, path: None })
-    }
-
-    /// Listen on a unix socket with the given permission bits. A socket left behind by a dead
-    /// server is replaced; one that a living server answers on, or another kind of file, is not.
-    pub fn unix(path: &std::path::Path, mode: u32, backlog: i32) -> io::Result<Listener> {
-        let address = SockAddr::unix(path)?;
-        if let Ok(found) = std::fs::symlink_metadata(path) {
-            if !found.file_type().is_socket() {
-                return Err(io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "a file that is not a socket stands there",
-                ));
-            }
-            let answer = probe(path, &address, found.permissions().mode());
-            match answer.map_err(|error| (error.kind(), error)) {
-                Err((io::ErrorKind::ConnectionRefused, _)) => std::fs::remove_file(path)?,
-                Err((io::ErrorKind::NotFound, _)) => {} // gone since
-                Ok(()) | Err((io::ErrorKind::WouldBlock, _)) => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::AddrInUse,
-                        "another server answers on this socket",
-                    ));
-                }
-                // Of another kind, or not ours to open: somebody may have it.
-                Err((_, error)) => return Err(error),
-            }
-        }
-        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-        socket.bind(&address)?;
-        let listener = Listener { socket, path: Some(path.to_owned()) };
-        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
-        listener.socket.listen(backlog)?;
-        Ok(listener)
-    }
-
-    /// Take a socket that somebody else opened, TCP or unix, and that listens already. It accepts
-    /// as one of our own does from now on; the file of a unix socket stays when the server ends,
-    /// since it is not ours.
-    pub fn opened_before(socket: OwnedFd) -> io::Result<Listener> {
-        let socket = Socket::from(socket);
-        if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "it is a connection rather than a socket that listens for connections",
-            ));
-        }
-        socket.set_nonblocking(true)?;
-        if socket.local_addr()?.as_socket().is_some() {
-            socket.set_tcp_nodelay(true)?; // accepted sockets inherit both
-            socket.set_keepalive(true)?;
-        }
-        Ok(Listener { socket, path: None })
-    }
-
-    /// The TCP address, with the port that the kernel chose where 0 was asked for.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.socket.local_addr().ok()?.as_socket()
-    }
-
-    /// Where it listens, in memcached's notation.
-    pub fn name(&self) -> Option<String> {
-        named_own(&self.socket)
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            let _ = std::fs::remove_file(path); // gone already: nothing left to do
-        }
-    }
-}
-
-/// Whether somebody accepts at a unix socket whose file has this mode.
-fn probe(path: &std::path::Path, address: &SockAddr, mode: u32) -> io::Result<()> {
-    const OWNER_WRITES: u32 = 0o200;
-    let connect = || {
-        // Without waiting: who accepts nobody may have a full queue.
-        Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?.connect(address)
-    };
-    let change_mode = |mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
-    match connect() {
-        // Its clients are others than its owner (`-a 0060`). An owner may let himself in.
-        Err(error)
-            if error.kind() == io::ErrorKind::PermissionDenied
-                && mode & OWNER_WRITES == 0
-                && change_mode(mode | OWNER_WRITES).is_ok() =>
-        {
-            let answer = connect();
-            change_mode(mode)?;
-            answer
-        }
-        answer => answer,
-    }
-}
-
-/// A TCP address in memcached's notation.
-fn named(address: SocketAddr) -> String {
-    match address {
-        SocketAddr::V6(address) => format!("tcp6:{address}"),
-        SocketAddr::V4(address) => format!("tcp:{address}"),
-    }
-}
-
-/// A socket's own address in the same notation.
-fn named_own(socket: &Socket) -> Option<String> {
-    let address = socket.local_addr().ok()?;
-    let path = || Some(format!("unix:{}", address.as_pathname()?.display()));
-    let bare = || {
-        // Without a file: `@` stands for the zero byte, as in the kernel's own lists.
-        let name = address.as_abstract_namespace()?;
-        Some(format!("unix:@{}", name.escape_ascii()))
-    };
-    address.as_socket().map(named).or_else(path).or_else(bare)
-}
 
 /// A connected socket.
 pub struct SocketStream {
@@ -494,7 +350,7 @@ impl Transport for SocketTransport {
 
     fn accept(&mut self, listener: usize) -> io::Result<Option<SocketStream>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match rustix::net::acceptfrom_with(&self.listeners[listener].socket, flags) {
+        match rustix::net::acceptfrom_with(&self.listeners[listener], flags) {
             Ok((socket, address)) => {
                 let peer = address.and_then(|address| SocketAddr::try_from(address).ok());
                 Ok(Some(SocketStream { socket, peer }))
@@ -511,15 +367,15 @@ impl Transport for SocketTransport {
         }
         for (number, listener) in self.listeners.iter().enumerate() {
             if !watch {
-                epoll::delete(&self.epoll, &listener.socket)?;
+                epoll::delete(&self.epoll, listener)?;
                 continue;
             }
             let data = epoll::EventData::new_u64(WORD_LISTENERS + number as u64);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-            if let Err(error) = epoll::add(&self.epoll, &listener.socket, data, flags) {
+            if let Err(error) = epoll::add(&self.epoll, listener, data, flags) {
                 // All or none: whoever asked tries again.
                 for added in &self.listeners[..number] {
-                    let _ = epoll::delete(&self.epoll, &added.socket); // it is there
+                    let _ = epoll::delete(&self.epoll, added); // it is there
                 }
                 return Err(error.into());
             }

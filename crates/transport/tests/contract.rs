@@ -5,7 +5,7 @@ use laneway_transport::socket::{Listener, SocketTransport};
 use laneway_transport::{FOREVER, Interest, Ready, Stream, Token, Transport, Wait};
 use std::fs::Permissions;
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -294,6 +294,19 @@ fn a_unix_socket_that_somebody_has_is_left_alone() {
     assert!(!path.exists());
 }
 
+#[test]
+fn a_unix_socket_that_another_server_made_anew_stays() {
+    let path = scratch("anew");
+    let listen = || Listener::unix(&path, 0o600, 16).expect("nobody accepts there");
+    let first = listen();
+    first.refuse();
+    let second = listen();
+    drop(first);
+    drop(UnixStream::connect(&path).expect("it is the second one's"));
+    drop(second);
+    assert!(!path.exists());
+}
+
 /// A socket whose owner is none of its clients is his all the same. (Root may open any.)
 #[test]
 fn a_unix_socket_that_its_owner_may_not_open_is_replaced_where_nobody_has_it() {
@@ -309,6 +322,31 @@ fn a_unix_socket_that_its_owner_may_not_open_is_replaced_where_nobody_has_it() {
     assert_eq!(mode(), 0o060);
     drop(listener);
     assert!(!path.exists());
+}
+
+#[test]
+fn a_listener_refuses_newcomers_and_who_waits_but_not_at_a_socket_of_somebody_else() {
+    let any = "127.0.0.1:0";
+    let path = scratch("refuses");
+    let unix = Listener::unix(&path, 0o600, 16).expect("temp is writable");
+    let tcp = Listener::tcp(any.parse().expect("an address"), 16).expect("loopback listens");
+    let address = tcp.address().expect("TCP has one");
+    let mut tcp_waits = TcpStream::connect(address).expect("it listens");
+    let mut unix_waits = UnixStream::connect(&path).expect("it listens");
+    unix.refuse();
+    tcp.refuse();
+    let reset = tcp_waits.read(&mut [0; 4]).expect_err("it is not accepted");
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(unix_waits.read(&mut [0; 4]).expect("it ends"), 0);
+    for error in [TcpStream::connect(address).err(), UnixStream::connect(&path).err()] {
+        assert_eq!(error.expect("nobody listens").kind(), ErrorKind::ConnectionRefused);
+    }
+    let theirs = TcpListener::bind(any).expect("a port is free");
+    let copy = theirs.try_clone().expect("a descriptor is free");
+    let handed = Listener::opened_before(copy.into()).expect("it listens");
+    handed.refuse();
+    drop(handed);
+    TcpStream::connect(theirs.local_addr().expect("it is bound")).expect("it listens still");
 }
 
 #[test]

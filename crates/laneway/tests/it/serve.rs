@@ -2,7 +2,7 @@
 //! hostile or broken clients get. Loopback and unix sockets only.
 
 use crate::rig::{
-    BINARY, HANG, HERE, Process, ask, connect, laneway, read_to, refused, set, stat, text,
+    BINARY, HANG, HERE, Process, Scratch, ask, connect, laneway, read_to, refused, set, stat, text,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -62,6 +62,26 @@ fn sigterm_while_it_starts_ends_it_with_status_0() {
     let _ = (fs::remove_file(&pid_file), fs::remove_file(&socket)); // the next run makes its own
 }
 
+/// However early the signal comes behind the writing.
+#[test]
+fn sigterm_as_soon_as_there_is_a_pid_file_leaves_none() {
+    let pid_file = Scratch::new("early.pid");
+    for _ in 0..4 {
+        let mut command = Command::new(BINARY);
+        command.arg("serve").args(HERE).args(["-P", pid_file.path()]);
+        let mut child = command.spawn().expect("the binary was built for this test");
+        let began = Instant::now();
+        while !pid_file.0.exists() {
+            assert!(began.elapsed() < HANG, "it never writes its id");
+            std::thread::yield_now();
+        }
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill").success());
+        assert_eq!(child.wait().expect("it can be waited for").code(), Some(0));
+        assert!(!pid_file.0.exists(), "it is left behind");
+    }
+}
+
 #[test]
 fn output_that_nobody_reads_is_no_panic() {
     for command in [&["help"][..], &["sim", "--help"], &["bench", "--help"]] {
@@ -85,6 +105,11 @@ fn a_reply_under_way_is_finished_before_it_ends() {
     let mut head = [0; 8];
     client.read_exact(&mut head).expect("the reply begins");
     server.signal("TERM");
+    // Nobody else is served any more, so the kernel lets nobody in.
+    let told = Instant::now();
+    while TcpStream::connect(server.places()[0]).is_ok() {
+        assert!(told.elapsed() < HANG, "newcomers are let in");
+    }
     let rest = read_to(&mut client, b"END\r\n");
     assert_eq!(rest.len() + head.len(), "VALUE k 0 25165824\r\n".len() + value.len() + 7);
     assert_eq!(server.end().code(), Some(0));

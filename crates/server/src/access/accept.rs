@@ -5,6 +5,7 @@ use crate::access::per_address::Counted;
 use crate::clock::seconds_of;
 use crate::core::Core;
 use crate::event_log::Parting;
+use crate::shared::Phase;
 use crate::stream::streams::Streams;
 use laneway_policy::migrate::LEAVERS_PER_TURN;
 use laneway_policy::{BATCH, Role};
@@ -100,6 +101,8 @@ impl<T: Transport> Streams<T> {
             let stream = match core.transport.accept(listener) {
                 Ok(Some(stream)) => stream,
                 Ok(None) => return Ok(()),
+                // The listeners are closed: this worker stops watching them in its next turn.
+                Err(_) if core.shared.phase() != Phase::Running => return Ok(()),
                 Err(error) => {
                     // No descriptors or memory left: pause, or level-triggered polling would spin.
                     log::warn!("accepting pauses for a second: {error}");

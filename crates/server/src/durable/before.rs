@@ -18,8 +18,11 @@ use std::collections::hash_map::Entry;
 
 /// The longest value that is copied.
 const VALUE_BYTES_MAX: usize = 16 << 10;
-/// Bytes of all entries, with what their buffers take.
+/// Bytes of all entries, with what their buffers take, and their places in the table.
 const BYTES_MAX: usize = 4 << 20;
+/// Bytes of the places that the table may have for an entry, each with a byte of its own. It
+/// doubles where entries have left places behind and are in half of the seven eighths that it uses.
+const PLACE_BYTES: usize = (size_of::<Before>() + 1) * 32 / 7;
 /// Nothing more is copied in a step that has copied so many bytes: short values may take the place
 /// of long ones, as many as there are requests in a batch, and workers wait for the step.
 const BYTES_PER_STEP: usize = 64 << 10;
@@ -77,7 +80,7 @@ impl Before {
 
     /// Bytes that it takes.
     fn weight(&self) -> usize {
-        size_of::<Before>() + self.bytes.capacity()
+        PLACE_BYTES + self.bytes.capacity()
     }
 }
 
@@ -120,9 +123,15 @@ impl Befores {
         asker != 0 && self.of(named).next().is_some() && !waits()
     }
 
-    /// What a key has where the log is durable up to here, if it is known and may be told.
-    pub(super) fn at(&self, named: (&[u8], KeyHash), durable: Position) -> Option<&Before> {
-        let before = self.of(named).find(|before| before.is_at(durable))?;
+    /// What a key has where the log is durable up to here, if it is known and may be told. What
+    /// ends before the position that is `shown` may not: a walk may show the change behind it.
+    pub(super) fn at(
+        &self,
+        named: (&[u8], KeyHash),
+        (durable, shown): (Position, Position),
+    ) -> Option<&Before> {
+        let mut all = self.of(named);
+        let before = all.find(|before| before.is_at(durable) && before.is_at(shown))?;
         // To read a stale item may change it.
         let may_change = before.meta.is_some_and(|meta| meta.stale || meta.token_sent);
         (!may_change).then_some(before)
@@ -275,7 +284,7 @@ mod tests {
         named: (&[u8], KeyHash),
         durable: Position,
     ) -> Option<&'a [u8]> {
-        let before = befores.at(named, durable)?;
+        let before = befores.at(named, (durable, durable))?;
         Some(before.item().map_or(&b"absent"[..], |(value, _)| value))
     }
 
@@ -322,6 +331,20 @@ mod tests {
         assert_eq!(told(&befores, other, up_to(19)), Some(&b"old"[..]));
     }
 
+    /// A group is offered to the index, and is not said to be durable.
+    #[test]
+    fn nothing_is_told_that_ends_where_a_walk_may_show_more() {
+        let other: (&[u8], KeyHash) = (b"other", KeyHash(8));
+        let mut befores = Befores::default();
+        befores.note(absent(K, DURABLE), up_to(10));
+        befores.note(item(K, b"one", up_to(10)), up_to(30));
+        befores.note(item(other, b"two", DURABLE), up_to(30));
+        let log = (up_to(5), up_to(20));
+        assert!(befores.at(K, log).is_none(), "neither the one nor the other");
+        assert!(befores.at(other, log).is_some());
+        assert_eq!(told(&befores, K, up_to(20)), Some(&b"one"[..]), "once it is durable");
+    }
+
     #[test]
     fn who_waits_for_a_change_or_has_no_number_is_told_nothing() {
         let mut befores = Befores::default();
@@ -345,7 +368,7 @@ mod tests {
         befores.note(item(other, b"two", DURABLE), NOT_IN_LOG);
         assert_eq!(told(&befores, K, up_to(5)), Some(&b"one"[..]));
         assert_eq!(told(&befores, other, up_to(5)), Some(&b"two"[..]));
-        assert!(!befores.may_tell(none, ASKER) && befores.at(none, up_to(5)).is_none());
+        assert!(!befores.may_tell(none, ASKER) && befores.at(none, (up_to(5), up_to(5))).is_none());
         befores.tell(other, up_to(5));
         assert!(befores.was_told(other) && !befores.was_told(K));
         befores.came(other, up_to(7));
@@ -403,6 +426,22 @@ mod tests {
         assert_eq!(befores.spare.len(), SPARE_MAX);
         assert_eq!(befores.buffer_of(b"key"), b"key");
         assert!(befores.spare.len() < SPARE_MAX);
+    }
+
+    /// They come and go, so that places are left behind, and the table grows as far as it can.
+    #[test]
+    fn the_table_of_very_many_short_entries_takes_no_more_than_their_bound_either() {
+        let (mut befores, mut most) = (Befores::default(), 0);
+        for round in 7..40_u32 {
+            for number in 0..2000_u64 {
+                let hash = (u64::from(round) * 2000 + number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                befores.note(absent((b"k", KeyHash(hash)), DURABLE), up_to(round));
+            }
+            assert!(befores.bytes.max(befores.all.allocation_size()) <= BYTES_MAX);
+            most = most.max(befores.all.len());
+            befores.end_until(up_to(round - 6), |_| ());
+        }
+        assert!(BYTES_MAX / 2 / PLACE_BYTES < most, "{most}");
     }
 
     #[test]

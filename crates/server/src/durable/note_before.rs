@@ -9,7 +9,9 @@
 //! D be the position up to which the log is durable. D only grows, and each reply tells of the log
 //! up to some position:
 //!
-//! - A before-image is what its key has in the log up to D ([`super::before`]).
+//! - A before-image is what its key has in the log up to D ([`super::before`]). A walk or a backup
+//!   shows changes of a group some time before D reaches its end, while the group is offered to the
+//!   index. Meanwhile no before-image is told that ends before that end.
 //! - Each other reply of the executor tells of the last change of its key, and leaves once D has
 //!   reached that change.
 //! - A worker answers where no task that changed the key is unanswered. So D has reached all

@@ -63,8 +63,8 @@ impl<S> DurableExecutor<S> {
         if !self.befores.may_tell(named, task.asker()) {
             return false;
         }
-        let durable = self.durable.tier.durable(); // only now, since it takes a lock
-        let Some(before) = self.befores.at(named, durable) else { return false };
+        let log = self.durable.tier.durable_and_shown(); // only now, since it takes a lock
+        let Some(before) = self.befores.at(named, log) else { return false };
         if let Some((value, meta)) = before.item() {
             // It may have been changed in time, as by `touch`: then it was never absent.
             let is_over = meta.expires.is_over(self.now);
@@ -84,7 +84,7 @@ impl<S> DurableExecutor<S> {
         };
         if holds {
             self.tell_of(&trial, task, key, operation, command);
-            self.befores.tell(named, durable);
+            self.befores.tell(named, log.0);
         }
         trial.clear(self.now);
         self.trial = Some(trial);

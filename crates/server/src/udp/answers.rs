@@ -37,6 +37,8 @@ const ANSWER: usize = 3;
 
 /// Instead of a length: the request is under way.
 const UNDER_WAY: u8 = 0xff;
+/// The same, and of its message there is more: it is not given up for one of its requests.
+const IN_PARTS: u8 = 0xfd;
 /// Instead of a length: the answer is a long one.
 const LONG: u8 = 0xfe;
 
@@ -82,7 +84,7 @@ impl Answers {
         {
             return match self.told(place) {
                 Some(answer) => Once::Answered(answer),
-                None if answer_byte(place) == UNDER_WAY => Once::UnderWay,
+                None if is_open(place) => Once::UnderWay,
                 None => Once::Forgotten,
             };
         }
@@ -115,7 +117,7 @@ impl Answers {
     pub fn answered(&mut self, name: u64, answer: &[u8], now: u64) {
         let name = name.max(1);
         let Some(place) = self.find_mut(name, now) else { return };
-        if answer_byte(place) != UNDER_WAY {
+        if !is_open(place) {
             return;
         }
         if answer.len() <= SHORT_BYTES_MAX {
@@ -133,7 +135,17 @@ impl Answers {
 
     /// Whether whatever was under this name last is being carried out.
     pub fn is_under_way(&self, name: u64, now: u64) -> bool {
-        self.find(name.max(1), now).is_some_and(|place| answer_byte(place) == UNDER_WAY)
+        self.find(name.max(1), now).is_some_and(is_open)
+    }
+
+    /// Behind the request under this name there is more of its message: from now on it is given up
+    /// for none of its requests. False: it was given up already.
+    pub fn goes_on(&mut self, name: u64, now: u64) -> bool {
+        let Some(place) = self.find_mut(name.max(1), now) else { return false };
+        if answer_byte(place) == UNDER_WAY {
+            set_answer(place, IN_PARTS, &[]);
+        }
+        true
     }
 
     /// The request under this name was not carried out after all, or its answer is not kept.
@@ -167,7 +179,7 @@ impl Answers {
 
     fn told(&self, place: &Place) -> Option<Box<[u8]>> {
         match answer_byte(place) {
-            UNDER_WAY => None,
+            UNDER_WAY | IN_PARTS => None,
             LONG => self.long.get(&place[NAME], place[BORN]).cloned(),
             length => {
                 let words = &place[ANSWER..];
@@ -189,6 +201,10 @@ fn is_young(place: &Place, now: u64) -> bool {
 
 fn answer_byte(place: &Place) -> u8 {
     place[ANSWER] as u8
+}
+
+fn is_open(place: &Place) -> bool {
+    matches!(answer_byte(place), UNDER_WAY | IN_PARTS)
 }
 
 fn set_answer(place: &mut Place, length: u8, answer: &[u8]) {
@@ -235,6 +251,22 @@ mod tests {
             assert_eq!(answers.once(name, 6, 17 + ANSWER_NANOS), Once::Go, "too old");
         }
         assert_eq!(answers.answer(name(9), 0), None);
+    }
+
+    #[test]
+    fn a_message_is_given_up_for_its_first_request_and_for_none_once_it_has_gone_on() {
+        let mut answers = Answers::default();
+        assert_eq!(answers.once(1, 5, 10), Once::Go);
+        answers.given_up(1, 11);
+        assert!(!answers.goes_on(1, 11), "it is gone");
+        assert_eq!(answers.once(1, 5, 12), Once::Go);
+        assert!(answers.goes_on(1, 13));
+        answers.given_up(1, 14);
+        assert_eq!(answers.once(1, 5, 15), Once::UnderWay);
+        assert!(answers.is_under_way(1, 15));
+        answers.answered(1, b"6\r\n", 16);
+        assert!(answers.goes_on(1, 17), "and it stays answered");
+        assert_eq!(answers.once(1, 5, 18), answered(b"6\r\n"));
     }
 
     #[test]

@@ -65,7 +65,12 @@ impl UdpWorker {
         let (queue, key, now) = (from.to.queue, from.key(), from.arrived_nanos);
         let mut claimed = lenders.claim(peer, said);
         if claimed.is_none() {
-            // It is being read, or was: then its answer may have been lost.
+            // It is being read: what was answered under its number was another request.
+            let is_it = |other: &Fetching| other.from.to.queue == queue && other.from.key() == key;
+            if self.fetching.iter().any(is_it) {
+                return at.counts.repeats_under_way.add_owner(1);
+            }
+            // It was read: then its answer may have been lost.
             if let Some(answer) = at.shared.answer(queue, &key, now) {
                 at.counts.repeats_answered.add_owner(1);
                 from.once = false;

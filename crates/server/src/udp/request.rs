@@ -96,7 +96,7 @@ impl UdpWorker {
         if from.once && !self.is_first(at, &mut from, digest, is_harmless) {
             return;
         }
-        let mut rest = payload;
+        let (mut rest, mut may_come_apart) = (payload, from.once);
         for _ in 0..REQUESTS_PER_MESSAGE {
             if rest.is_empty() {
                 return;
@@ -117,7 +117,19 @@ impl UdpWorker {
                     self.end_reply(at, &mut from);
                     rest = &rest[bytes..];
                 }
-                Next::Gone(bytes) => rest = &rest[bytes..],
+                Next::Gone(bytes) => {
+                    rest = &rest[bytes..];
+                    // All of it comes again or nothing: this request is not to be carried out
+                    // twice where one behind it finds no room, nor one behind it where this does.
+                    // Asked once: what holds for the first that goes holds for those behind it.
+                    let is_asked = std::mem::take(&mut may_come_apart) && !rest.is_empty();
+                    if is_asked
+                        && !all_only_read(payload, &core.limits)
+                        && !at.shared.goes_on(from.to.queue, &from.key(), from.arrived_nanos)
+                    {
+                        return;
+                    }
+                }
                 Next::Last(bytes) => {
                     self.end_reply(at, &mut from);
                     rest = &rest[bytes..];

@@ -185,6 +185,12 @@ impl UdpShared {
         self.answers(queue).is_under_way(self.name(key), now)
     }
 
+    /// Whether the message under this key goes on behind its first request, which was not given up;
+    /// from now on it is given up for none of them.
+    pub fn goes_on(&self, queue: u16, key: &Key, now: u64) -> bool {
+        self.answers(queue).goes_on(self.name(key), now)
+    }
+
     /// The request under way was not carried out after all, or its answer is not kept.
     pub fn given_up(&self, queue: u16, key: &Key, now: u64) {
         self.answers(queue).given_up(self.name(key), now);

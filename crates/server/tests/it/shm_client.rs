@@ -462,6 +462,39 @@ fn descriptors_that_say_what_is_not_so_harm_nobody() {
 }
 
 #[test]
+fn a_loan_that_is_being_read_is_not_answered_as_the_request_that_had_its_number_before() {
+    let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
+    let mut world = World::new(&plan, seed());
+    let (mut other, _, _server) = world.rig.enter();
+    let large = [&b"set k 0 0 1048576\r\n"[..], &vec![b'v'; 1 << 20][..], &b"\r\n"[..]].concat();
+    // The second comes twice before anything of it is read, and again behind its answer.
+    let requests = [
+        (&b"delete k\r\n"[..], [1, 1], &b"NOT_FOUND\r\n"[..]),
+        (&large[..], [2, 1], b"STORED\r\n"),
+    ];
+    for (request, posts, wanted) in requests {
+        let lent = other.lend(request).expect("there is room");
+        for posts in posts {
+            for _ in 0..posts {
+                let said = datagram(Kind::Lent, 7, &lent.to_bytes());
+                assert_eq!(other.post_request(0, &said), Posted::Done);
+            }
+            let mut replies = Vec::new();
+            for _ in 0..1_000 {
+                world.turn();
+                other.poll_replies(8, &mut |_, bytes| {
+                    let (header, payload) = Header::parse(bytes).expect("it has a header");
+                    replies.push((header.request_id, payload.to_vec()));
+                });
+            }
+            assert_eq!(replies, [(7, wanted.to_vec())]);
+        }
+        other.take_back(lent);
+    }
+    assert_eq!(rig::peer::count(&world.rig, "repeats_under_way"), 1);
+}
+
+#[test]
 fn a_line_that_its_client_changes_behind_the_first_slice_is_what_it_was() {
     let plan = Plan { shm: faults(0), ..Plan::of(2, Form::TimeShare) };
     let mut world = World::new(&plan, seed());

@@ -6,7 +6,7 @@ use laneway_rig as rig;
 use laneway_policy::{Access, Design, Form, Role};
 use laneway_transport::memory_datagram::DatagramFaults;
 use laneway_wire::udp::{Gap, Header, Kind};
-use rig::peer::{Peer, count, set};
+use rig::peer::{Peer, count, orphan, set};
 use rig::{FORMS, Plan, Rig, hit, value};
 
 const LARGE: usize = 400_000;
@@ -418,6 +418,49 @@ fn what_is_to_be_carried_out_once_is_answered_from_memory_when_it_comes_again() 
         assert_eq!(peer.ask(&mut rig, 1, 11, b"get k\r\n"), b"END\r\n", "and not stored again");
         assert_eq!(count(&rig, "repeats_answered"), 3);
     }
+}
+
+#[test]
+fn no_change_of_a_message_is_carried_out_twice_where_another_one_finds_no_room() {
+    let plan = Plan { access: Access::Erew, ..Plan::design(Design::Hkh, 3) };
+    let mut rig = Rig::new(&plan.with_datagrams());
+    let mut peer = Peer::new(&rig);
+    let placement = rig.shared.placement;
+    let key_of = |worker: usize| {
+        let owner = |key: &String| placement.owner(placement.hash(key.as_bytes())).index();
+        let mut keys = (0..1000).map(|number| format!("key{number}"));
+        keys.find(|key| owner(key) == worker).expect("of a thousand keys some are its own")
+    };
+    let (a, b) = (key_of(1), key_of(2));
+    for (id, key) in [(1, &a), (2, &b)] {
+        assert_eq!(peer.ask(&mut rig, 0, id, &set(key, b"0")), b"STORED\r\n");
+    }
+    let once = |id| Header { kind: Kind::Once, ..Header::whole(id) };
+    let both = |one: &str, two: &str| format!("incr {one} 1\r\nincr {two} 1\r\n").into_bytes();
+    let requests = [(3, both(&a, &b)), (4, both(&b, &a))];
+    let answers = [vec![(3, b"1\r\n".to_vec())], Vec::new()];
+    for ((id, request), wanted) in requests.iter().zip(answers) {
+        // Jobs of somebody who is gone: for `b` there is no room.
+        while rig.shared.workers[2].jobs.push(orphan(2, b"mn\r\n")).is_ok() {}
+        for _ in 0..2 {
+            peer.datagram(0, once(*id), request);
+            for _ in 0..3 {
+                rig.workers[0].step().expect("memory transports do not fail");
+            }
+        }
+        assert_eq!(peer.all(&mut rig), wanted, "{}", request.escape_ascii());
+        while !rig.shared.workers[2].jobs.is_empty() {
+            rig.turn();
+        }
+    }
+    assert_eq!((count(&rig, "requests_queue_full"), count(&rig, "repeats_under_way")), (3, 1));
+    // Nothing of the second one was carried out.
+    peer.datagram(0, once(4), &requests[1].1);
+    let mut told = peer.all(&mut rig);
+    told.sort();
+    assert_eq!(told, [(4, b"1\r\n".to_vec()), (4, b"2\r\n".to_vec())]);
+    peer.datagram(0, once(3), &requests[0].1);
+    assert_eq!(peer.all(&mut rig), [(3, b"1\r\n".to_vec())]);
 }
 
 #[test]

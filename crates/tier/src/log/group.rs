@@ -150,7 +150,7 @@ impl Shared {
             Ok(())
         });
         if result.is_ok() {
-            self.offer_all(&mut out.pending);
+            self.offer_all(&mut out);
         }
         let mut writer = self.writer();
         let settled = self.settle(&mut writer, out, result);
@@ -261,17 +261,18 @@ impl Shared {
     /// Offers what is durable to the index, some at a time: whoever appends does not wait for all
     /// of a large group. No other group is settled meanwhile. What was offered as it was appended
     /// only leaves the blocks that it replaced.
-    fn offer_all(&self, pending: &mut [Pending]) {
+    fn offer_all(&self, out: &mut Outgoing) {
         let at_once = match self.settings.durability {
             Durability::Ack => OFFERED_AT_ONCE,
             Durability::Interval => LEFT_AT_ONCE,
         };
-        for (nth, some) in pending.chunks_mut(at_once).enumerate() {
+        for (nth, some) in out.pending.chunks_mut(at_once).enumerate() {
             if 0 < nth {
                 std::thread::yield_now();
             }
             let mut writer = self.writer();
-            let Writer { waiting, log, .. } = &mut *writer;
+            let Writer { waiting, log, offered, .. } = &mut *writer;
+            *offered = out.group.map_or(*offered, |group| group.end());
             for pending in some {
                 self.offer(log, pending);
                 waiting.extend(pending.frees.drain(..));
@@ -382,6 +383,25 @@ mod tests {
         (writer.ends[turn(5)], writer.ends[turn(6)]) = (at(100), at(200));
         let group_of = |offset| writer.group_of(at(offset));
         assert_eq!([100, 101, 200, 201].map(group_of), [5, 6, 6, 7]);
+    }
+
+    #[test]
+    fn what_the_index_has_is_shown_before_it_is_said_to_be_durable() {
+        let shared = open(None);
+        let draft = small(b"key", b"value", ItemMeta::default(), None);
+        let (ticket, _) = shared.append(&draft, 0).unwrap().unwrap();
+        let mut out = Outgoing::of(&mut shared.writer());
+        let at = || {
+            let writer = shared.writer();
+            (writer.log.durable(), writer.shown())
+        };
+        let (before, shown) = at();
+        assert!(shared.index.get(b"key").is_none() && before == shown && shown < ticket.end);
+        shared.offer_all(&mut out);
+        assert!(shared.index.get(b"key").is_some());
+        assert_eq!(at(), (before, ticket.end));
+        shared.settle(&mut shared.writer(), out, Ok(())).unwrap();
+        assert_eq!(at(), (ticket.end, ticket.end));
     }
 
     #[test]
