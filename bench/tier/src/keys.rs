@@ -2,8 +2,9 @@
 //! and a stretch of a random pattern, so that a wrong byte, another key's value and one of another
 //! length are all noticed.
 
+use crate::words;
 use laneway_load::random::mix;
-use laneway_load::values::{Checker, Value, Values};
+use laneway_load::values::{Checker, PATTERN_BYTES, Value, Values};
 use laneway_load::workload::Key;
 
 /// Every key is this long.
@@ -82,7 +83,7 @@ impl Items {
     pub fn new(seed: u64, sizes: Sizes, content: Content) -> Items {
         let values = match content {
             Content::Random => Values::new(seed),
-            Content::Text => Values::text(seed),
+            Content::Text => Values::of_pattern(seed, words::text(seed, PATTERN_BYTES)),
         };
         Items { values, sizes }
     }

@@ -22,6 +22,7 @@ mod measure;
 mod plan;
 mod report;
 mod run;
+mod words;
 mod workload;
 
 use std::process::ExitCode;

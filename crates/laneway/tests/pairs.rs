@@ -233,5 +233,5 @@ fn a_client_that_was_halted_while_it_fills_a_server_goes_on() {
     let mut said = String::new();
     bench.stderr.take().expect("it was piped").read_to_string(&mut said).expect("words");
     assert!(!bench.wait().expect("it ends").success());
-    assert!(said.contains("broke during the prefill"), "{said}");
+    assert!(said.contains("prefill: the connection broke"), "{said}");
 }

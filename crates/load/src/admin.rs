@@ -6,11 +6,15 @@ use crate::dialect::Dialect;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::str::FromStr;
 use std::time::Duration;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Twice what `stats cachedump` tells at most.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// What a server tells, by name.
+pub type Stats = BTreeMap<String, String>;
 
 /// The server's version in its own words: the reply to `version`, or what `INFO` tells.
 pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
@@ -26,7 +30,7 @@ pub fn version(target: &Target, dialect: Dialect) -> io::Result<String> {
 
 /// The version in an `INFO`. Valkey has one of its own, and in `redis_version` that of the Redis
 /// whose commands it has, 7.2.4 whatever it is itself.
-fn version_in(info: &BTreeMap<String, String>) -> String {
+fn version_in(info: &Stats) -> String {
     let told = info.get("valkey_version").or_else(|| info.get("redis_version"));
     told.cloned().unwrap_or_default()
 }
@@ -45,11 +49,7 @@ pub fn dialect(target: &Target) -> io::Result<Dialect> {
 }
 
 /// `stats`, and `stats WORDS` where there are words, by name; for Redis, `INFO`.
-pub fn stats(
-    target: &Target,
-    dialect: Dialect,
-    words: &str,
-) -> io::Result<BTreeMap<String, String>> {
+pub fn stats(target: &Target, dialect: Dialect, words: &str) -> io::Result<Stats> {
     if dialect == Dialect::Resp {
         return info(target, b"INFO\r\n");
     }
@@ -90,21 +90,25 @@ pub fn cpu_ns(target: &Target, dialect: Dialect) -> Option<u64> {
         Dialect::Text => ["rusage_user", "rusage_system"],
         Dialect::Resp => ["used_cpu_user", "used_cpu_sys"],
     };
-    let seconds: Vec<f64> =
-        names.iter().filter_map(|&name| stats.get(name)?.trim().parse().ok()).collect();
-    (seconds.len() == names.len()).then(|| (seconds.iter().sum::<f64>() * 1e9) as u64)
+    let [user_s, system_s] = names.map(|name| number::<f64>(&stats, name));
+    Some(((user_s? + system_s?) * 1e9) as u64)
+}
+
+/// A number of what a server tells.
+pub fn number<T: FromStr>(stats: &Stats, name: &str) -> Option<T> {
+    stats.get(name)?.trim().parse().ok()
 }
 
 /// Items held by the server's own account, of `stats` that came.
-pub fn items_in(stats: &BTreeMap<String, String>, dialect: Dialect) -> Option<u64> {
+pub fn items_in(stats: &Stats, dialect: Dialect) -> Option<u64> {
     match dialect {
-        Dialect::Text => stats.get("curr_items")?.parse().ok(),
+        Dialect::Text => number(stats, "curr_items"),
         // Such as `keys=100,expires=0,avg_ttl=0`; the line is missing while there are none.
         Dialect::Resp => stats.get("db0")?.strip_prefix("keys=")?.split(',').next()?.parse().ok(),
     }
 }
 
-fn info(target: &Target, request: &[u8]) -> io::Result<BTreeMap<String, String>> {
+fn info(target: &Target, request: &[u8]) -> io::Result<Stats> {
     let is_whole = |reply: &[u8]| {
         let Some(newline) = reply.iter().position(|&byte| byte == b'\n') else { return false };
         let Ok(head) = std::str::from_utf8(&reply[..newline]) else { return true };
@@ -117,7 +121,7 @@ fn info(target: &Target, request: &[u8]) -> io::Result<BTreeMap<String, String>>
 }
 
 /// The lines `name:value` of an `INFO`.
-fn fields(reply: &str) -> BTreeMap<String, String> {
+fn fields(reply: &str) -> Stats {
     let pairs = reply.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }

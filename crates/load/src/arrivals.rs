@@ -28,19 +28,10 @@ pub fn bytes(rate_per_s: f64, duration_s: f64) -> f64 {
     room(rate_per_s, duration_s) * size_of::<Arrival>() as f64
 }
 
-/// Draws the arrivals of `[0, duration_ns)` at a mean of `rate_per_s`, for one of the sender's
-/// threads: thread `stream` of a run has its own independent arrivals.
-pub fn poisson(
-    workload: &Workload,
-    rate_per_s: f64,
-    duration_ns: u64,
-    stream: u64,
-) -> Vec<Arrival> {
-    changing(std::slice::from_ref(workload), rate_per_s, 0..duration_ns, stream)
-}
-
-/// As [`poisson`], for `[0, window_ns.end)`, with `workloads` taking turns in equal parts of the
-/// window; the first one is also that of the time before it. All have the same keys.
+/// Draws the arrivals of `[0, window_ns.end)` at a mean of `rate_per_s`, for one of the sender's
+/// threads: thread `stream` of a run has its own independent arrivals. `workloads` take turns in
+/// equal parts of the window; the first one is also that of the time before it. All have the same
+/// keys.
 pub fn changing(
     workloads: &[Workload],
     rate_per_s: f64,
@@ -79,9 +70,13 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
+    fn poisson(seed: u64, rate_per_s: f64, seconds: u64, stream: u64) -> Vec<Arrival> {
+        changing(&[workload(seed)], rate_per_s, 0..seconds * SECOND_NS, stream)
+    }
+
     #[test]
     fn gaps_have_the_mean_and_the_spread_of_a_poisson_process() {
-        let arrivals = poisson(&workload(1), 50_000.0, 10 * SECOND_NS, 0);
+        let arrivals = poisson(1, 50_000.0, 10, 0);
         assert!(arrivals.is_sorted_by_key(|arrival| arrival.due_ns));
         assert!(arrivals.last().is_some_and(|arrival| arrival.due_ns < 10 * SECOND_NS));
         // Mean 500 000, standard deviation 707.
@@ -118,19 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_and_the_stream_decide_the_schedule() {
-        let draw = |seed, stream| poisson(&workload(seed), 10_000.0, SECOND_NS, stream);
-        assert_eq!(draw(1, 0), draw(1, 0));
-        assert_ne!(draw(1, 0), draw(2, 0));
-        assert_ne!(draw(1, 0), draw(1, 1));
-    }
-
-    #[test]
-    fn the_rate_does_not_change_what_is_asked() {
-        let asks = |rate| {
-            let arrivals = poisson(&workload(1), rate, SECOND_NS, 0);
-            arrivals.iter().take(900).map(|arrival| arrival.ask).collect::<Vec<_>>()
-        };
-        assert_eq!(asks(1_000.0), asks(5_000.0));
+    fn the_seed_and_the_stream_decide_the_schedule_and_the_rate_not_what_is_asked() {
+        let draw = |seed, stream, rate| poisson(seed, rate, 1, stream);
+        assert_eq!(draw(1, 0, 5_000.0), draw(1, 0, 5_000.0));
+        assert_ne!(draw(1, 0, 5_000.0), draw(2, 0, 5_000.0));
+        assert_ne!(draw(1, 0, 5_000.0), draw(1, 1, 5_000.0));
+        let asks = |arrivals: Vec<Arrival>| arrivals.into_iter().take(900).map(|one| one.ask);
+        assert!(asks(draw(1, 0, 1_000.0)).eq(asks(draw(1, 0, 5_000.0))));
     }
 }

@@ -7,12 +7,11 @@
 //! ([`crate::storm`]).
 
 use crate::admin;
-use crate::arguments::{number, text, within};
+use crate::arguments::within;
 use crate::connection::{Stream, Target};
 use crate::cpu;
 use crate::dialect::Dialect;
 use crate::storm::Storm;
-use lexopt::Parser;
 use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -64,18 +63,6 @@ pub struct Commands {
 }
 
 impl Beside {
-    /// Takes a flag's value, if the flag is one of these.
-    pub fn flag(&mut self, name: &str, parser: &mut Parser) -> Result<bool, String> {
-        match name {
-            "expiring" => self.expiring = number(name, parser)?,
-            "beside" => self.command = Some(text(name, parser)?),
-            "handshakes" => self.handshakes_per_s = number(name, parser)?,
-            "beside-every" => self.every_s = number(name, parser)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
     /// Whether this can be asked of a server that speaks `dialect`.
     pub fn check(&self, dialect: Dialect) -> Result<(), String> {
         let Beside { expiring, command, every_s, handshakes_per_s } = self;
@@ -234,26 +221,16 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_way_out() {
-        let check = |expiring, command: &str, every_s, dialect| {
-            let command = (!command.is_empty()).then(|| command.to_owned());
-            Beside { expiring, command, every_s, ..Beside::default() }.check(dialect)
-        };
-        assert_eq!(check(1_000_000, "stats cachedump 5 0", 0.1, Dialect::Text), Ok(()));
-        assert_eq!(check(0, "", 1.0, Dialect::Resp), Ok(()));
-        let refused = |words: Result<(), String>, flag: &str| {
-            assert!(words.as_ref().is_err_and(|words| words.contains(flag)), "{words:?}");
-        };
-        refused(check(EXPIRING_MAX + 1, "", 1.0, Dialect::Text), "--expiring 100000000");
-        refused(check(0, "flush_all\r\nquit", 1.0, Dialect::Text), "--beside");
-        refused(check(0, " ", 1.0, Dialect::Text), "--beside");
-        refused(check(0, "flush_all", 0.0, Dialect::Text), "--beside-every 0");
-        refused(check(0, "flush_all", f64::NAN, Dialect::Text), "--beside-every NaN");
-        refused(check(1, "", 1.0, Dialect::Resp), "--dialect");
+    fn a_command_is_one_line() {
+        for (line, is_good) in
+            [("stats cachedump 5 0", true), ("flush_all\r\nquit", false), (" ", false)]
+        {
+            let beside = Beside { command: Some(line.into()), ..Beside::default() };
+            let checked = beside.check(Dialect::Text);
+            assert_eq!(checked.is_ok(), is_good, "{checked:?}");
+        }
         let storm = Beside { handshakes_per_s: 1.0, ..Beside::default() };
-        assert_eq!(storm.check(Dialect::Resp), Ok(()));
-        refused(storm.check_target(&Target::Tcp("here:1".into())), "--tls-ca");
-        let storm = Beside { handshakes_per_s: -1.0, ..storm };
-        refused(storm.check(Dialect::Text), "--handshakes -1");
+        let refused = storm.check_target(&Target::Tcp("here:1".into()));
+        assert!(refused.is_err_and(|words| words.contains("--tls-ca")));
     }
 }

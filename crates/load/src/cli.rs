@@ -4,6 +4,7 @@
 use crate::arguments::{self, number, text, within};
 use crate::arrivals;
 use crate::beside::Beside;
+use crate::connection::Target;
 use crate::cpu;
 use crate::dialect::Dialect;
 use crate::output;
@@ -27,7 +28,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use udp::UdpTyped;
 
-mod tls;
 mod udp;
 
 /// What `--help` prints.
@@ -186,9 +186,14 @@ fn parse_from(mut typed: Typed, arguments: Vec<OsString>) -> Result<Option<Invoc
 }
 
 fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String> {
+    let workload = &mut typed.workload;
     match name {
         "server" => typed.server = text(name, parser)?,
         "socket" => typed.socket = Some(text(name, parser)?.into()),
+        "tls-ca" => typed.tls.ca = Some(text(name, parser)?.into()),
+        "tls-cert" => typed.tls.cert = Some(text(name, parser)?.into()),
+        "tls-key" => typed.tls.key = Some(text(name, parser)?.into()),
+        "tls-name" => typed.tls.name = Some(text(name, parser)?),
         "dialect" => {
             typed.dialect = match text(name, parser)?.as_str() {
                 "text" => Dialect::Text,
@@ -197,24 +202,20 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
             }
         }
         "workload" => {
-            let seed = typed.workload.seed;
-            typed.workload = WorkloadOptions { seed, ..named(&text(name, parser)?)? };
+            *workload = WorkloadOptions { seed: workload.seed, ..named(&text(name, parser)?)? };
         }
-        "keys" => typed.workload.keys = number(name, parser)?,
-        "keys-large" => typed.workload.keys_large = number(name, parser)?,
-        "p-large" => typed.workload.large_percent = number(name, parser)?,
+        "keys" => workload.keys = number(name, parser)?,
+        "keys-large" => workload.keys_large = number(name, parser)?,
+        "p-large" => workload.large_percent = number(name, parser)?,
         "s-large" => typed.large_bytes_max = Some(number(name, parser)?),
         "value-bytes" => typed.value_bytes = Some(number(name, parser)?),
-        "get-share" => typed.workload.get_share = number(name, parser)?,
-        "delete-share" => typed.workload.delete_share = number(name, parser)?,
-        "keys-per-get" => typed.workload.keys_per_get = number(name, parser)?,
-        "key-bytes" => {
-            let key_bytes = number(name, parser)?;
-            typed.workload.key_sizes = KeySizes::Fixed { key_bytes };
-        }
-        "first-key" => typed.workload.first_key = number(name, parser)?,
-        "zipf" => typed.workload.zipf_exponent = number(name, parser)?,
-        "seed" => typed.workload.seed = number(name, parser)?,
+        "get-share" => workload.get_share = number(name, parser)?,
+        "delete-share" => workload.delete_share = number(name, parser)?,
+        "keys-per-get" => workload.keys_per_get = number(name, parser)?,
+        "key-bytes" => workload.key_sizes = KeySizes::Fixed { key_bytes: number(name, parser)? },
+        "first-key" => workload.first_key = number(name, parser)?,
+        "zipf" => workload.zipf_exponent = number(name, parser)?,
+        "seed" => workload.seed = number(name, parser)?,
         "rate" => {
             let words = "requests per second, or a list such as 10000,20000";
             typed.rates = Some(numbers(name, parser, words)?);
@@ -246,12 +247,11 @@ fn flag(typed: &mut Typed, name: &str, parser: &mut Parser) -> Result<(), String
         "json" => typed.json = Some(text(name, parser)?.into()),
         "quiet" => typed.quiet = true,
         "service-times" => typed.service_times = Some(text(name, parser)?.into()),
-        // Those that belong to some part.
-        _ => {
-            let is_taken =
-                typed.beside.flag(name, parser)? || tls::flag(&mut typed.tls, name, parser)?;
-            return if is_taken { Ok(()) } else { typed.udp.flag(name, parser) };
-        }
+        "expiring" => typed.beside.expiring = number(name, parser)?,
+        "beside" => typed.beside.command = Some(text(name, parser)?),
+        "beside-every" => typed.beside.every_s = number(name, parser)?,
+        "handshakes" => typed.beside.handshakes_per_s = number(name, parser)?,
+        _ => return typed.udp.flag(name, parser),
     }
     Ok(())
 }
@@ -330,6 +330,17 @@ fn check_schedule(typed: &Typed, connections: usize) -> Result<(), String> {
     ))
 }
 
+/// Where the server listens, and whether that is encrypted.
+fn target(typed: &Typed, is_udp: bool) -> Result<Target, String> {
+    let Typed { server, socket, tls, .. } = typed;
+    match (socket, tls.is_asked_for()) {
+        (None, false) => Ok(Target::Tcp(server.clone())),
+        (Some(path), false) => Ok(Target::Unix(path.clone())),
+        (None, true) if !is_udp => Ok(Target::Tls(server.clone(), tls.read(server)?)),
+        (_, true) => Err("--tls-ca: TCP alone is encrypted; leave out --socket and --udp".into()),
+    }
+}
+
 /// The flags say which requests have connections for themselves; this checks and returns that.
 fn own(typed: &Typed, is_udp: bool) -> Result<Own, String> {
     let &Typed { connections_large, connections_set, threads, closed, .. } = typed;
@@ -362,7 +373,7 @@ fn check(typed: Typed, arguments: Vec<String>) -> Result<Invocation, String> {
     let connections = typed.connections.unwrap_or(default);
     check_schedule(&typed, connections)?;
     typed.beside.check(typed.dialect)?;
-    let target = tls::target(&typed.server, typed.socket.as_ref(), &typed.tls, udp.is_some())?;
+    let target = target(&typed, udp.is_some())?;
     let own = own(&typed, udp.is_some())?;
     let sizes = sizes(&typed)?;
     let get_share = if typed.floor { 1.0 } else { typed.workload.get_share };
@@ -468,21 +479,25 @@ fn sizes(typed: &Typed) -> Result<Sizes, String> {
 
 /// Datagrams have whole GETs, and floors GETs of short keys.
 fn check_simple(typed: &Typed, workload: &Workload, is_udp: bool) -> Result<(), String> {
-    let (options, is_floor) = (workload.options(), typed.floor);
-    if is_floor && (typed.value_bytes.is_none() || typed.dialect != Dialect::Text) {
-        return Err("--floor: a floor has values of one size and speaks memcached's protocol; \
-                    give the --value-bytes that it was started with"
-            .into());
-    }
+    let options = workload.options();
     if options.pattern != Pattern::Popular {
         return Err("--udp, --floor: keys are drawn by popularity; leave out a --workload that \
                     scans or writes what it read"
             .into());
     }
     let keys = u64::from(options.keys_per_get);
-    // A GET of several keys goes in one datagram, which floors do not know.
-    if is_udp && is_floor && keys > 1 {
-        return Err("--floor: by --udp it answers one key; leave out --keys-per-get".into());
+    let is_of_floor = typed.value_bytes.is_some()
+        && typed.dialect == Dialect::Text
+        && options.delete_share == 0.0
+        && options.key_sizes == KeySizes::default()
+        && !(is_udp && keys > 1);
+    if typed.floor && !is_of_floor {
+        return Err(format!(
+            "--floor: it answers GETs with values of one size, by memcached's protocol, keys of \
+             {KEY_BYTES} bytes, and by --udp one key at a time; give the --value-bytes that it was \
+             started with, and leave out --dialect, --workload, --delete-share, --key-bytes and, \
+             with --udp, --keys-per-get"
+        ));
     }
     if is_udp && keys > 1 {
         let KeySizes::Fixed { key_bytes } = options.key_sizes else {
@@ -497,12 +512,6 @@ fn check_simple(typed: &Typed, workload: &Workload, is_udp: bool) -> Result<(), 
                  a GET has no more than {FRAME_BYTES_MAX}"
             ));
         }
-    }
-    if is_floor && (options.delete_share > 0.0 || options.key_sizes != KeySizes::default()) {
-        return Err(format!(
-            "--floor: GETs only, with keys of {KEY_BYTES} bytes; leave out --workload, \
-             --delete-share and --key-bytes"
-        ));
     }
     Ok(())
 }

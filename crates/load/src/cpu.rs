@@ -8,6 +8,7 @@
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs;
 use std::io;
+use std::path::Path;
 
 /// The CPU that comparisons give to their servers.
 pub const SERVER_CPU: usize = 0;
@@ -38,11 +39,9 @@ pub fn of_process(pid: u32) -> io::Result<CpuTime> {
     let mut total = CpuTime::default();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         // A thread may end between the listing and the reading.
-        if let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) {
-            let time = parse_schedstat(&text).unwrap_or_default();
-            total.busy_ns += time.busy_ns;
-            total.kept_waiting_ns += time.kept_waiting_ns;
-        }
+        let CpuTime { busy_ns, kept_waiting_ns } = of(&thread?.path()).unwrap_or_default();
+        total.busy_ns += busy_ns;
+        total.kept_waiting_ns += kept_waiting_ns;
     }
     Ok(total)
 }
@@ -53,8 +52,7 @@ pub fn of_thread_named(pid: u32, name: &str) -> io::Result<CpuTime> {
         let place = thread?.path();
         let own_name = fs::read_to_string(place.join("comm"));
         if own_name.is_ok_and(|own_name| own_name.trim_end() == name) {
-            let text = fs::read_to_string(place.join("schedstat"))?;
-            return parse_schedstat(&text).ok_or_else(|| io::Error::other("no schedstat"));
+            return of(&place);
         }
     }
     Err(io::Error::new(io::ErrorKind::NotFound, "there is none of this name"))
@@ -62,14 +60,18 @@ pub fn of_thread_named(pid: u32, name: &str) -> io::Result<CpuTime> {
 
 /// The calling thread.
 pub fn of_this_thread() -> CpuTime {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    parse_schedstat(&text).unwrap_or_default()
+    of(Path::new("/proc/thread-self")).unwrap_or_default()
 }
 
 /// Thread `thread` of this process.
 pub fn of_thread(thread: i32) -> CpuTime {
-    let path = format!("/proc/self/task/{thread}/schedstat");
-    parse_schedstat(&fs::read_to_string(path).unwrap_or_default()).unwrap_or_default()
+    of(&Path::new("/proc/self/task").join(thread.to_string())).unwrap_or_default()
+}
+
+/// The thread that is told of in this folder.
+fn of(place: &Path) -> io::Result<CpuTime> {
+    let text = fs::read_to_string(place.join("schedstat"))?;
+    parse_schedstat(&text).ok_or_else(|| io::Error::other("no schedstat"))
 }
 
 fn parse_schedstat(text: &str) -> Option<CpuTime> {
@@ -93,13 +95,13 @@ pub fn stolen_ns() -> u64 {
 /// Resident memory of process `pid`, in bytes, shared and huge pages included.
 pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    status_kib(&text, "VmRSS:")
+    number_in(&text, "VmRSS:")
         .map(|kib| kib * 1024)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no VmRSS in its status"))
 }
 
-/// The number behind this name in a file of /proc, in KiB.
-fn status_kib(text: &str, name: &str) -> Option<u64> {
+/// The number behind this name in a file of /proc.
+pub(crate) fn number_in(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -107,7 +109,7 @@ fn status_kib(text: &str, name: &str) -> Option<u64> {
 /// Memory of this machine that is free, or would be on demand; none where the kernel does not say.
 pub fn memory_available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    status_kib(&text, "MemAvailable:").map(|kib| kib * 1024)
+    number_in(&text, "MemAvailable:").map(|kib| kib * 1024)
 }
 
 /// Keeps the calling thread on one CPU.
@@ -124,16 +126,18 @@ pub fn pin(cpu: usize) -> Result<(), String> {
 
 /// Lets the calling thread run on any CPU again; where that is refused, it stays where it is.
 pub fn unpin() {
-    let mut set = CpuSet::new();
-    (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
-    let _ = sched_setaffinity(None, &set);
+    run_on(|_| true);
 }
 
 /// Keeps the calling thread off the CPU that it is on, where there is another.
 pub fn leave() {
     let here = rustix::thread::sched_getcpu();
+    run_on(|cpu| cpu != here);
+}
+
+fn run_on(is_allowed: impl Fn(usize) -> bool) {
     let mut set = CpuSet::new();
-    (0..CpuSet::MAX_CPU).filter(|&cpu| cpu != here).for_each(|cpu| set.set(cpu));
+    (0..CpuSet::MAX_CPU).filter(|&cpu| is_allowed(cpu)).for_each(|cpu| set.set(cpu));
     let _ = sched_setaffinity(None, &set);
 }
 
@@ -189,21 +193,10 @@ mod tests {
         let time = parse_schedstat("40463523 11104617 91\n");
         assert_eq!(time, Some(CpuTime { busy_ns: 40_463_523, kept_waiting_ns: 11_104_617 }));
         assert_eq!(parse_schedstat("x"), None);
-        assert_eq!(status_kib("VmHWM:\t 9 kB\nVmRSS:\t   6420 kB\n", "VmRSS:"), Some(6_420));
-    }
-
-    #[test]
-    fn work_shows_as_time() {
-        let before = of_this_thread();
-        let process_before = of_process(std::process::id()).expect("our own");
-        let mut word = 1_u64;
-        // Until the kernel has counted some time: it does so at the latest on its next tick.
-        let process = || of_process(std::process::id()).expect("our own").since(process_before);
-        // A tick between the two readings before would count for one of them only.
-        while of_this_thread().since(before).busy_ns == 0 || process().busy_ns == 0 {
-            word = std::hint::black_box(crate::random::mix(word));
-        }
-        assert!(resident_bytes(std::process::id()).expect("our own") > 100_000);
+        assert_eq!(number_in("VmHWM:\t 9 kB\nVmRSS:\t   6420 kB\n", "VmRSS:"), Some(6_420));
+        let io = "wchar: 1\nwrite_bytes: 3\ncancelled_write_bytes: 4\n";
+        assert_eq!(number_in(io, "write_bytes:"), Some(3));
+        assert_eq!(number_in("wchar: 1\n", "write_bytes:"), None);
     }
 
     #[test]

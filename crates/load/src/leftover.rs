@@ -8,6 +8,8 @@
 //! (netperf calls such threads loopers.) Unit: nanoseconds.
 
 use crate::cpu;
+use crate::report::quantiles::empty;
+use hdrhistogram::Histogram;
 use std::hint::black_box;
 use std::ops::Range;
 use std::process::{Command, Stdio};
@@ -20,8 +22,6 @@ use std::time::{Duration, Instant};
 const BLOCK_STEPS: u64 = 400;
 /// Blocks are counted for so long together.
 const LAP: Duration = Duration::from_millis(1);
-/// Durations of blocks are told apart up to this.
-const BLOCK_NS_MAX: usize = 1 << 14;
 /// Of all blocks this share was shorter than the one that nobody disturbed. Who is disturbed takes
 /// longer, and most are not.
 const UNDISTURBED: f64 = 0.25;
@@ -34,12 +34,18 @@ pub struct Leftover {
 }
 
 /// The blocks of work that one thread has done.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Taken {
     /// When laps ended, and the blocks in each.
     laps: Vec<(Instant, u64)>,
-    /// How many blocks took so many nanoseconds.
-    durations: Vec<u64>,
+    /// How long blocks took.
+    blocks_ns: Histogram<u64>,
+}
+
+impl Default for Taken {
+    fn default() -> Self {
+        Taken { laps: Vec::new(), blocks_ns: empty(3) }
+    }
 }
 
 impl Leftover {
@@ -82,14 +88,7 @@ impl Drop for Leftover {
 impl Taken {
     /// How long a block takes that nobody disturbs.
     fn block_ns(&self) -> u64 {
-        let all: u64 = self.durations.iter().sum();
-        let mut left = (all as f64 * UNDISTURBED) as u64;
-        let shortest = self.durations.iter().position(|&blocks| {
-            let is_it = blocks > left;
-            left = left.saturating_sub(blocks);
-            is_it
-        });
-        shortest.unwrap_or(0) as u64
+        self.blocks_ns.value_at_quantile(UNDISTURBED)
     }
 
     fn busy_ns(&self, from: Instant, duration: Duration) -> u64 {
@@ -112,7 +111,7 @@ fn yield_to_all() -> Result<(), String> {
 }
 
 fn take(stop: &AtomicBool) -> Taken {
-    let mut taken = Taken { laps: Vec::new(), durations: vec![0; BLOCK_NS_MAX] };
+    let mut taken = Taken::default();
     let (mut blocks, mut lap_end) = (0, Instant::now() + LAP);
     let mut before = Instant::now();
     while !stop.load(Relaxed) {
@@ -120,8 +119,7 @@ fn take(stop: &AtomicBool) -> Taken {
             .fold(1, |sum: u64, step| black_box(sum.wrapping_mul(5).wrapping_add(step)));
         black_box(steps);
         let now = Instant::now();
-        let took = (now - before).as_nanos().min(BLOCK_NS_MAX as u128 - 1) as usize;
-        taken.durations[took] += 1;
+        taken.blocks_ns += (now - before).as_nanos() as u64;
         blocks += 1;
         before = now;
         if lap_end <= now {
@@ -136,31 +134,24 @@ fn take(stop: &AtomicBool) -> Taken {
 mod tests {
     use super::*;
 
-    /// Laps of a millisecond, of so many blocks, of which one in ten was disturbed.
-    fn taken(laps: usize, blocks: u64) -> (Instant, Taken) {
+    /// A hundred laps of a millisecond, of so many blocks, of which one in ten was disturbed.
+    fn taken(blocks: u64) -> (Instant, Taken) {
         let from = Instant::now();
-        let mut taken = Taken { laps: Vec::new(), durations: vec![0; BLOCK_NS_MAX] };
-        let end = |lap: usize| from + LAP * (lap as u32 + 1);
-        taken.laps = (0..laps).map(|lap| (end(lap), blocks)).collect();
-        taken.durations[1_000] = laps as u64 * blocks * 9 / 10;
-        taken.durations[1_700] = laps as u64 * blocks / 10;
+        let laps = (1..=100).map(|lap| (from + LAP * lap, blocks)).collect();
+        let mut taken = Taken { laps, ..Taken::default() };
+        for (block_ns, tenths) in [(1_000, 9), (1_700, 1)] {
+            taken.blocks_ns.record_n(block_ns, 10 * blocks * tenths).expect("it resizes itself");
+        }
         (from, taken)
     }
 
     #[test]
     fn what_is_not_left_over_was_busy() {
-        let (from, idle) = taken(100, 1_000);
+        let (from, idle) = taken(1_000);
         assert_eq!(idle.busy_ns(from, LAP * 100), 0);
-        let (from, half) = taken(100, 500);
+        let (from, half) = taken(500);
         assert_eq!(half.busy_ns(from, LAP * 100), 50_000_000);
         assert_eq!(half.busy_ns(from, LAP * 10), 5_000_000, "of the window alone");
         assert_eq!(Taken::default().busy_ns(from, LAP), 1_000_000, "it never came to run");
-    }
-
-    #[test]
-    fn a_block_that_somebody_disturbs_does_not_count_as_longer() {
-        let (_, taken) = taken(100, 1_000);
-        assert_eq!(taken.block_ns(), 1_000);
-        assert_eq!(Taken::default().block_ns(), 0);
     }
 }

@@ -1,10 +1,8 @@
-//! Pictures of what was measured or simulated, lines and bars: SVG by plotters' SVG backend alone,
-//! which needs no font of the system; the viewer's sans-serif is used. Each line has a marker of
-//! its own, and earlier lines are wider, so that equal ones do not hide each other. It knows no
-//! report.
+//! Pictures of what was measured or simulated, as lines: SVG by plotters' SVG backend alone, which
+//! needs no font of the system; the viewer's sans-serif is used. Each line has a marker of its own,
+//! and earlier lines are wider, so that equal ones do not hide each other. It knows no report.
 
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting};
-use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use std::ops::Range;
@@ -33,9 +31,6 @@ pub enum Log {
     Horizontal,
     /// Both.
     Both,
-    /// The horizontal one, too; the vertical one has shares, of which each step up leaves a tenth
-    /// of the step before: 90 %, 99 %, 99.9 %.
-    Nines,
 }
 
 /// A line: its name and its points, in order.
@@ -43,6 +38,8 @@ pub type Line = (String, Vec<(f64, f64)>);
 
 /// Of a picture, in points.
 const SIZE: (u32, u32) = (680, 420);
+/// The least that a logarithmic axis shows.
+const LEAST: f64 = 1e-3;
 /// More points than this on a line would hide it behind their marks.
 const POINTS_WITH_MARKS_MAX: usize = 60;
 /// Eight that people with any colour vision can tell apart (Okabe and Ito).
@@ -76,12 +73,7 @@ pub struct Extras {
 }
 
 /// The picture; an error where there is no point to draw.
-pub fn svg(chart: Chart<'_>, lines: &[Line]) -> Result<String, String> {
-    svg_with(chart, lines, &Extras::default())
-}
-
-/// The same, with more in it.
-pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<String, String> {
+pub fn svg(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<String, String> {
     let points = || lines.iter().flat_map(|(_, points)| points.iter().copied());
     if points().next().is_none() {
         return Err(format!("{}: nothing to draw", chart.title));
@@ -103,17 +95,15 @@ pub fn svg_with(chart: Chart<'_>, lines: &[Line], extras: &Extras) -> Result<Str
         builder.caption(chart.title, ("sans-serif", 16));
         // Whole decades: between two of them an axis would have no number.
         let decade = |value: f64, round: fn(f64) -> f64| 10_f64.powf(round(value.log10()));
-        let (low, high) = (y_low.max(1e-3) / 1.1, y_high.max(1e-3) * 1.1);
-        let x = match chart.log.axes().0 {
-            true => Axis::log(x_low.max(1e-3) / 1.2..x_high.max(1e-3) * 1.2),
+        let (low, high) = (y_low.max(LEAST) / 1.1, y_high.max(LEAST) * 1.1);
+        let (log_x, log_y) = chart.log.axes();
+        let x = match log_x {
+            true => Axis::log(x_low.max(LEAST) / 1.2..x_high.max(LEAST) * 1.2),
             false => Axis::linear(x_linear),
         };
-        let y = match chart.log {
-            Log::Neither | Log::Horizontal => Axis::linear(0.0..(y_high * 1.08).max(1e-9)),
-            Log::Vertical | Log::Both => {
-                Axis::log(decade(low, f64::floor)..decade(high, f64::ceil))
-            }
-            Log::Nines => Axis::Nines(Nines(y_high)),
+        let y = match log_y {
+            true => Axis::log(decade(low, f64::floor)..decade(high, f64::ceil)),
+            false => Axis::linear(0.0..(y_high * 1.08).max(1e-9)),
         };
         let context = builder.build_cartesian_2d(x, y).map_err(text)?;
         draw(chart, context, lines, extras, height, corner)?;
@@ -133,18 +123,13 @@ fn draw<'a>(
 ) -> Result<(), String> {
     let mut mesh = context.configure_mesh();
     mesh.x_desc(chart.x_label).y_desc(chart.y_label).light_line_style(WHITE);
-    let share = |value: &f64| format!("{} %", number(&(100.0 * value)));
     let (log_x, log_y) = chart.log.axes();
     let label = |log: bool, value: &f64| match log && !one_two_or_five(*value) {
         true => String::new(), // between labels, where they would overlap
         false => number(value),
     };
     let (x_label, y_label) = (|x: &f64| label(log_x, x), |y: &f64| label(log_y, y));
-    mesh.x_label_formatter(&x_label);
-    match chart.log {
-        Log::Nines => mesh.x_labels(6).y_label_formatter(&share),
-        _ => mesh.y_label_formatter(&y_label),
-    };
+    mesh.x_label_formatter(&x_label).y_label_formatter(&y_label);
     mesh.label_style(("sans-serif", 13)).draw().map_err(text)?;
     let Extras { spans, hollow, joined, colors, band } = extras;
     if let Some((from, to)) = *band {
@@ -200,7 +185,7 @@ impl Log {
         match self {
             Log::Neither => (false, false),
             Log::Vertical => (false, true),
-            Log::Horizontal | Log::Nines => (true, false),
+            Log::Horizontal => (true, false),
             Log::Both => (true, true),
         }
     }
@@ -214,7 +199,7 @@ fn shares(
     y: (f64, f64),
 ) -> Vec<(f64, f64)> {
     let share = |log: bool, (low, high): (f64, f64), value: f64| {
-        let of = |value: f64| if log { value.max(1e-3).ln() } else { value };
+        let of = |value: f64| if log { value.max(LEAST).ln() } else { value };
         (of(value) - of(low)) / (of(high) - of(low)).max(1e-9)
     };
     let (log_x, log_y) = log.axes();
@@ -267,7 +252,6 @@ fn one_two_or_five(value: f64) -> bool {
 enum Axis {
     Linear(RangedCoordf64),
     Log(LogCoord<f64>),
-    Nines(Nines),
 }
 
 impl Axis {
@@ -287,21 +271,18 @@ impl Ranged for Axis {
         match self {
             Axis::Linear(axis) => axis.map(value, limit),
             Axis::Log(axis) => axis.map(value, limit),
-            Axis::Nines(axis) => axis.map(value, limit),
         }
     }
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
         match self {
             Axis::Linear(axis) => axis.key_points(hint),
             Axis::Log(axis) => axis.key_points(hint),
-            Axis::Nines(axis) => axis.key_points(),
         }
     }
     fn range(&self) -> Range<f64> {
         match self {
             Axis::Linear(axis) => axis.range(),
             Axis::Log(axis) => axis.range(),
-            Axis::Nines(axis) => 0.0..axis.0,
         }
     }
 }
@@ -310,94 +291,6 @@ impl ValueFormatter<f64> for Axis {
     fn format(value: &f64) -> String {
         RangedCoordf64::format(value)
     }
-}
-
-/// Shares from 0 up to the one held, on a scale of what they leave.
-struct Nines(f64);
-
-impl Nines {
-    /// Decades below 1 of what a share leaves.
-    fn height(share: f64) -> f64 {
-        -(1.0 - share.min(1.0 - 1e-9)).log10()
-    }
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let share = Self::height(*value) / Self::height(self.0).max(1e-9);
-        limit.0 + (f64::from(limit.1 - limit.0) * share) as i32
-    }
-
-    fn key_points(&self) -> Vec<f64> {
-        let all = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
-        all.into_iter().filter(|&share| share <= self.0).collect()
-    }
-}
-
-/// Bars in groups: one group for each of `groups`, in it one bar for each line that has a value
-/// there. An error where there is none.
-pub fn bars(
-    title: &str,
-    unit: &str,
-    groups: &[String],
-    lines: &[(String, Vec<Option<f64>>)],
-) -> Result<String, String> {
-    let values = lines.iter().flat_map(|(_, values)| values.iter().flatten().copied());
-    let (_, high) = bounds(values);
-    if !high.is_finite() {
-        return Err(format!("{title}: nothing to draw"));
-    }
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(text)?;
-        let mut builder = ChartBuilder::on(&root);
-        builder.margin(12).x_label_area_size(34).y_label_area_size(72);
-        builder.caption(title, ("sans-serif", 16));
-        let x = Axis::linear(0.0..groups.len() as f64);
-        // The legend stands above the highest bar: a line of it takes a tenth of that.
-        let y = -0.1 * high..high.max(1e-9) * (1.1 + 0.1 * lines.len() as f64);
-        let y = Axis::linear(y);
-        let mut context = builder.build_cartesian_2d(x, y).map_err(text)?;
-        let mut mesh = context.configure_mesh();
-        mesh.disable_x_mesh().disable_x_axis().y_desc(unit).light_line_style(WHITE);
-        // Below the bars stand the groups' names.
-        let above = |value: &f64| if *value < 0.0 { String::new() } else { number(value) };
-        mesh.y_label_formatter(&above).label_style(("sans-serif", 13)).draw().map_err(text)?;
-        let width = 0.8 / lines.len() as f64;
-        for (index, (name, values)) in lines.iter().enumerate() {
-            if values.iter().all(Option::is_none) {
-                continue;
-            }
-            let color = COLORS[index % COLORS.len()];
-            let left = |group: usize| group as f64 + 0.1 + width * index as f64;
-            let there = || values.iter().enumerate().filter_map(|(at, v)| Some((at, (*v)?)));
-            let bar = |(group, value): (usize, f64)| {
-                let corners = [(left(group), 0.0), (left(group) + 0.92 * width, value)];
-                Rectangle::new(corners, color.filled())
-            };
-            let series = context.draw_series(there().map(bar)).map_err(text)?;
-            series.label(name).legend(move |(x, y)| {
-                Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled())
-            });
-            let style = ("sans-serif", 12).into_font().color(&BLACK);
-            let words = |(group, value): (usize, f64)| {
-                let place = (left(group), value + high * 0.05);
-                let digits = if value < 10.0 { 2 } else { 1 };
-                Text::new(format!("{value:.digits$}"), place, style.clone())
-            };
-            context.draw_series(there().map(words)).map_err(text)?;
-        }
-        let style = ("sans-serif", 14).into_font().color(&BLACK);
-        let names = groups.iter().enumerate().map(|(group, name)| {
-            Text::new(name.clone(), (group as f64 + 0.1, -high * 0.02), style.clone())
-        });
-        context.draw_series(names).map_err(text)?;
-        let mut labels = context.configure_series_labels();
-        labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
-        labels.position(SeriesLabelPosition::UpperRight).label_font(("sans-serif", 13));
-        labels.draw().map_err(text)?;
-        root.present().map_err(text)?;
-    }
-    Ok(svg)
 }
 
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -428,44 +321,14 @@ mod tests {
             ("one".to_owned(), vec![(1.0, 2.0), (10.0, 30.0)]),
             ("two".to_owned(), vec![(1.0, 0.0), (10.0, 4.0)]),
         ];
-        for log in [Log::Neither, Log::Vertical, Log::Horizontal, Log::Both, Log::Nines] {
+        for log in [Log::Neither, Log::Vertical, Log::Horizontal, Log::Both] {
             let chart = Chart { title: "latency", x_label: "load", y_label: "us", log };
-            let svg = svg(chart, &lines).expect("drawn");
+            let svg = svg(chart, &lines, &Extras::default()).expect("drawn");
             for words in ["<svg", "latency", "load", "us", "one", "two", "polyline"] {
                 assert!(svg.contains(words), "{log:?}: {words}");
             }
+            assert!(super::svg(chart, &[], &Extras::default()).is_err());
         }
-    }
-
-    #[test]
-    fn every_bar_has_its_number_and_missing_ones_have_none() {
-        let groups = ["alone".to_owned(), "together".to_owned()];
-        let lines = vec![
-            ("one".to_owned(), vec![Some(7.25), Some(3.0)]),
-            ("two".to_owned(), vec![None, Some(41.5)]),
-        ];
-        let svg = bars("cost", "us", &groups, &lines).expect("drawn");
-        for words in ["cost", "us", "alone", "together", "one", "two", "7.25", "41.5"] {
-            assert!(svg.contains(words), "{words}");
-        }
-        assert!(bars("cost", "us", &groups, &[("one".into(), vec![None, None])]).is_err());
-    }
-
-    #[test]
-    fn each_nine_is_a_step() {
-        let heights = [0.0, 0.9, 0.99, 0.999].map(Nines::height);
-        for (height, wanted) in heights.into_iter().zip([0.0, 1.0, 2.0, 3.0]) {
-            assert!((height - wanted).abs() < 1e-9, "{heights:?}");
-        }
-        assert!(Nines::height(1.0).is_finite());
-    }
-
-    #[test]
-    fn the_legend_goes_where_nothing_is() {
-        let rising: Vec<(f64, f64)> = (0..10).map(|i| (f64::from(i) / 9.0, 1.0)).collect();
-        assert!(matches!(corner(&rising, 3), SeriesLabelPosition::LowerRight));
-        assert!(matches!(corner(&[(0.1, 0.1)], 3), SeriesLabelPosition::UpperLeft));
-        assert!(matches!(corner(&[(0.1, 0.9)], 3), SeriesLabelPosition::UpperRight));
     }
 
     #[test]
@@ -475,12 +338,6 @@ mod tests {
         {
             assert_eq!(one_two_or_five(value), labelled, "{value}");
         }
-    }
-
-    #[test]
-    fn nothing_makes_no_picture() {
-        let chart = Chart { title: "empty", x_label: "", y_label: "", log: Log::Neither };
-        assert!(svg(chart, &[("one".into(), vec![])]).is_err());
     }
 
     #[test]

@@ -3,19 +3,15 @@
 use crate::admin;
 use crate::connection::{Context, Outcome, Target};
 use crate::output::draw;
-use crate::random::Random;
-use crate::sender::{Clock, Connections};
+use crate::sender::batches::Batches;
 use crate::workload::{Ask, Key, Operation};
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::time::{Duration, Instant};
 
 /// Requests in flight on a connection.
-const DEPTH: usize = 64;
-/// Value bytes in flight on a connection, beyond which no request is added.
+const DEPTH: u64 = 64;
+/// Value bytes in flight for each connection, beyond which no request is added.
 const IN_FLIGHT_BYTES_MAX: u64 = 4 << 20;
-/// Without any reply for so long, the server is given up.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// What was written.
@@ -39,98 +35,45 @@ pub fn prefill(
     target: &Target,
     connections: usize,
 ) -> Result<Prefilled, String> {
-    let mut lines = Connections::open(context, target, connections)
-        .map_err(|error| format!("cannot connect to {target}: {error}"))?;
+    let mut batches = Batches::open(context, target, connections)?;
     let started = Instant::now();
-    let mut filler = Filler {
-        next: 0,
-        stored: 0,
-        value_bytes: 0,
-        bytes_in_flight: vec![0; connections],
-        versions: Random::stream(context.workload.options().seed, u64::from_le_bytes(*b"prefill ")),
-    };
-    let outcome = filler.run(&mut lines, context);
+    let filled = fill(&mut batches, connections as u64);
     draw("");
-    outcome?;
+    let (items, value_bytes) = filled?;
     let seconds = started.elapsed().as_secs_f64();
     let stats = admin::stats(target, context.dialect, "");
-    Ok(Prefilled {
-        items: filler.stored,
-        value_bytes: filler.value_bytes,
-        seconds,
-        items_held: stats.ok().and_then(|stats| admin::items_in(&stats, context.dialect)),
-    })
+    let items_held = stats.ok().and_then(|stats| admin::items_in(&stats, context.dialect));
+    Ok(Prefilled { items, value_bytes, seconds, items_held })
 }
 
-struct Filler {
-    next: u64,
-    stored: u64,
-    value_bytes: u64,
-    bytes_in_flight: Vec<u64>,
-    versions: Random,
-}
-
-impl Filler {
-    fn run(&mut self, lines: &mut Connections<'_>, context: Context<'_>) -> Result<(), String> {
-        let broken = |error: io::Error| format!("the connection broke during the prefill: {error}");
-        let started = Instant::now();
-        let (clock, mut drawn) = (Clock::starting(started), started);
-        let (mut ready, mut ended) = (Vec::new(), Vec::new());
-        for index in 0..lines.count() {
-            self.add(lines, context, index).map_err(broken)?;
+/// How many items were stored, and the bytes of their values.
+fn fill(batches: &mut Batches<'_>, connections: u64) -> Result<(u64, u64), String> {
+    let workload = batches.workload();
+    let (started, mut drawn) = (Instant::now(), Instant::now());
+    let (mut items, mut value_bytes) = (0_u64, 0_u64);
+    while items < workload.keys() {
+        let (end, mut bytes) = (workload.keys().min(items + DEPTH * connections), 0);
+        while items < end && bytes < IN_FLIGHT_BYTES_MAX * connections {
+            let key = Key(items as u32);
+            batches.push(Ask::one(key, Operation::Set));
+            bytes += workload.value_bytes(key);
+            items += 1;
         }
-        while lines.in_flight() > 0 {
-            lines.wait(SILENCE_MAX, &mut ready).map_err(broken)?;
-            if ready.is_empty() {
-                return Err(format!("no reply for {} s during the prefill", SILENCE_MAX.as_secs()));
-            }
-            for &event in &ready {
-                lines.serve(event, &clock, &mut ended).map_err(broken)?;
-                if ended.is_empty() {
-                    continue;
-                }
-                for completion in ended.drain(..) {
-                    let bytes = completion.request.value_bytes;
-                    if let Outcome::Refused(words) = &completion.outcome {
-                        return Err(refused(bytes, words));
-                    }
-                    self.bytes_in_flight[event.index] -= bytes;
-                    self.value_bytes += bytes;
-                    self.stored += 1;
-                }
-                self.add(lines, context, event.index).map_err(broken)?;
-            }
-            if REDRAW_EVERY <= drawn.elapsed() {
-                drawn = Instant::now();
-                let (stored, total) = (self.stored, context.workload.keys());
-                let per_s = stored as f64 / started.elapsed().as_secs_f64();
-                let megabytes = self.value_bytes as f64 / 1e6;
-                draw(&format!(
-                    "prefill: {stored} of {total} items, {megabytes:.1} MB, {per_s:.0}/s"
-                ));
+        let ended = batches.finish();
+        for one in ended.map_err(|why| format!("prefill: {why}"))? {
+            if let Outcome::Refused(words) = &one.outcome {
+                return Err(refused(one.request.value_bytes, words));
             }
         }
-        Ok(())
+        value_bytes += bytes;
+        if REDRAW_EVERY <= drawn.elapsed() {
+            drawn = Instant::now();
+            let (total, megabytes) = (workload.keys(), value_bytes as f64 / 1e6);
+            let per_s = items as f64 / started.elapsed().as_secs_f64();
+            draw(&format!("prefill: {items} of {total} items, {megabytes:.1} MB, {per_s:.0}/s"));
+        }
     }
-
-    fn add(
-        &mut self,
-        lines: &mut Connections<'_>,
-        context: Context<'_>,
-        index: usize,
-    ) -> io::Result<()> {
-        while self.next < context.workload.keys()
-            && lines.in_flight_on(index) < DEPTH
-            && self.bytes_in_flight[index] < IN_FLIGHT_BYTES_MAX
-        {
-            let ask = Ask::one(Key(self.next as u32), Operation::Set);
-            let request = context.request(ask, 0, self.versions.word() as u32);
-            self.bytes_in_flight[index] += request.value_bytes;
-            lines.push(index, request);
-            self.next += 1;
-        }
-        lines.flush(index)
-    }
+    Ok((items, value_bytes))
 }
 
 fn refused(value_bytes: u64, words: &str) -> String {
@@ -142,16 +85,4 @@ fn refused(value_bytes: u64, words: &str) -> String {
         ""
     };
     format!("prefill: the server refused a value of {value_bytes} bytes with {words:?}{way_out}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_says_the_way_out() {
-        assert!(refused(2_000_000, "SERVER_ERROR object too large for cache").contains("-I"));
-        assert!(refused(10, "SERVER_ERROR out of memory storing object").contains("-m"));
-        assert!(refused(10, "ERROR").ends_with("with \"ERROR\""));
-    }
 }

@@ -7,7 +7,6 @@
 use crate::connection::{Completion, Outcome, Request};
 use crate::laps::{LATE_NS, Laps};
 use crate::phases::Phases;
-use crate::report::quantiles::add;
 use crate::workload::{Class, Operation};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -230,7 +229,7 @@ impl Recorder {
     /// Adds another thread's record of the same window.
     pub fn merge(&mut self, other: &Recorder) {
         for (own, others) in self.latency_ns.iter_mut().zip(&other.latency_ns) {
-            add(own, others);
+            *own += others;
         }
         let late_ns_max = self.counts.late_ns_max.max(other.counts.late_ns_max);
         self.counts.add(&other.counts);
@@ -253,7 +252,7 @@ impl Recorder {
                 if operation.is_none_or(|wanted| wanted == own_operation)
                     && class.is_none_or(|wanted| wanted == own_class)
                 {
-                    add(&mut merged, &self.latency_ns[index(own_operation, own_class)]);
+                    merged += &self.latency_ns[index(own_operation, own_class)];
                 }
             }
         }
@@ -296,19 +295,6 @@ mod tests {
     }
 
     #[test]
-    fn latency_runs_from_the_due_time() {
-        let mut recorder = Recorder::new(0..1_000_000_000);
-        recorder.sent(5_000, 905_000, true);
-        recorder.ended(&completion(5_000, Class::Large, Outcome::Hit), 1_005_000);
-        let histogram = recorder.latency_ns(Some(Operation::Get), Some(Class::Large));
-        assert!(histogram.equivalent(histogram.max(), 1_000_000));
-        assert_eq!((recorder.counts.late, recorder.counts.late_ns_max), (1, 900_000));
-        assert_eq!(recorder.counts.no_idle_connection, 1);
-        assert_eq!(recorder.latency_ns(None, Some(Class::Small)).len(), 0);
-        assert_eq!(recorder.latency_ns(Some(Operation::Set), None).len(), 0);
-    }
-
-    #[test]
     fn a_wrong_answer_counts_outside_the_window_too() {
         let mut recorder = Recorder::new(1_000..2_000);
         recorder.ended(&completion(0, Class::Small, Outcome::Corrupt("a hole")), 10);
@@ -318,26 +304,25 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_request_counts_with_the_time_that_was_waited() {
-        let mut recorder = Recorder::new(1_000..2_000);
-        for due_ns in [500, 1_500] {
-            let lost = completion(due_ns, Class::Small, Outcome::Miss).request;
-            recorder.lost(&lost, due_ns + 250_000_000);
-        }
-        assert_eq!((recorder.counts.lost, recorder.counts.ended), (1, 0));
-        let histogram = recorder.latency_ns(None, Some(Class::Small));
-        assert_eq!(histogram.len(), 1);
-        assert!(histogram.equivalent(histogram.max(), 250_000_000));
-    }
-
-    #[test]
-    fn threads_merge() {
+    fn threads_merge_with_their_laps_and_phases() {
         let mut one = Recorder::new(0..10);
+        one.phases = Some(Phases::new(0..10, 1));
         let mut two = one.clone();
+        one.sent(1, 1, false);
+        two.sent(1, 2_000_000, false);
         one.ended(&completion(1, Class::Small, Outcome::Hit), 2);
-        two.ended(&completion(1, Class::Large, Outcome::Miss), 2);
+        two.ended(&completion(1, Class::Small, Outcome::Miss), 2);
+        two.ended(&completion(1, Class::Large, Outcome::Hit), 2);
         one.merge(&two);
-        assert_eq!((one.counts.hits, one.counts.misses, one.counts.large), (1, 1, 1));
-        assert_eq!(one.latency_ns(None, None).len(), 2);
+        assert_eq!((one.counts.hits, one.counts.misses, one.counts.large), (2, 1, 1));
+        assert_eq!((one.counts.late, one.counts.late_ns_max), (1, 1_999_999));
+        assert_eq!(one.latency_ns(None, None).len(), 3);
+        assert_eq!(one.latency_ns(Some(Operation::Get), Some(Class::Large)).len(), 1);
+        assert_eq!(one.latency_ns(Some(Operation::Set), None).len(), 0);
+        let quiet = one.laps.quiet();
+        assert_eq!((quiet.laps, quiet.laps_quiet), (1, 0), "half of its requests were late");
+        let part = one.phases.expect("there").told(&[]).parts[0];
+        assert_eq!((part.small.count, part.disturbed), (2, 1));
+        assert!(part.large_megabytes_per_s > 0.0, "ten bytes in ten nanoseconds");
     }
 }

@@ -5,8 +5,8 @@ use crate::arrivals::{self, Arrival};
 use crate::beside::{Beside, Commands};
 use crate::connection::{Context, Target};
 use crate::cpu::{self, CpuTime, Machine};
+use crate::datagram::flows::Flows;
 use crate::datagram::memory::idle_clients;
-use crate::datagram::sender::Lines;
 use crate::datagram::{self, endpoint};
 use crate::dialect::Dialect;
 use crate::floor;
@@ -108,9 +108,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         Some(wanted) => Some(wanted.resolve(&plan.target, plan.dialect)?),
         None => None,
     };
-    let door = udp.as_ref().and_then(|options| options.door.as_ref());
     // They are there until the last run is over.
-    let _idle = idle_clients(door, plan.udp.as_ref().map_or(0, |wanted| wanted.shm_idle))?;
+    let _idle = idle_clients(udp.as_ref().and_then(|options| options.door.as_ref()))?;
     let mut runs = Vec::new();
     let seconds = (plan.warmup + plan.duration).as_secs_f64();
     for &mode in &plan.modes {
@@ -118,7 +117,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
             let (done, all) = (runs.len(), plan.modes.len() * plan.runs);
             draw(&format!("run {} of {all}, {seconds:.1} s each", done + 1));
             let number = plan.first_run + runs.len() as u64;
-            runs.push(one_run(plan, udp.as_ref(), context, mode, number)?);
+            runs.push(one_run(Load { plan, udp: udp.as_ref(), context, mode, number })?);
         }
     }
     draw("");
@@ -158,13 +157,19 @@ struct Part {
     start: Instant,
 }
 
-fn one_run(
-    plan: &Plan,
-    udp: Option<&datagram::Options>,
-    context: Context<'_>,
+/// One run of a plan.
+#[derive(Clone, Copy)]
+struct Load<'a> {
+    plan: &'a Plan,
+    udp: Option<&'a datagram::Options>,
+    context: Context<'a>,
     mode: Mode,
+    /// Its schedule's, of those of the seed.
     number: u64,
-) -> Result<Run, String> {
+}
+
+fn one_run(load: Load<'_>) -> Result<Run, String> {
+    let Load { plan, mode, .. } = load;
     plan.beside.write_expiring(&plan.target, plan.warmup, plan.duration)?;
     let own_account_before = match plan.server_pid {
         None => admin::cpu_ns(&plan.target, plan.dialect),
@@ -174,7 +179,7 @@ fn one_run(
     let commands = plan.beside.start(&plan.target);
     let storm = plan.beside.storm(&plan.target);
     let leftover = plan.count_idle.then(|| Leftover::start(Machine::this().cpus)).transpose()?;
-    let part = send(plan, udp, context, mode, number);
+    let part = send(load);
     let commanded = commands.map_or(Ok(()), Commands::finish);
     let stormed = storm.map_or(Ok(()), Storm::finish);
     let lost = watch.map(Watch::finish).unwrap_or_default();
@@ -252,25 +257,19 @@ fn server_by_schedstat(
 }
 
 /// Sends by all threads. The calling thread is the first of them, as it is the one that was pinned.
-fn send(
-    plan: &Plan,
-    udp: Option<&datagram::Options>,
-    context: Context<'_>,
-    mode: Mode,
-    number: u64,
-) -> Result<Part, String> {
+fn send(load: Load<'_>) -> Result<Part, String> {
     /// So that the first requests are not late.
     const START_IN: Duration = Duration::from_millis(20);
-    let (gate, start) = (Barrier::new(plan.threads), OnceLock::new());
+    let threads = load.plan.threads;
+    let (gate, start) = (Barrier::new(threads), OnceLock::new());
     let started = || {
         gate.wait();
         *start.get_or_init(|| Instant::now() + START_IN)
     };
-    let part = |thread| send_part(plan, udp, context, mode, number, thread, &started);
+    let part = |thread| send_part(load, thread, &started);
     std::thread::scope(|scope| {
         let part = &part;
-        let others: Vec<_> =
-            (1..plan.threads).map(|thread| scope.spawn(move || part(thread))).collect();
+        let others: Vec<_> = (1..threads).map(|thread| scope.spawn(move || part(thread))).collect();
         let mut whole = part(0)?;
         for other in others {
             let other = other.join().map_err(|_| "a sending thread panicked".to_owned())??;
@@ -286,14 +285,11 @@ fn send(
 /// Draws everything that one thread will ask before the first byte leaves, connects and sends.
 /// `started` waits until all threads are that far, and says when they start.
 fn send_part(
-    plan: &Plan,
-    udp: Option<&datagram::Options>,
-    context: Context<'_>,
-    mode: Mode,
-    number: u64,
+    load: Load<'_>,
     thread: usize,
     started: &impl Fn() -> Instant,
 ) -> Result<Part, String> {
+    let Load { plan, udp, context, mode, number } = load;
     let &Plan { connections, threads, drain, own, .. } = plan;
     let target = &plan.target;
     // The connections that do not divide evenly go to the first threads.
@@ -324,7 +320,7 @@ fn send_part(
             Pace::Closed { depth, asks: random(b"asks    "), draws: Draws::default() }
         }
     };
-    let versions = random(b"versions");
+    let paced = Paced { pace, drain, versions: random(b"versions"), own };
     let mut samples = [Sample::default(); 2];
     let at_edge = |edge: Edge| {
         if thread == 0 {
@@ -343,16 +339,15 @@ fn send_part(
             let connections = Connections::open(context, target, count + own.connections());
             start = started();
             let mut connections = connections.map_err(cannot)?;
-            let paced = Paced { pace, drain, versions, own };
             let clock = Clock::starting(start);
             paced.run(&mut connections, clock, &mut recorder, at_edge).map(|()| None)
         }
         Some(udp) => {
-            let lines = Lines::open(context, udp, target, count, random(b"queues  "));
+            let flows = Flows::open(context, udp, target, count, random(b"queues  "));
             start = started();
-            let lines = lines.map_err(cannot)?;
+            let flows = flows.map_err(cannot)?;
             let clock = Clock::starting(start);
-            lines.run(pace, versions, drain, clock, &mut recorder, at_edge).map(Some)
+            flows.run(paced, clock, &mut recorder, at_edge).map(Some)
         }
     };
     let udp = done.map_err(|error| format!("{target}: {error}"))?;

@@ -20,16 +20,13 @@ const REACHED_MIN: f64 = 0.9;
 /// How long the server may take to close.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A thread that makes them, and how many it made.
-type Making = JoinHandle<Result<u64, String>>;
-
 /// The threads that make them.
 #[derive(Debug)]
 pub struct Storm {
     rate_per_s: f64,
     began: Instant,
-    /// Each ends when what stands beside it is dropped.
-    threads: Vec<(Sender<()>, Making)>,
+    /// Each ends when what stands beside it is dropped, and tells how many it made.
+    threads: Vec<(Sender<()>, JoinHandle<Result<u64, String>>)>,
 }
 
 impl Storm {

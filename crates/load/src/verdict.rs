@@ -139,13 +139,4 @@ mod tests {
             assert_eq!(seen(counts, false), closed, "closed loop {counts:?}");
         }
     }
-
-    #[test]
-    fn what_may_leave_late_is_asked_for() {
-        let counts = Counts { late: 900, ..good() };
-        let refused = judge(&counts, Some(0.089), None).refused;
-        assert!(refused.is_some_and(|words| words.ends_with("or lower --rate")), "the way out");
-        let patient = judge(&counts, Some(0.091), None);
-        assert_eq!((patient.refused, patient.warnings.len()), (None, 1));
-    }
 }

@@ -47,16 +47,3 @@ impl Watch {
         self.thread.join().unwrap_or_default()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_watch_reads_at_its_start_and_at_its_end_and_never_backwards() {
-        let readings = Watch::start(None).finish();
-        assert!(readings.len() >= 2);
-        assert!(readings.is_sorted_by_key(|(at, _)| *at));
-        assert!(readings.is_sorted_by_key(|(_, lost_ns)| *lost_ns));
-    }
-}

@@ -109,7 +109,7 @@ impl Chart {
                 (true, true) => Log::Both,
             },
         };
-        plot::svg_with(chart, &lines, &extras).map(Some)
+        plot::svg(chart, &lines, &extras).map(Some)
     }
 
     /// A point's interval; on a logarithmic axis it goes down by a half at most.

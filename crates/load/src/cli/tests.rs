@@ -1,5 +1,4 @@
 use super::*;
-use crate::connection::Target;
 use crate::workload::Key;
 use crate::workload::named::NAMES;
 
@@ -12,16 +11,14 @@ fn what_a_bench_writes_if_nothing_is_said_fits_a_server_that_was_told_nothing() 
     let typed = Typed::at_the_command_line();
     let Ok(Some(invocation)) = parse_from(typed, Vec::new()) else { panic!("a run") };
     let workload = &invocation.plan.workload;
+    const PER_ITEM: u64 = 128; // that a server keeps beside a value, at most
+    const SERVER_BYTES: u64 = 64 << 20; // memcached's default, and Laneway's
     let bytes: u64 = (0..KEYS as u32).map(|key| workload.value_bytes(Key(key)) + PER_ITEM).sum();
     assert!(bytes < SERVER_BYTES * 4 / 5, "{bytes} bytes, in pools of some sizes");
 }
 
-/// Bytes that a server keeps beside a value, at most.
-const PER_ITEM: u64 = 128;
-/// memcached's default, and Laneway's.
-const SERVER_BYTES: u64 = 64 << 20;
-
 #[test]
+#[allow(clippy::too_many_lines, reason = "rows and steps of one test")]
 fn a_wrong_flag_says_which_and_why() {
     for (line, words) in [
         ("--rate fast", "--rate fast: requests per second"),
@@ -46,11 +43,11 @@ fn a_wrong_flag_says_which_and_why() {
         ("--rdma-service rc", "with --transport rdma only"),
         ("--transport rdma --rdma-device rxe0 --rdma-service xrc", "must be any, uc, rc or ud"),
         ("--transport shm --udp-port 4", "has no ports"),
-        ("--udp --shm-idle 3", "--shm-idle 3: means something with --transport shm only"),
+        ("--udp --shm-idle 3", "--shm-idle: means something with --transport shm only"),
         ("--udp --timeout-ms 0", "--timeout-ms 0: must be"),
         ("--timeout-ms 5", "--timeout-ms: means something with --udp only"),
         ("--udp --socket /s", "--udp: needs a --server"),
-        ("--floor", "--floor: a floor has values of one size"),
+        ("--floor", "--floor: it answers GETs with values of one size"),
         ("--p-large-steps some", "--p-large-steps some: percentages"),
         ("--p-large-steps 1,200", "--p-large 200: must be"),
         ("--closed --p-large-steps 1", "--p-large-steps: a closed loop"),
@@ -63,16 +60,29 @@ fn a_wrong_flag_says_which_and_why() {
         ("--trace x --speed 0", "--speed 0: must be"),
         ("--workload fb-all", "--workload fb-all: there are etc fb-usr"),
         ("--workload twitter-5", "twitter-5: its"),
+        ("--workload twitter-55", "twitter-55: there are clusters 1 to 54"),
         ("--workload fb-usr --s-large 5000", "--s-large 5000: this workload has no"),
         ("--workload ycsb-e --udp", "--udp, --floor: keys are drawn by popularity"),
-        ("--udp --floor --value-bytes 9 --keys-per-get 2", "leave out --keys-per-get"),
+        ("--udp --floor --value-bytes 9 --keys-per-get 2", "with --udp, --keys-per-get"),
         ("--udp --keys-per-get 155", "they are 1400, and by --udp a GET has no more than 1392"),
         ("--workload fb-usr --udp --keys-per-get 2", "keys are of one length"),
-        ("--floor --value-bytes 100 --key-bytes 20", "--floor: GETs only, with keys of 8"),
+        ("--floor --value-bytes 100 --key-bytes 20", "keys of 8 bytes, and by --udp one key"),
         ("--workload ycsb-d --keys-per-get 2", "--keys-per-get 2: the newest"),
         ("--keys-per-get 0", "--keys-per-get 0: must be"),
         ("--drain -1", "--drain -1: must be"),
-        ("--key-bytes 4", "--key-bytes 4: must be"),
+        ("--key-bytes 7", "--key-bytes 7: must be in 8..=250"),
+        ("--key-bytes 251", "--key-bytes 251: must be"),
+        ("--keys 0", "--keys 0: must be"),
+        ("--keys-large 200000", "--keys-large 200000: must be at most --keys (100000)"),
+        ("--get-share 1.5", "--get-share 1.5: must be"),
+        ("--zipf -1", "--zipf -1: must be"),
+        ("--s-large 1400", "--s-large 1400: must be"),
+        ("--value-bytes 2147483648", "--value-bytes 2147483648: must be"),
+        ("--expiring 100000000", "--expiring 100000000: must be"),
+        ("--expiring 1 --dialect resp", "leave out --dialect"),
+        ("--beside flush_all --beside-every 0", "--beside-every 0: must be"),
+        ("--beside flush_all --beside-every NaN", "--beside-every NaN: must be"),
+        ("--handshakes -1", "--handshakes -1: must be"),
         ("--delete-share 0.1", "--delete-share 0.1: must be"),
         ("--p-large 1 --keys-large 0", "--p-large 1: there is no large key"),
         ("--cpu 1 --threads 2", "--cpu: 2 threads"),
@@ -100,21 +110,18 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
 fn flags_become_a_plan() {
     let line = "--server 127.0.0.1:1 --rate 1000,2000 --p-large 0.75 --s-large 4000000 \
                 --connections 8 --threads 2 --duration 0.5 --no-prefill --runs 3 --json -";
-    let Ok(Some(invocation)) = parsed(line) else { panic!("not understood") };
-    let plan = &invocation.plan;
+    let plan_of = |line: &str| plan(line.split_whitespace()).expect(line);
+    let plan = plan_of(line);
     assert_eq!(plan.target, Target::Tcp("127.0.0.1:1".into()));
     let modes = [1_000.0, 2_000.0].map(|rate_per_s| Mode::Open { rate_per_s });
     assert_eq!(plan.modes, modes);
     assert_eq!(plan.workload.options().large_percent, 0.75);
     assert_eq!((plan.connections, plan.threads, plan.runs), (8, 2, 3));
     assert!(!plan.prefill);
-    let Ok(Some(invocation)) = parsed("--closed --depth 16 --value-bytes 100") else {
-        panic!("not understood")
-    };
-    assert_eq!(invocation.plan.modes, [Mode::Closed { depth: 16 }]);
-    let Ok(Some(invocation)) = parsed("--warmup 2 --duration 3") else { panic!() };
+    let closed = plan_of("--closed --depth 16 --value-bytes 100");
+    assert_eq!(closed.modes, [Mode::Closed { depth: 16 }]);
     let start = std::time::Instant::now();
-    let window = invocation.plan.window(start);
+    let window = plan_of("--warmup 2 --duration 3").window(start);
     assert_eq!([window.start, window.end].map(|at| (at - start).as_secs()), [2, 5]);
 }
 

@@ -1,7 +1,7 @@
 //! The flags of `laneway bench` that say how UDP is used.
 
 use crate::arguments::{number, text, within};
-use crate::datagram::endpoint::Wanted;
+use crate::datagram::endpoint::{By, Wanted};
 use laneway_rdma::verbs::{Place, Service};
 use lexopt::Parser;
 use std::time::Duration;
@@ -11,12 +11,20 @@ const TIMEOUT_MS: f64 = 250.0;
 /// Longest time waited: ids of requests given up rest for seconds.
 const TIMEOUT_MS_MAX: f64 = 60_000.0;
 
+/// Which way requests go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Transport {
+    #[default]
+    Tcp,
+    Udp,
+    Shm,
+    Rdma,
+}
+
 /// Flags as typed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UdpTyped {
-    udp: bool,
-    in_memory: bool,
-    over_rdma: bool,
+    transport: Transport,
     shm_idle: Option<usize>,
     rdma_device: Option<Place>,
     rdma_service: Option<Option<Service>>,
@@ -28,16 +36,18 @@ impl UdpTyped {
     /// Takes flag `name`, the last module to be asked.
     pub(super) fn flag(&mut self, name: &str, parser: &mut Parser) -> Result<(), String> {
         match name {
-            "udp" => self.udp = true,
-            "transport" => match text(name, parser)?.as_str() {
-                "tcp" => self.transport(false, false, false),
-                "udp" => self.transport(true, false, false),
-                "shm" => self.transport(true, true, false),
-                "rdma" => self.transport(true, false, true),
-                other => {
-                    return Err(format!("--transport {other}: must be tcp, udp, shm or rdma"));
+            "udp" => self.transport = Transport::Udp,
+            "transport" => {
+                self.transport = match text(name, parser)?.as_str() {
+                    "tcp" => Transport::Tcp,
+                    "udp" => Transport::Udp,
+                    "shm" => Transport::Shm,
+                    "rdma" => Transport::Rdma,
+                    other => {
+                        return Err(format!("--transport {other}: must be tcp, udp, shm or rdma"));
+                    }
                 }
-            },
+            }
             "shm-idle" => self.shm_idle = Some(number(name, parser)?),
             "rdma-device" => {
                 let place = text(name, parser)?;
@@ -57,49 +67,36 @@ impl UdpTyped {
         Ok(())
     }
 
-    fn transport(&mut self, udp: bool, in_memory: bool, over_rdma: bool) {
-        (self.udp, self.in_memory, self.over_rdma) = (udp, in_memory, over_rdma);
-    }
-
-    /// By which device, where RDMA is the way.
-    fn rdma(&self) -> Result<Option<(Place, Option<Service>)>, String> {
-        let service = self.rdma_service.flatten();
-        match (self.over_rdma, &self.rdma_device) {
-            (true, Some(place)) => Ok(Some((place.clone(), service))),
-            (true, None) => {
-                Err("--transport rdma: needs --rdma-device NAME, as `rdma link` shows it".into())
-            }
-            (false, None) if self.rdma_service.is_none() => Ok(None),
-            (false, _) => Err("--rdma-device and --rdma-service: mean something with --transport \
-                               rdma only"
-                .into()),
-        }
-    }
-
     /// What is wanted; nothing where no flag asks for UDP.
     pub(super) fn check(&self) -> Result<Option<Wanted>, String> {
-        let rdma = self.rdma()?;
-        if let (Some(idle), false) = (self.shm_idle, self.in_memory) {
-            return Err(format!("--shm-idle {idle}: means something with --transport shm only"));
+        let [is_rdma, is_shm] = [Transport::Rdma, Transport::Shm].map(|one| one == self.transport);
+        if !is_rdma && (self.rdma_device.is_some() || self.rdma_service.is_some()) {
+            return Err("--rdma-device, --rdma-service: with --transport rdma only".into());
         }
-        if (self.in_memory || self.over_rdma) && self.port.is_some() {
-            let transport = if self.in_memory { "shm" } else { "rdma" };
-            return Err(format!("--udp-port: --transport {transport} has no ports; leave one out"));
+        if !is_shm && self.shm_idle.is_some() {
+            return Err("--shm-idle: means something with --transport shm only".into());
         }
-        if !self.udp && self.port.is_none() {
-            return match self.timeout_ms {
-                Some(_) => Err("--timeout-ms: means something with --udp only".into()),
-                None => Ok(None),
-            };
+        if (is_rdma || is_shm) && self.port.is_some() {
+            return Err("--udp-port: --transport shm or rdma has no ports; leave one out".into());
         }
+        let by = match self.transport {
+            Transport::Tcp if self.port.is_none() => {
+                return match self.timeout_ms {
+                    Some(_) => Err("--timeout-ms: means something with --udp only".into()),
+                    None => Ok(None),
+                };
+            }
+            Transport::Tcp | Transport::Udp => By::Ports(self.port),
+            Transport::Shm => By::Memory { idle: self.shm_idle.unwrap_or(0) },
+            Transport::Rdma => {
+                let place = self.rdma_device.clone().ok_or(
+                    "--transport rdma: needs --rdma-device NAME, as `rdma link` shows it",
+                )?;
+                By::Rdma(place, self.rdma_service.flatten())
+            }
+        };
         let timeout_ms = self.timeout_ms.unwrap_or(TIMEOUT_MS);
         within("timeout-ms", timeout_ms, 1.0..=TIMEOUT_MS_MAX)?;
-        Ok(Some(Wanted {
-            port: self.port,
-            in_memory: self.in_memory,
-            shm_idle: self.shm_idle.unwrap_or(0),
-            rdma,
-            timeout: Duration::from_secs_f64(timeout_ms / 1e3),
-        }))
+        Ok(Some(Wanted { by, timeout: Duration::from_secs_f64(timeout_ms / 1e3) }))
     }
 }

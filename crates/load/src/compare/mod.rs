@@ -15,6 +15,7 @@ pub mod results;
 pub mod table;
 pub mod targets;
 
+use crate::admin;
 use crate::arguments::{self, number, text, within};
 use crate::output;
 use crate::pairs::definition::{self, Definition};
@@ -100,7 +101,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Option<Flags>, String> {
 fn carry_out(flags: &Flags) -> Result<(), String> {
     let (id, mut definition) = find(&flags.definition)?;
     flags.without.iter().try_for_each(|name| targets::leave_out(&mut definition, name))?;
-    targets::put_in_peers(&mut definition, &flags.peers)?;
+    targets::put_in(&mut definition, &flags.peers, admin::dialect)?;
     let options = options(flags)?;
     for told in targets::leave_out_missing(&mut definition, &options.peers)? {
         eprintln!("{told}");
@@ -126,7 +127,7 @@ fn carry_out(flags: &Flags) -> Result<(), String> {
         let json = serde_json::to_string_pretty(&record).map_err(|error| error.to_string())?;
         write(path, &(json + "\n"))
     });
-    print!("\n{}", table::render(results));
+    print!("\n{}", table::render(results, |_| true));
     print!("\n{}", statistics::render(record.rounds.len(), &record.figures));
     // Last, as it is what remains in sight.
     print!("\n{}", neighbour::render(results).unwrap_or_default());
@@ -169,11 +170,8 @@ fn find(name: &str) -> Result<(String, Definition), String> {
     Ok((id, definition))
 }
 
-/// Fits a definition to the time there is, and asks for what the page needs.
+/// Fits a definition to the time there is.
 fn prepare(definition: &mut Definition, flags: &Flags) {
-    if !definition.load.contains("--distribution") {
-        definition.load.push_str(" --distribution");
-    }
     if flags.quick {
         definition.pairs = 1;
         definition.runs.retain(|run| run.quick);
@@ -227,6 +225,9 @@ mod tests {
     fn wrong_flags_are_told() {
         for (line, words) in [
             ("--peer valkey", "--peer valkey: NAME=HOST:PORT"),
+            ("--peer =1:2", "--peer =1:2: NAME=HOST:PORT"),
+            ("--peer a=:1", "--peer a=:1: NAME=HOST:PORT"),
+            ("--peer a=b:70000", "--peer a=b:70000: NAME=HOST:PORT"),
             ("--json -", "--json -: standard output has the table; name a file"),
             ("--pairs 0", "--pairs 0: must be"),
             ("--minutes -1", "--minutes -1: must be"),
@@ -248,13 +249,9 @@ mod tests {
         prepare(&mut quick, &parsed("--quick").expect("good"));
         assert_eq!(quick.pairs, 1);
         assert!(quick.runs.len() < whole.runs.len());
-        let names: Vec<&String> = quick.runs.iter().map(|run| &run.name).collect();
-        let there = |name: &String| names.contains(&name);
-        assert!(quick.figures.iter().all(|figure| there(&figure.of)));
         for run in &quick.runs {
             let plan = quick.plan(run).expect("still good");
             assert!(plan.duration <= Duration::from_secs(9), "{}", run.name);
-            assert!(plan.distribution);
         }
         // The first five minutes: a noisy neighbour beside each server, and about a minute.
         assert!(quick.runs.iter().all(neighbour::is_one));
@@ -262,16 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn every_definition_can_be_compared_and_its_flags_say_how_long_and_where() {
+    fn flags_say_how_long_and_where() {
         let flags = parsed("--pairs 2 --json all.json").expect("good");
         assert_eq!(flags.report, Path::new(PAGE));
         assert_eq!(flags.json.as_deref(), Some(Path::new("all.json")));
-        for (name, _) in builtin::BUILTIN {
-            let (_, mut definition) = find(name).expect(name);
-            prepare(&mut definition, &flags);
-            assert_eq!(definition.pairs, 2, "{name}");
-            assert_eq!(definition.load.matches("--distribution").count(), 1, "{name}");
-        }
+        let (_, mut definition) = find(DEFINITION).expect("built in");
+        prepare(&mut definition, &flags);
+        assert_eq!(definition.pairs, 2);
     }
 
     #[test]
@@ -284,14 +278,14 @@ mod tests {
     #[test]
     fn a_comparison_without_a_result_is_a_failure_and_says_the_way_out() {
         let judged = |record: &Record, failures: &[String]| verdict(Results { record }, failures);
-        let good = example::beside_a_neighbour(&[("laneway", Some(80.0)), ("memcached", None)]);
+        let good = example::beside_a_neighbour("laneway=80 memcached=-");
         assert_eq!(judged(&good, &[]), Ok(()));
         let words = judged(&good, &["it has ended".into()]).expect_err("one has failed");
         assert_eq!(words, "1 runs failed; the first: it has ended");
-        let nobody = example::beside_a_neighbour(&[("laneway", None), ("memcached", None)]);
+        let nobody = example::beside_a_neighbour("laneway=- memcached=-");
         let words = judged(&nobody, &[]).expect_err("nobody was measured");
         assert!(words.contains("two CPUs that nobody else uses; end what"), "{words}");
-        let others = example::beside_a_neighbour(&[("laneway", None), ("memcached", Some(90.0))]);
+        let others = example::beside_a_neighbour("laneway=- memcached=90");
         assert_eq!(judged(&others, &[]), Err(UNMEASURED.into()));
         // The same without a neighbour.
         let mut other = example::record();

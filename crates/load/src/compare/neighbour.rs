@@ -2,11 +2,13 @@
 //! fetches and stores very large values in the middle third of the run; the same as percentiles of
 //! whole parts (never of chosen laps), and in a sentence, which says so where Laneway lost.
 
-use super::results::{Results, Spread, aligned, parts};
-use crate::pairs::Measured;
+use super::results::{Results, Spread, parts};
 use crate::pairs::definition::RunDefinition;
+use crate::phases::{InParts, PartOf};
 use crate::plot::{self, Chart, Extras, Line, Log};
+use crate::report::table::aligned;
 use crate::workload::Sizes;
+use serde::Deserialize;
 use std::fmt::Write;
 
 /// The load of the runs that are looked at, as it stands in their names.
@@ -33,15 +35,25 @@ fn asked(results: Results<'_>) -> impl Iterator<Item = (&str, &RunDefinition)> {
     runs.map(|run| (parts(&run.name).0, run))
 }
 
+/// A run in parts, as each round has it that counts.
+fn told(results: Results<'_>, run: &RunDefinition) -> Vec<InParts> {
+    let phases = results.measured(run).into_iter().filter_map(|one| one.get("phases"));
+    phases.filter_map(|phases| InParts::deserialize(phases).ok()).collect()
+}
+
+/// One of the numbers of a part.
+type Number = fn(&PartOf) -> f64;
+
 /// A number of a part of a run.
-fn of_part(results: Results<'_>, run: &RunDefinition, part: usize, what: &str) -> Option<Spread> {
-    results.spread(run, &format!("/phases/parts/{part}/{what}"))
+fn of_part(results: Results<'_>, run: &RunDefinition, at: usize, what: Number) -> Option<Spread> {
+    let told = told(results, run);
+    Spread::of(told.iter().filter_map(|told| told.parts.get(at)).map(what).collect())
 }
 
 /// Whether it was asked what the noisy client does, and there is no answer of Laneway; where it was
 /// left out, of any server.
 pub fn is_unmeasured(results: Results<'_>) -> bool {
-    let p99 = |run, part| of_part(results, run, part, "small/p99");
+    let p99 = |run, part| of_part(results, run, part, |part| part.small.p99);
     let is_measured = |run| p99(run, 0).is_some() && p99(run, DURING).is_some();
     match asked(results).find(|(name, _)| *name == OURS) {
         Some((_, run)) => !is_measured(run),
@@ -51,35 +63,32 @@ pub fn is_unmeasured(results: Results<'_>) -> bool {
 
 /// The sentence; nothing where the comparison has no such runs.
 pub fn sentence(results: Results<'_>) -> Option<String> {
-    let mut went = Vec::new();
-    let mut without = Vec::new();
     let sizes = asked(results).find_map(|(_, run)| sizes(results, run))?;
-    for (name, run) in asked(results) {
-        let p99 = |part| of_part(results, run, part, "small/p99").map(|p99| time(p99.median));
-        match (p99(0), p99(DURING)) {
-            (Some(before), Some(during)) => {
-                went.push(format!("from {before} to {during} with {name}"));
-            }
-            _ => without.push(name),
-        }
-    }
-    let mut out = match went.is_empty() {
-        true => format!("What one client that moves {sizes} does to others could not be measured"),
-        false => format!(
-            "{}While one client fetched and stored {sizes}, the small requests' p99 went {}",
-            match is_unmeasured(results) {
-                true => "There is no result, as Laneway itself could not be measured. ",
-                false => "",
-            },
-            listed(&went)
-        ),
+    let told = |(name, run): (&str, &RunDefinition)| {
+        let p99 = |part| of_part(results, run, part, |part| part.small.p99);
+        let p99 = |part| p99(part).map(|p99| time(p99.median));
+        Some(format!("from {} to {} with {name}", p99(0)?, p99(DURING)?))
     };
-    out.push('.');
-    if !without.is_empty() && !went.is_empty() {
+    let went: Vec<String> = asked(results).filter_map(told).collect();
+    if went.is_empty() {
+        let what = format!("What one client that moves {sizes} does to others");
+        return Some(what + " could not be measured.");
+    }
+    let mut out = match is_unmeasured(results) {
+        true => "There is no result, as Laneway itself could not be measured. ".to_owned(),
+        false => String::new(),
+    };
+    let went = listed(&went);
+    let _ = write!(
+        out,
+        "While one client fetched and stored {sizes}, the small requests' p99 went {went}."
+    );
+    let without = asked(results).filter(|one| told(*one).is_none()).map(|(name, _)| name);
+    let without: Vec<&str> = without.collect();
+    if !without.is_empty() {
         let _ = write!(out, " There is no figure of {}; why stands below.", listed(&without));
     }
-    out.push_str(&verdict(results));
-    Some(out)
+    Some(out + &verdict(results))
 }
 
 /// Who did better than Laneway, if anybody, and whether its small requests were fast because the
@@ -87,8 +96,9 @@ pub fn sentence(results: Results<'_>) -> Option<String> {
 fn verdict(results: Results<'_>) -> String {
     let all: Vec<(&str, f64, f64)> = asked(results)
         .filter_map(|(name, run)| {
-            let median = |what| of_part(results, run, DURING, what).map(|of| of.median);
-            Some((name, median("small/p99")?, median("large_megabytes_per_s")?))
+            let during = |what: Number| Some(of_part(results, run, DURING, what)?.median);
+            let p99 = during(|part| part.small.p99)?;
+            Some((name, p99, during(|part| part.large_megabytes_per_s)?))
         })
         .collect();
     let Some(&(_, p99, moved)) = all.iter().find(|(name, ..)| *name == OURS) else {
@@ -153,52 +163,42 @@ pub const HEADS: [&str; 7] = [
 ];
 
 /// The table: of each server that has figures a row for each part, over all of the part's requests.
-pub fn rows(results: Results<'_>) -> Vec<[String; 7]> {
+pub fn rows(results: Results<'_>) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for (name, run) in asked(results) {
         for (part, words) in PARTS.into_iter().enumerate() {
-            let of = |what: &str| of_part(results, run, part, what);
-            let cell = |what: &str| of(what).map(|found| found.words(0)).unwrap_or("-".into());
-            if of("small/p99").is_some() {
-                rows.push([
-                    name.to_owned(),
-                    words.to_owned(),
-                    cell("small/p50"),
-                    cell("small/p99"),
-                    cell("small/p99_9"),
-                    cell("large_megabytes_per_s"),
-                    format!("{} of {}", disturbed(results, run, part), slices(results, run, part)),
-                ]);
+            let cell = |what: Number| Some(of_part(results, run, part, what)?.words(0));
+            let cells = [
+                cell(|part| part.small.p50),
+                cell(|part| part.small.p99),
+                cell(|part| part.small.p99_9),
+                cell(|part| part.large_megabytes_per_s),
+            ];
+            let (bad, all) = disturbed(results, run, part);
+            if let [Some(p50), Some(p99), Some(p99_9), Some(moved)] = cells {
+                let (name, words) = (name.to_owned(), words.to_owned());
+                rows.push(vec![name, words, p50, p99, p99_9, moved, format!("{bad} of {all}")]);
             }
         }
     }
     rows
 }
 
-fn disturbed(results: Results<'_>, run: &RunDefinition, part: usize) -> u64 {
-    let pointer = format!("/phases/parts/{part}/disturbed");
-    let all = results.measured(run).into_iter();
-    all.filter_map(|one| one.pointer(&pointer)?.as_u64()).sum()
-}
-
-/// Slices of a part, over all rounds.
-fn slices(results: Results<'_>, run: &RunDefinition, part: usize) -> usize {
-    let each = |one: &Measured| Some(one.pointer("/phases/slices")?.as_array()?.len());
-    let count = |all: usize| (part + 1) * all / PARTS.len() - part * all / PARTS.len();
-    results.measured(run).into_iter().filter_map(each).map(count).sum()
+/// Disturbed slices of a part, and all of them, over all rounds.
+fn disturbed(results: Results<'_>, run: &RunDefinition, part: usize) -> (u64, usize) {
+    let told = told(results, run);
+    let bad = told.iter().filter_map(|told| told.parts.get(part)).map(|part| part.disturbed).sum();
+    (bad, told.iter().map(|told| told.slices.len() / PARTS.len()).sum())
 }
 
 /// How much of the time others had the machine, in words.
 pub fn disturbance(results: Results<'_>) -> Option<String> {
-    let (mut bad, mut all) = (0, 0);
-    for (_, run) in asked(results) {
-        for part in 0..PARTS.len() {
-            bad += disturbed(results, run, part);
-            all += slices(results, run, part);
-        }
-    }
-    let (_, run) = asked(results).find(|(_, run)| slices(results, run, 0) > 0)?;
-    let slice_s = results.spread(run, "/phases/slice_s")?.median;
+    let slice_s = asked(results).find_map(|(_, run)| Some(told(results, run).first()?.slice_s))?;
+    let parts = asked(results).flat_map(|(_, run)| (0..PARTS.len()).map(move |part| (run, part)));
+    let (bad, all) = parts.fold((0, 0), |(bad, all), (run, part)| {
+        let (more_bad, more) = disturbed(results, run, part);
+        (bad + more_bad, all + more)
+    });
     Some(format!(
         "Others had the server's or the client's CPU in {bad} of {all} slices of {slice_s:.2} s \
          (steal, waits for a CPU, requests that left a millisecond late); these are in the \
@@ -216,10 +216,9 @@ pub fn picture(results: Results<'_>) -> Option<String> {
         let points = run.map_or(Vec::new(), |run| over_time(results, run));
         hollow.push(points.iter().map(|&(_, is_disturbed)| is_disturbed).collect());
         lines.push((name.into(), points.into_iter().map(|(point, _)| point).collect()));
-        let slice_s = run.and_then(|run| results.spread(run, "/phases/slice_s"));
-        if let (Some(run), Some(slice_s)) = (run, slice_s) {
-            let rounds = results.measured(run).len().max(1);
-            let part_s = slice_s.median * slices(results, run, DURING) as f64 / rounds as f64;
+        let first = run.and_then(|run| told(results, run).into_iter().next());
+        if let Some(InParts { slice_s, slices, .. }) = first {
+            let part_s = slice_s * (slices.len() / PARTS.len()) as f64;
             band = Some((part_s, 2.0 * part_s));
         }
     }
@@ -229,27 +228,22 @@ pub fn picture(results: Results<'_>) -> Option<String> {
         y_label: "p99 of small requests (µs)",
         log: Log::Vertical,
     };
-    plot::svg_with(chart, &lines, &Extras { hollow, band, ..Extras::default() }).ok()
+    plot::svg(chart, &lines, &Extras { hollow, band, ..Extras::default() }).ok()
 }
 
 /// The 99th percentile of each slice, at its middle, the median over the rounds; and whether any of
 /// the rounds was disturbed there.
 fn over_time(results: Results<'_>, run: &RunDefinition) -> Vec<((f64, f64), bool)> {
-    let Some(slice_s) = results.spread(run, "/phases/slice_s") else { return Vec::new() };
-    let rounds: Vec<&Vec<Measured>> = results
-        .measured(run)
-        .into_iter()
-        .filter_map(|one| one.pointer("/phases/slices")?.as_array())
-        .collect();
+    let rounds = told(results, run);
     let at = |index: usize| {
-        let slices = || rounds.iter().filter_map(|slices| slices.get(index));
-        let p99 = slices().filter_map(|slice| slice["small_p99"].as_f64());
+        let slices = || rounds.iter().filter_map(|told| told.slices.get(index));
         // Nobody asked in that time, as the client had no CPU.
-        let p99 = Spread::of(p99.filter(|&p99| p99 > 0.0).collect())?.median;
-        let is_disturbed = slices().any(|slice| slice["disturbed"] == Measured::Bool(true));
-        Some((((index as f64 + 0.5) * slice_s.median, p99), is_disturbed))
+        let p99 = slices().map(|slice| slice.small_p99).filter(|&p99| p99 > 0.0);
+        let p99 = Spread::of(p99.collect())?.median;
+        let at_s = (index as f64 + 0.5) * rounds[0].slice_s;
+        Some(((at_s, p99), slices().any(|slice| slice.disturbed)))
     };
-    let most = rounds.iter().map(|slices| slices.len()).max().unwrap_or(0);
+    let most = rounds.iter().map(|told| told.slices.len()).max().unwrap_or(0);
     (0..most).filter_map(at).collect()
 }
 
@@ -259,7 +253,7 @@ pub fn render(results: Results<'_>) -> Option<String> {
     let rows = rows(results);
     if !rows.is_empty() {
         let mut all = vec![HEADS.map(str::to_owned).to_vec()];
-        all.extend(rows.into_iter().map(Vec::from));
+        all.extend(rows);
         let _ = write!(out, "\n{}\n", aligned(&all));
     }
     out.extend(disturbance(results).map(|words| words + "\n"));
@@ -273,8 +267,8 @@ mod tests {
     use crate::pairs::Doubt;
     use crate::pairs::record::Record;
 
-    fn record(laneway: f64, memcached: Option<f64>) -> Record {
-        example::beside_a_neighbour(&[("laneway", Some(laneway)), ("memcached", memcached)])
+    fn record() -> Record {
+        example::beside_a_neighbour("laneway=80 memcached=2000")
     }
 
     fn said(record: &Record) -> String {
@@ -286,58 +280,46 @@ mod tests {
         let whole = "While one client fetched and stored values of 1 to 10 MB, the small requests' \
                      p99 went from 50 µs to 80 µs with laneway and from 50 µs to 2.3 ms with \
                      memcached.";
-        let (ours, by_resp) = (("laneway", Some(100.0)), ("laneway-resp", Some(98.0)));
         let without =
             "There is no result, as Laneway itself could not be measured. While one client";
         for (servers, is_measured, has, lacks) in [
+            ("laneway=80 memcached=2340", true, &[whole][..], "lost"),
             (
-                &[("laneway", Some(80.0)), ("memcached", Some(2_340.0))][..],
-                true,
-                &[whole][..],
-                "lost",
-            ),
-            (
-                &[ours, ("memcached", Some(90.0))],
+                "laneway=100 memcached=90",
                 true,
                 &["Laneway lost: it stayed lower with memcached."],
                 "nobody",
             ),
             (
-                &[ours, ("memcached", Some(99.0)), ("redis", Some(98.0))],
+                "laneway=100 memcached=99 redis=98",
                 true,
-                &[
-                    ", from 50 µs to 99 µs with memcached, and from",
-                    "it stayed lower with memcached and redis.",
-                ],
+                &[", from 50 µs to 99 µs with memcached, and from", "with memcached and redis."],
                 "nobody",
             ),
             (
-                &[ours],
+                "laneway=100",
                 true,
                 &["100 µs with laneway. There was nobody", "apt-get install memcached"],
                 "lost",
             ),
             // The same server by another protocol is no rival.
-            (&[ours, by_resp, ("memcached", None)], true, &["There was nobody to compare"], "lost"),
-            (&[ours, by_resp, ("memcached", Some(900.0))], true, &["with laneway-resp"], "lost"),
+            ("laneway=100 laneway-resp=98 memcached=-", true, &["There was nobody to"], "lost"),
+            ("laneway=100 laneway-resp=98 memcached=900", true, &["with laneway-resp"], "lost"),
             (
-                &[ours, ("memcached", None), ("redis", Some(900.0))],
+                "laneway=100 memcached=- redis=900",
                 true,
-                &[
-                    "with laneway and from 50 µs to 900 µs with redis. ",
-                    "There is no figure of memcached; why stands below.",
-                ],
+                &["with redis. There is no figure of memcached; why stands below."],
                 "lost",
             ),
-            (&[("laneway", None)], false, &["could not be measured."], "went"),
+            ("laneway=-", false, &["could not be measured."], "went"),
             (
-                &[("laneway", None), by_resp, ("memcached", Some(900.0))],
+                "laneway=- laneway-resp=98 memcached=900",
                 false,
                 &[without, "There is no figure of laneway; why stands below."],
                 "lost",
             ),
             // Nobody misses who was left out.
-            (&[("valkey", Some(900.0))], true, &["While one client"], "There is no"),
+            ("valkey=900", true, &["While one client"], "There is no"),
         ] {
             let record = example::beside_a_neighbour(servers);
             let words = said(&record);
@@ -349,7 +331,7 @@ mod tests {
 
     #[test]
     fn the_sentence_says_so_where_the_noisy_client_was_held_up() {
-        let mut record = record(80.0, Some(2_000.0));
+        let mut record = record();
         let run = record.rounds[0].get_mut("laneway @ noisy neighbour").expect("there");
         run["phases"]["parts"][1]["large_megabytes_per_s"] = 100.0.into();
         let words = said(&record);
@@ -357,19 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_figures_takes_none_from_the_others() {
-        let all = [("laneway", Some(80.0)), ("memcached", None), ("redis", Some(900.0))];
-        let record = example::beside_a_neighbour(&all);
-        let results = Results { record: &record };
-        assert_eq!(rows(results).len(), 6);
-        assert!(picture(results).is_some_and(|svg| svg.contains("redis")));
-        let nobody = example::beside_a_neighbour(&[("laneway", None)]);
-        assert!(picture(Results { record: &nobody }).is_none());
-    }
-
-    #[test]
     fn a_run_that_does_not_count_is_no_figure_of_its_server() {
-        let mut record = record(80.0, Some(2_000.0));
+        let mut record = record();
         let mut doubt = |name: &str| {
             let why = "others had the client's CPU for 12 % of the time".to_owned();
             let run = record.rounds[0].get_mut(name).expect("there");
@@ -389,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_table_has_whole_parts_and_what_was_disturbed() {
-        let record = record(80.0, Some(2_000.0));
+        let record = record();
         let results = Results { record: &record };
         let rows = rows(results);
         assert_eq!(rows[0], ["laneway", "before", "25", "50", "100", "0", "0 of 2"]);
@@ -398,13 +369,5 @@ mod tests {
         let words = disturbance(results).expect("measured");
         assert!(words.starts_with("Others had the server's or the client's CPU in 2 of 12"));
         assert!(words.contains("slices of 0.25 s") && words.contains("hollow"), "{words}");
-    }
-
-    #[test]
-    fn other_comparisons_have_none_of_it() {
-        let record = example::record();
-        let results = Results { record: &record };
-        assert_eq!((sentence(results), render(results)), (None, None));
-        assert!(picture(results).is_none() && rows(results).is_empty());
     }
 }

@@ -3,44 +3,42 @@
 
 use super::charts;
 use super::neighbour;
-use super::results::{Results, commands};
+use super::results::Results;
 use super::table;
-use crate::pairs::definition::{Definition, RunDefinition};
 use crate::pairs::record::Record;
-use crate::pairs::statistics::Judged;
-use crate::report::table::spread;
+use crate::pairs::statistics;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
+const METHOD: &str = include_str!("page_method.html");
 
 /// The page.
 pub fn render(record: &Record) -> String {
     let results = Results { record };
-    let mut out = String::new();
-    let names = results.lines().into_iter().filter(|line| *line != "floor").map(capital);
-    let title = format!("{} compared", neighbour::listed(&names.collect::<Vec<_>>()));
-    let _ = write!(
-        out,
+    let names = results.lines().into_iter().filter(|line| *line != "floor");
+    let names = neighbour::listed(&names.collect::<Vec<_>>());
+    let title = escaped(&format!("{names} compared"));
+    let picture = |(svg, caption): (String, String)| {
+        let caption = escaped(&caption);
+        format!("<figure>\n{svg}<figcaption>{caption}</figcaption></figure>\n")
+    };
+    let pictures: String = charts::all(results).into_iter().map(picture).collect();
+    let parts = [
+        neighbour(results),
+        lead(results),
+        figures(record),
+        format!("<div class=\"pictures\">\n{pictures}</div>\n"),
+        runs(results),
+        machine(record),
+        definition(record),
+    ];
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n",
-        title = escaped(&title)
-    );
-    neighbour(results, &mut out);
-    lead(results, &mut out);
-    figures(results, &mut out);
-    let _ = writeln!(out, "<div class=\"pictures\">");
-    for (svg, caption) in charts::all(results) {
-        let caption = escaped(&caption);
-        let _ = writeln!(out, "<figure>\n{svg}<figcaption>{caption}</figcaption></figure>");
-    }
-    let _ = writeln!(out, "</div>");
-    runs(results, &mut out);
-    machine(record, &mut out);
-    exact_commands(record, &mut out);
-    let _ = writeln!(out, "{}\n</main>\n</body>\n</html>", include_str!("page_method.html"));
-    out
+         <h1>{title}</h1>\n{}{METHOD}\n</main>\n</body>\n</html>\n",
+        parts.concat()
+    )
 }
 
 fn escaped(text: &str) -> String {
@@ -48,88 +46,66 @@ fn escaped(text: &str) -> String {
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The heads of a table.
-fn heads(words: &[&str]) -> String {
-    let heads: String = words.iter().map(|head| format!("<th>{}</th>", escaped(head))).collect();
-    format!("<tr>{heads}</tr>\n")
-}
-
-/// A row of a table: so many cells of words, and behind them numbers.
-fn row<C: AsRef<str>>(words: usize, cells: impl IntoIterator<Item = C>) -> String {
-    let cell = |(index, text): (usize, C)| {
-        let class = if index < words { "" } else { " class=\"number\"" };
-        format!("<td{class}>{}</td>", escaped(text.as_ref()))
-    };
-    let cells: String = cells.into_iter().enumerate().map(cell).collect();
-    format!("<tr>{cells}</tr>\n")
-}
-
-/// The notes on these runs, as a list of the page; the text is empty where there is no note.
-fn notes<'a>(results: Results<'_>, runs: impl Iterator<Item = &'a RunDefinition>) -> String {
-    let mut notes = String::new();
-    for run in runs {
-        for note in results.notes(run) {
-            let _ = writeln!(notes, "<li>{}: {}</li>", escaped(&run.name), escaped(&note));
-        }
+/// A table: its heads, and rows of so many cells of words, behind which stand numbers.
+fn table(heads: &[&str], words: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let heads: String = heads.iter().map(|head| format!("<th>{}</th>", escaped(head))).collect();
+    let mut out = format!("<div class=\"wide\"><table>\n<tr>{heads}</tr>\n");
+    for row in rows {
+        let cell = |(index, text): (usize, &String)| {
+            let class = if index < words { "" } else { " class=\"number\"" };
+            format!("<td{class}>{}</td>", escaped(text))
+        };
+        let cells: String = row.iter().enumerate().map(cell).collect();
+        let _ = writeln!(out, "<tr>{cells}</tr>");
     }
-    if notes.is_empty() { notes } else { format!("<ul>\n{notes}</ul>\n") }
+    out + "</table></div>\n"
 }
 
-fn capital(name: &str) -> String {
-    match name {
-        // It writes itself so.
-        "memcached" => name.into(),
-        _ => {
-            let mut letters = name.chars();
-            let first = letters.next().into_iter().flat_map(char::to_uppercase);
-            first.chain(letters).collect()
-        }
-    }
+/// What the terminal shows.
+fn as_shown(text: &str) -> String {
+    format!("<pre class=\"wide\">{}</pre>\n", escaped(text))
 }
 
 /// The noisy neighbour: in a sentence, as a picture and in numbers.
-fn neighbour(results: Results<'_>, out: &mut String) {
-    let Some(sentence) = neighbour::sentence(results) else { return };
-    let _ = writeln!(out, "<p class=\"lead\"><strong>{}</strong></p>", escaped(&sentence));
+fn neighbour(results: Results<'_>) -> String {
+    let Some(sentence) = neighbour::sentence(results) else { return String::new() };
+    let mut out = format!("<p class=\"lead\"><strong>{}</strong></p>\n", escaped(&sentence));
     if let Some(svg) = neighbour::picture(results) {
-        let rows: String =
-            neighbour::rows(results).into_iter().map(|cells| row(0, cells)).collect();
-        let heads = heads(&neighbour::HEADS);
-        let caption = neighbour::disturbance(results).unwrap_or_default();
+        let table = table(&neighbour::HEADS, 0, neighbour::rows(results));
+        let caption = escaped(&neighbour::disturbance(results).unwrap_or_default());
         let _ = writeln!(
             out,
             "<div class=\"first\"><figure>\n{svg}<figcaption>Each server was measured alone, for \
              as long as the others. Lower is better, and each step up is ten times as long. The \
-             noisy client has connections of its own. {}</figcaption></figure>\n\
-             <div class=\"wide\"><table>\n{heads}{rows}</table>\n<p>Percentiles are over all \
-             requests of a part, by the time at which they were sent.</p></div></div>",
-            escaped(&caption)
+             noisy client has connections of its own. {caption}</figcaption></figure>\n\
+             <div>{table}<p>Percentiles are over all requests of a part, by the time at which \
+             they were sent.</p></div></div>"
         );
     }
-    out.push_str(&notes(results, results.runs().iter().filter(|run| neighbour::is_one(run))));
+    let notes = table::notes(results, neighbour::is_one).into_iter();
+    let items: String = notes.map(|note| format!("<li>{}</li>\n", escaped(&note))).collect();
+    if items.is_empty() { out } else { format!("{out}<ul>\n{items}</ul>\n") }
 }
 
 /// What was measured, when, how often, and the first thing that one wants to know.
-fn lead(results: Results<'_>, out: &mut String) {
+fn lead(results: Results<'_>) -> String {
     let record = results.record;
-    let Definition { about, .. } = &record.definition;
-    let _ = writeln!(
-        out,
-        "<p class=\"lead\">{}. {}; in each, all servers were measured one right after the \
+    let rounds = match record.rounds.len() {
+        1 => "One round".into(),
+        rounds => format!("{rounds} rounds"),
+    };
+    let mut out = format!(
+        "<p class=\"lead\">{}. {rounds}; in each, all servers were measured one right after the \
          other on the same machine by the same client, which checked every byte of every value. \
-         Measured until {}.</p>",
-        escaped(about),
-        match record.rounds.len() {
-            1 => "One round".into(),
-            rounds => format!("{rounds} rounds"),
-        },
+         Measured until {}.</p>\n",
+        escaped(&record.definition.about),
         escaped(&record.ended)
     );
-    let Some(at) = results.rate_of_all() else { return };
+    let Some(at) = results.rate_of_all() else { return out };
     let of_line = |line: &str| {
         let p99 = results.spread(results.run(line, at)?, "/quiet/small/p99");
         let words = p99.map_or("not known".into(), |p99| format!("{:.0} µs", p99.median));
-        Some(format!("{} {words}", escaped(&capital(line))))
+        Some(format!("{} {words}", escaped(line)))
     };
     let all: Vec<String> = results.lines().into_iter().filter_map(of_line).collect();
     let _ = writeln!(
@@ -138,49 +114,38 @@ fn lead(results: Results<'_>, out: &mut String) {
          values were answered within: <strong>{}</strong>.</p>",
         all.join(", ")
     );
+    out
 }
 
-fn figures(results: Results<'_>, out: &mut String) {
-    if results.record.figures.is_empty() {
-        return;
+fn figures(record: &Record) -> String {
+    if record.figures.is_empty() {
+        return String::new();
     }
-    out.push_str(
+    format!(
         "<h2>Ratios</h2>\n<p>Laneway's number divided by the other's of the same round; below 1 \
          is better for Laneway. A machine's speed drifts from minute to minute, so these say more \
-         than the times themselves.</p>\n<table>\n",
-    );
-    out.push_str(&heads(&["figure", "median [least..most] over the rounds"]));
-    for Judged { figure, values, .. } in &results.record.figures {
-        out.push_str(&row(1, [figure.name.clone(), spread(values.iter().copied())]));
-    }
-    out.push_str("</table>\n");
+         than the times themselves.</p>\n{}",
+        as_shown(&statistics::render(record.rounds.len(), &record.figures))
+    )
 }
 
-fn runs(results: Results<'_>, out: &mut String) {
-    if table::rows(results).next().is_none() {
-        return;
+fn runs(results: Results<'_>) -> String {
+    // What is said of the noisy neighbours' runs stands above.
+    let shown = table::render(results, |run| !neighbour::is_one(run));
+    if shown.is_empty() {
+        return String::new();
     }
-    out.push_str(
+    format!(
         "<h2>Every run</h2>\n<p>Medians over the rounds, [least..most]. Percentiles are those of \
          the quiet laps: tenths of a second in which the client kept its schedule; beside them the \
          same of the whole run. <em>Waited</em> is how long a side was ready to run while others \
-         had its CPU.</p>\n<div class=\"wide\"><table>\n",
-    );
-    out.push_str(&heads(&table::heads()));
-    out.extend(table::rows(results).map(|run| row(1, table::cells(results, run))));
-    out.push_str("</table></div>\n");
-    let notes = notes(results, table::rows(results));
-    if !notes.is_empty() {
-        let _ = write!(
-            out,
-            "<h2>What must be said of runs</h2>\n<p>Where the client could not keep its \
-             schedule, or the server could not keep up, latencies would say nothing of the server, \
-             so there are none.</p>\n{notes}"
-        );
-    }
+         had its CPU. Where the client could not keep its schedule, or the server could not keep \
+         up, latencies would say nothing of the server, so there are none.</p>\n{}",
+        as_shown(&shown)
+    )
 }
 
-fn machine(record: &Record, out: &mut String) {
+fn machine(record: &Record) -> String {
     let crate::cpu::Machine { cpu_model, cpus, kernel, halt_poll_ns } = &record.machine;
     let idle = match halt_poll_ns {
         None => String::new(),
@@ -199,31 +164,25 @@ fn machine(record: &Record, out: &mut String) {
         ["servers".into(), format!("on CPU 0, one thread each, under {scheduler}")],
         ["client".into(), "spinning on CPU 1, over loopback".into()],
     ];
-    rows.extend(record.versions.iter().map(|(name, version)| [capital(name), version.clone()]));
+    rows.extend(record.versions.iter().map(|(name, version)| [name.clone(), version.clone()]));
     // A page made outside of the repository knows no commit; the version stands above.
     if record.commit != "unknown" {
         rows.push(["commit".into(), record.commit.clone()]);
     }
-    let rows: String = rows.into_iter().map(|cells| row(2, cells)).collect();
-    let _ = writeln!(out, "<h2>Machine and versions</h2>\n<table>\n{rows}</table>");
+    let table = table(&[], 2, rows.into_iter().map(Vec::from));
+    format!("<h2>Machine and versions</h2>\n{table}")
 }
 
-fn exact_commands(record: &Record, out: &mut String) {
-    let _ = writeln!(
-        out,
-        "<h2>The exact commands</h2>\n<p>Ports were free ones of the moment. Each client also had \
-         the server's process number, and in each round another schedule \
-         (<code>--first-run</code>).</p>\n<div class=\"wide\"><table class=\"commands\">"
-    );
-    for (name, line) in commands(record) {
-        let _ = writeln!(
-            out,
-            "<tr><td>{}</td><td><code>{}</code></td></tr>",
-            escaped(&name),
-            escaped(&line)
-        );
-    }
-    let _ = writeln!(out, "</table></div>");
+/// The commands and flags, as a file by which the same is measured again.
+fn definition(record: &Record) -> String {
+    let text = toml::to_string(&record.definition).unwrap_or_default();
+    format!(
+        "<h2>The exact commands</h2>\n<p>As a file for <code>laneway bench compare \
+         FILE.toml</code>. What stands in braces is of the moment, such as a free port. Each \
+         client is <code>laneway bench</code> with the flags of <code>load</code> and the server's \
+         process number, and in each round another schedule (<code>--first-run</code>).</p>\n{}",
+        as_shown(&text)
+    )
 }
 
 #[cfg(test)]
@@ -235,20 +194,22 @@ mod tests {
     fn the_page_holds_everything_and_fetches_nothing() {
         let page = render(&example::record());
         for words in [
-            "<h1>Laneway and memcached compared</h1>",
-            "two servers &amp; &lt;a floor&gt;",
-            "<strong>Laneway 80 µs, memcached 160 µs</strong>",
-            "A CPU, 2 CPUs",
-            "1.6.45 (laneway)",
+            "<h1>laneway, memcached, and redis compared</h1>",
+            "<strong>laneway 58 µs, memcached 73 µs, redis 86 µs</strong>",
+            "Processor, 2 CPUs",
+            "1.6.45-laneway",
             "SCHED_FIFO",
-            "<code>taskset -c 0 chrt -f 1 memcached -u root -l 127.0.0.1 -p 11221 -U 0 -m 64",
-            "<code>laneway bench --server 127.0.0.1:11211 --dialect text --cpu 1 --distribution",
+            "p99 of small values against throughput",
+            "p99 of large values against throughput",
+            "memcached -u root -l 127.0.0.1 -p {port} -U 0 -m {memory} -t 1",
+            "laneway @ memory: 44.1 bytes per item beyond key and value",
             "the client limited this run",
-            "0.50 [0.50..0.56]",
+            "memcached @ 60000: the server fell behind",
+            "0.73 [0.34..0.92]",
         ] {
             assert!(page.contains(words), "{words}");
         }
-        assert_eq!(page.matches("<svg").count(), 6);
+        assert_eq!(page.matches("<svg").count(), 2);
         for fetched in ["src=", "href=", "@import", "url(", "<script", "<link"] {
             assert!(!page.contains(fetched), "{fetched}");
         }
@@ -256,11 +217,7 @@ mod tests {
 
     #[test]
     fn the_page_opens_with_the_noisy_neighbour() {
-        let record = example::beside_a_neighbour(&[
-            ("laneway", Some(80.0)),
-            ("memcached", Some(2_000.0)),
-            ("redis", None),
-        ]);
+        let record = example::beside_a_neighbour("laneway=80 memcached=2000 redis=-");
         // As it comes out of a file that was written with --json.
         let text = serde_json::to_string(&record).expect("data");
         let page = render(&Record::parse(&text).expect("the same"));
@@ -285,6 +242,14 @@ mod tests {
         assert_eq!(picture.matches("<polygon").count(), 2 * 6 + 2, "six slices each, and legends");
         assert_eq!(picture.matches("<polygon opacity=\"1\" fill=\"#FFFFFF\"").count(), 2);
         assert!(!page.contains("<h2>Every run</h2>"), "it would be empty");
+    }
+
+    #[test]
+    fn memory_alone_has_its_place_on_the_page() {
+        let mut record = example::record();
+        record.definition.runs.retain(|run| run.name.ends_with(" @ memory"));
+        let page = render(&record);
+        assert!(page.contains("laneway @ memory: 44.1 bytes per item beyond key and value"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Shows a comparison as rows of text: for the terminal, and for the page's table.
 
 use super::neighbour;
-use super::results::{Results, Spread, aligned};
+use super::results::{Results, Spread};
 use crate::pairs::Measured;
 use crate::pairs::definition::{Kind, RunDefinition};
-use std::fmt::Write;
+use crate::report::table::aligned;
 
 /// The columns: the words of each, where its number stands, what that is multiplied by, its digits.
 const COLUMNS: [(&str, &str, f64, usize); 10] = [
@@ -49,27 +49,32 @@ pub fn cells(results: Results<'_>, run: &RunDefinition) -> Vec<String> {
 /// The runs that belong into the table: those of the load generator, but for the noisy neighbours',
 /// which have one of their own.
 pub fn rows<'a>(results: Results<'a>) -> impl Iterator<Item = &'a RunDefinition> {
-    let runs = results.record.definition.runs.iter();
-    runs.filter(move |run| results.kind(run) == Kind::Bench && !neighbour::is_one(run))
+    let definition = &results.record.definition;
+    let is_row = move |run: &&RunDefinition| {
+        definition.kind_of(run) == Kind::Bench && !neighbour::is_one(run)
+    };
+    definition.runs.iter().filter(is_row)
 }
 
-/// All of it, for the terminal.
-pub fn render(results: Results<'_>) -> String {
+/// What must be said of these runs beside their rows: memory per item, and why there is no number.
+pub fn notes(results: Results<'_>, is_one: impl Fn(&RunDefinition) -> bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    for run in results.record.definition.runs.iter().filter(|&run| is_one(run)) {
+        let memory = results.spread(run, "/beyond_bytes_per_item").map(|bytes| {
+            format!("{:.1} bytes per item beyond key and value", bytes.median)
+        });
+        let all = memory.into_iter().chain(results.notes(run));
+        notes.extend(all.map(|note| format!("{}: {note}", run.name)));
+    }
+    notes
+}
+
+/// All of it as text, with the notes on those runs that `is_noted` says.
+pub fn render(results: Results<'_>, is_noted: impl Fn(&RunDefinition) -> bool) -> String {
     let mut rows: Vec<Vec<String>> = vec![heads().into_iter().map(str::to_owned).collect()];
     rows.extend(self::rows(results).map(|run| cells(results, run)));
-    let mut out = if rows.len() > 1 { aligned(&rows) } else { String::new() };
-    for run in results.runs() {
-        if let Some(bytes) = results.spread(run, "/beyond_bytes_per_item") {
-            let (name, bytes) = (&run.name, bytes.median);
-            let _ = writeln!(out, "{name}: {bytes:.1} bytes per item beyond key and value");
-        }
-    }
-    for run in results.runs() {
-        for note in results.notes(run) {
-            let _ = writeln!(out, "{}: {note}", run.name);
-        }
-    }
-    out
+    let table = if rows.len() > 1 { aligned(&rows) } else { String::new() };
+    notes(results, is_noted).into_iter().fold(table, |out, note| out + &note + "\n")
 }
 
 #[cfg(test)]
@@ -82,26 +87,14 @@ mod tests {
         let record = example::record();
         let results = Results { record: &record };
         let rows: Vec<Vec<String>> = rows(results).map(|run| cells(results, run)).collect();
-        assert_eq!(rows.len(), 6, "all but the one of memory");
+        assert_eq!(rows.len(), 26, "all but those of memory");
         assert!(rows.iter().all(|row| row.len() == heads().len()));
-        assert_eq!(rows[0][..5], ["laneway @ 1000", "1000", "100.0", "40 [40..45]", "80 [80..90]"]);
+        let first = ["laneway @ 5000", "5020 [4975..5048]", "99.9 [99.9..100.0]", "13 [13..14]"];
+        assert_eq!(rows[0][..4], first);
         // A closed loop has no latencies.
-        assert_eq!(rows[4][3..7], ["-", "-", "-", "-"]);
-        // memcached fell behind at 2000: no latency, but what it answered.
-        assert_eq!(rows[3][..5], ["memcached @ 2000", "1200", "100.0", "-", "-"]);
-    }
-
-    #[test]
-    fn what_is_to_be_said_stands_below() {
-        let record = example::record();
-        let text = render(Results { record: &record });
-        for words in [
-            "laneway @ memory: 44.0 bytes per item",
-            "memcached @ 2000: the server fell behind",
-            "floor @ 16 in flight: the server was busy 50 %",
-        ] {
-            assert!(text.contains(words), "{words}\n{text}");
-        }
-        assert!(!text.contains("laneway @ 1000: ") && !text.contains("laneway @ 16 in flight: "));
+        assert_eq!(rows[18][3..8], ["-"; 5]);
+        // memcached fell behind at 60 000: no latency, but what it answered.
+        let behind = ["memcached @ 60000", "60079 [59847..60233]", "99.9 [98.0..100.0]", "-", "-"];
+        assert_eq!(rows[16][..5], behind);
     }
 }

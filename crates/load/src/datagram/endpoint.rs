@@ -8,27 +8,34 @@ use super::memory;
 use super::peers::Peers;
 use super::remote::Way;
 use super::{Door, LargeSets, Options};
-use crate::admin;
+use crate::admin::{self, Stats, number};
 use crate::connection::Target;
 use crate::dialect::Dialect;
 use laneway_policy::{Placement, owner};
 use laneway_rdma::verbs::{Place, Service};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What the flags say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The one port; where it is not given, the server is asked.
-    pub port: Option<u16>,
-    /// By memory shared with the server, not by its ports.
-    pub in_memory: bool,
-    /// Clients beside, of the same memory, that ask for nothing.
-    pub shm_idle: usize,
-    /// Or by memory of its own, over RDMA, with this device.
-    pub rdma: Option<(Place, Option<Service>)>,
+    /// Which way.
+    pub by: By,
     /// When a request is given up.
     pub timeout: Duration,
+}
+
+/// A way to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum By {
+    /// UDP, to this one port; where it is not given, the server is asked.
+    Ports(Option<u16>),
+    /// Memory shared with the server.
+    Memory {
+        /// Clients beside, of the same memory, that ask for nothing.
+        idle: usize,
+    },
+    /// Its memory, over RDMA, with this device.
+    Rdma(Place, Option<Service>),
 }
 
 impl Wanted {
@@ -45,26 +52,28 @@ impl Wanted {
             .and_then(|(host, port)| Some((host.trim_matches(['[', ']']), port.parse().ok()?)))
             .ok_or_else(|| format!("--server {address}: must be HOST:PORT"))?;
         let told = admin::stats(target, dialect, "topology").unwrap_or_default();
-        if self.in_memory {
-            let door = told.get("shm_path").ok_or(
-                "--transport shm: the server hands out no memory; start it with --shm PATH on \
-                 this host",
-            )?;
-            return self.by_door(&told, Door::Memory(door.into()));
-        }
-        if let Some((place, service)) = &self.rdma {
-            let port: u16 = number(&told, "rdma_port").ok_or(
-                "--transport rdma: the server takes no clients over RDMA; start it with --rdma \
-                 DEVICE",
-            )?;
-            let is_v6 = host.contains(':');
-            let door = if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-            let (place, service) = (place.clone(), *service);
-            return self.by_door(&told, Door::Rdma(Way { door, place, service }));
-        }
-        let (port, placement) = match self.port {
-            Some(port) => (port, None),
-            None => match told_base(&told) {
+        let (port, placement) = match &self.by {
+            By::Memory { idle } => {
+                let path = told.get("shm_path").ok_or(
+                    "--transport shm: the server hands out no memory; start it with --shm PATH on \
+                     this host",
+                )?;
+                return self.by_door(&told, Door::Memory { path: path.into(), idle: *idle });
+            }
+            By::Rdma(place, service) => {
+                let port: u16 = number(&told, "rdma_port").ok_or(
+                    "--transport rdma: the server takes no clients over RDMA; start it with \
+                     --rdma DEVICE",
+                )?;
+                let door = match host.contains(':') {
+                    true => format!("[{host}]:{port}"),
+                    false => format!("{host}:{port}"),
+                };
+                let (place, service) = (place.clone(), *service);
+                return self.by_door(&told, Door::Rdma(Way { door, place, service }));
+            }
+            By::Ports(Some(port)) => (*port, None),
+            By::Ports(None) => match told_base(&told) {
                 Some((base, queues, domains)) => (base, Some(placement(&told, queues, domains)?)),
                 None => (number(&told, "udp_port").unwrap_or(tcp_port), None),
             },
@@ -91,7 +100,7 @@ impl Wanted {
     }
 
     /// Of a server that gives room in its memory, as it tells.
-    fn by_door(&self, told: &BTreeMap<String, String>, door: Door) -> Result<Options, String> {
+    fn by_door(&self, told: &Stats, door: Door) -> Result<Options, String> {
         let (queues, domains) = (number(told, "queues"), number(told, "domains"));
         let queues = queues.ok_or("--transport: the server does not tell its queues")?;
         let placement = placement(told, queues, domains.unwrap_or(1))?;
@@ -105,35 +114,23 @@ impl Wanted {
 }
 
 /// What places keys on queues.
-fn placement(
-    told: &BTreeMap<String, String>,
-    queues: u16,
-    domains: u16,
-) -> Result<Placement, String> {
-    Placement::new(told_seed(told), queues, domains).ok_or_else(|| {
+fn placement(told: &Stats, queues: u16, domains: u16) -> Result<Placement, String> {
+    let seed = told.get("hash_seed").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    Placement::new(seed.unwrap_or(owner::SEED), queues, domains).ok_or_else(|| {
         format!("--udp: {queues} queues in {domains} NUMA domains cannot be chosen among")
     })
 }
 
-fn told_base(told: &BTreeMap<String, String>) -> Option<(u16, u16, u16)> {
+fn told_base(told: &Stats) -> Option<(u16, u16, u16)> {
     let (base, queues) = (number(told, "udp_port_base")?, number(told, "queues")?);
     (base > 0 && queues > 0).then(|| (base, queues, number(told, "domains").unwrap_or(1)))
-}
-
-fn told_seed(told: &BTreeMap<String, String>) -> u64 {
-    let seed = told.get("hash_seed").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    seed.unwrap_or(owner::SEED)
-}
-
-fn number<T: std::str::FromStr>(told: &BTreeMap<String, String>, name: &str) -> Option<T> {
-    told.get(name)?.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> BTreeMap<String, String> {
+    fn told(text: &str) -> Stats {
         let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
         pairs.map(|(name, value)| (name.into(), value.into())).collect()
     }
@@ -141,17 +138,16 @@ mod tests {
     #[test]
     fn a_topology_is_read() {
         let all = told("udp_port_base=9000,queues=4,domains=2,hash_seed=00000000000000ff");
-        assert_eq!((told_base(&all), told_seed(&all)), (Some((9_000, 4, 2)), 255));
-        let plain = told("tcp_port=11211,queues=4");
-        assert_eq!((told_base(&plain), told_seed(&plain)), (None, owner::SEED));
-        assert_eq!(told_base(&BTreeMap::new()), None);
+        assert_eq!(told_base(&all), Some((9_000, 4, 2)));
+        assert_eq!(placement(&all, 4, 2), Ok(Placement::new(255, 4, 2).expect("good")));
+        assert_eq!(told_base(&told("tcp_port=11211,queues=4")), None);
+        assert_eq!(told_base(&Stats::new()), None);
     }
 
     #[test]
     fn what_cannot_be_asked_by_udp_is_refused() {
         let timeout = Duration::from_millis(250);
-        let (port, in_memory, shm_idle, rdma) = (None, false, 0, None);
-        let wanted = Wanted { port, in_memory, shm_idle, rdma, timeout };
+        let wanted = Wanted { by: By::Ports(None), timeout };
         let tcp = |address: &str| Target::Tcp(address.into());
         for (target, dialect, words) in [
             (Target::Unix("/s".into()), Dialect::Text, "not a --socket"),

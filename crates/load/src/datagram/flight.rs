@@ -28,7 +28,8 @@ enum Slot {
 pub struct Flight {
     slots: HashMap<u16, Slot>,
     next: u16,
-    waiting: usize,
+    /// Requests without an end yet.
+    pub waiting: usize,
     /// When each request was sent, its id and serial number, oldest first; those that have ended
     /// are passed over, as the serial number tells.
     sent_ns: VecDeque<(u64, u16, u64)>,
@@ -37,11 +38,6 @@ pub struct Flight {
 }
 
 impl Flight {
-    /// Requests without an end yet.
-    pub fn waiting(&self) -> usize {
-        self.waiting
-    }
-
     /// Takes a free id for a request to `peer`; `None` where all 65 536 are in use.
     pub fn begin(&mut self, request: Request, peer: SocketAddr, now_ns: u64) -> Option<u16> {
         let id = (0..=u16::MAX)

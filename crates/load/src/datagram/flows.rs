@@ -1,14 +1,16 @@
-//! Keeps the sockets of one thread, with everything in flight on them.
+//! Keeps the sockets of one thread, with everything in flight on them, and a few TCP connections
+//! for large SETs where they are to go over those.
 
 use super::flight::Flight;
 use super::line::Line;
 use super::socket::{INBOX_BYTES, Outbox};
 use super::upload::Upload;
 use super::{Counts, LargeSets, Options};
-use crate::connection::{Completion, Context, Request, write_head};
+use crate::connection::{Completion, Context, Request, Target, write_head};
 use crate::dialect::Dialect;
 use crate::random::Random;
-use crate::sender::Clock;
+use crate::recorder::Recorder;
+use crate::sender::{Clock, Connections, Ready};
 use crate::workload::Operation;
 use laneway_wire::udp::{FRAME_BYTES_MAX, Header, Kind, gaps};
 use rustix::buffer::spare_capacity;
@@ -17,6 +19,8 @@ use rustix::fd::OwnedFd;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 
+/// TCP connections of a thread for what does not go over UDP.
+const STREAMS: usize = 4;
 /// Most bytes of a SET's first line and last two bytes, besides the key.
 const SET_LINE_BYTES_MAX: u64 = 56;
 /// Longest proof of an address that is sent back.
@@ -40,11 +44,18 @@ struct Flow {
     sending: VecDeque<u16>,
 }
 
+/// Something that ended: on which socket, if on one, and when.
+pub type Ended = (Option<usize>, Completion, u64);
+
 /// The sockets of one thread.
 pub struct Flows<'a> {
-    context: Context<'a>,
-    options: &'a Options,
+    /// Keys, sizes and values.
+    pub context: Context<'a>,
+    /// How requests travel.
+    pub options: &'a Options,
     all: Vec<Flow>,
+    streams: Option<Connections<'a>>,
+    streams_ready: Vec<Ready>,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     /// Flows that something has come on, or may have.
@@ -56,10 +67,12 @@ pub struct Flows<'a> {
 }
 
 impl<'a> Flows<'a> {
-    /// Opens `count` sockets; `random` chooses queues.
+    /// Opens `count` sockets, and connections to `target` where large SETs go by TCP; `random`
+    /// chooses queues.
     pub fn open(
         context: Context<'a>,
         options: &'a Options,
+        target: &Target,
         count: usize,
         random: Random,
     ) -> io::Result<Self> {
@@ -75,10 +88,16 @@ impl<'a> Flows<'a> {
             let (uploads, sending) = (HashMap::new(), VecDeque::new());
             all.push(Flow { line, flight, outbox, uploads, sending });
         }
+        let streams = match options.large_sets {
+            LargeSets::Udp => None,
+            LargeSets::Tcp => Some(Connections::open(context, target, STREAMS)?),
+        };
         Ok(Flows {
             context,
             options,
             all,
+            streams,
+            streams_ready: Vec::new(),
             epoll,
             events: Vec::with_capacity(count),
             ready: Vec::with_capacity(count),
@@ -93,19 +112,29 @@ impl<'a> Flows<'a> {
         self.all.len()
     }
 
-    /// Requests in flight on all of them.
+    /// Requests in flight on all of them, and on the connections.
     pub fn in_flight(&self) -> usize {
-        self.all.iter().map(|flow| flow.flight.waiting()).sum()
+        let by_udp: usize = self.all.iter().map(|flow| flow.flight.waiting).sum();
+        by_udp + self.streams.as_ref().map_or(0, Connections::in_flight)
     }
 
-    /// Whether this request goes over UDP at all.
-    pub fn takes(&self, request: &Request) -> bool {
-        self.options.large_sets == LargeSets::Udp || fits_one(self.context, request)
+    /// Puts a request on a socket, from where [`Flows::flush`] sends it, or on a connection if it
+    /// must. False where the socket has no request id left.
+    pub fn push(&mut self, index: usize, request: Request, now_ns: u64) -> io::Result<bool> {
+        match &mut self.streams {
+            Some(streams) if !fits_one(self.context, &request) => {
+                let least = (0..streams.count()).min_by_key(|&index| streams.in_flight_on(index));
+                let index = least.unwrap_or_else(|| unreachable!("there are connections"));
+                streams.push(index, request);
+                streams.flush(index)?;
+                self.counts.by_tcp += 1;
+                Ok(true)
+            }
+            _ => Ok(self.push_on(index, request, now_ns)),
+        }
     }
 
-    /// Puts a request on a socket; [`Flows::flush`] sends it. False where the socket has no request
-    /// id left.
-    pub fn push(&mut self, index: usize, request: Request, now_ns: u64) -> bool {
+    fn push_on(&mut self, index: usize, request: Request, now_ns: u64) -> bool {
         let Flow { line, flight, outbox, uploads, sending } = &mut self.all[index];
         let name = self.context.workload.key_name(request.key);
         let peer = self.options.peers.choose(request.operation, &name, &mut self.random);
@@ -179,20 +208,33 @@ impl<'a> Flows<'a> {
         Ok(())
     }
 
-    /// Takes what came on any socket; `each` gets every request that ended, the socket's number and
-    /// when its last byte was there.
-    pub fn receive(
-        &mut self,
-        clock: &Clock,
-        mut each: impl FnMut(usize, Completion, u64),
-    ) -> io::Result<()> {
+    /// Receives and sends whatever can be; appends what ended.
+    pub fn turn(&mut self, clock: &Clock, ended: &mut Vec<Ended>) -> io::Result<()> {
+        self.receive(clock, ended)?;
+        self.flush_rest()?;
+        let Some(streams) = self.streams.as_mut().filter(|streams| streams.in_flight() > 0) else {
+            return Ok(());
+        };
+        streams.poll(&mut self.streams_ready)?;
+        let mut completions = Vec::new();
+        for &event in &self.streams_ready {
+            let now_ns = streams.serve(event, clock, &mut completions)?;
+            let each = completions.drain(..);
+            ended.extend(each.map(|completion| (None, completion, now_ns)));
+        }
+        Ok(())
+    }
+
+    /// Takes what came on any socket.
+    fn receive(&mut self, clock: &Clock, ended: &mut Vec<Ended>) -> io::Result<()> {
         self.look()?;
         let (context, counts) = (self.context, &mut self.counts);
         for &index in &self.ready {
             let Flow { line, flight, outbox, uploads, sending } = &mut self.all[index];
-            let now_ns = || clock.now_ns();
-            let mut ended = Vec::new();
-            line.receive(&mut self.inbox, now_ns, |&now_ns, from, datagram| {
+            // The clock is looked at when the first datagram is there, and not yet read.
+            let (mut came_ns, mut over) = (None, Vec::new());
+            line.receive(&mut self.inbox, |from, datagram| {
+                let now_ns = *came_ns.get_or_insert_with(|| clock.now_ns());
                 let Some((header, payload)) = Header::parse(datagram) else {
                     counts.impossible += 1;
                     return;
@@ -202,9 +244,9 @@ impl<'a> Flows<'a> {
                     Kind::Resend => {
                         counts.resends_asked += 1;
                         let upload = uploads.get_mut(&header.request_id);
-                        if let Some(upload) = upload.filter(|upload| from == Some(upload.peer())) {
+                        if let Some(upload) = upload.filter(|upload| from == Some(upload.peer)) {
                             let waits = !upload.is_sent(); // and so it stands in the line already
-                            upload.again(gaps(payload, upload.total()));
+                            upload.again(gaps(payload, upload.total));
                             if !waits && !upload.is_sent() {
                                 sending.push_back(header.request_id);
                             }
@@ -231,11 +273,11 @@ impl<'a> Flows<'a> {
                 if let Some(completion) = flight.take(context, from, header, payload, counts) {
                     counts.answered += 1;
                     uploads.remove(&header.request_id);
-                    ended.push(header.request_id);
-                    each(index, completion, now_ns);
+                    over.push(header.request_id);
+                    ended.push((Some(index), completion, now_ns));
                 }
             })?;
-            ended.into_iter().for_each(|id| line.ended(id));
+            over.into_iter().for_each(|id| line.ended(id));
         }
         Ok(())
     }
@@ -256,14 +298,16 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// Gives up whatever has no whole reply, as the run is over.
-    pub fn give_up_all(&mut self, mut lost: impl FnMut(&Request)) {
-        let Flows { all, counts, .. } = self;
-        for flow in all {
+    /// The run is over: gives up whatever has no whole reply, and counts what has none by TCP.
+    pub fn finish(&mut self, recorder: &mut Recorder, now_ns: u64) {
+        for flow in &self.all {
             flow.flight.for_each_waiting(|request| {
-                counts.lost += 1;
-                lost(request);
+                self.counts.lost += 1;
+                recorder.lost(request, now_ns);
             });
+        }
+        if let Some(streams) = &self.streams {
+            streams.for_each_unanswered(|request| recorder.unanswered(request.due_ns));
         }
     }
 }

@@ -23,9 +23,9 @@ impl Line {
     /// One to the server that the options name.
     pub fn open(options: &Options) -> io::Result<Line> {
         Ok(match &options.door {
-            Some(Door::Memory(door)) => Line::Memory(Box::new(Memory::open(door)?)),
+            Some(Door::Memory { path, .. }) => Line::Memory(Box::new(Memory::open(path)?)),
             Some(Door::Rdma(way)) => Line::Remote(Box::new(Remote::open(way)?)),
-            None => Line::Kernel(Socket::open(options.peers.first())?),
+            None => Line::Kernel(Socket::open(options.peers.first)?),
         })
     }
 
@@ -38,17 +38,12 @@ impl Line {
         }
     }
 
-    /// Sends frames of a large request, all but the last `segment_bytes` long; false if there is no
+    /// Sends frames of a large request, all but the last as long as can be; false if there is no
     /// room now. In memory there are no frames.
-    pub fn send_train(
-        &mut self,
-        peer: SocketAddr,
-        pieces: &[IoSlice<'_>],
-        segment_bytes: u16,
-    ) -> io::Result<bool> {
+    pub fn send_train(&mut self, peer: SocketAddr, pieces: &[IoSlice<'_>]) -> io::Result<bool> {
         match self {
-            Line::Kernel(socket) => socket.send_train(peer, pieces, segment_bytes),
-            Line::Remote(remote) => remote.send_train(peer, pieces, segment_bytes),
+            Line::Kernel(socket) => socket.send_train(peer, pieces),
+            Line::Remote(remote) => remote.send_train(peer, pieces),
             Line::Memory(_) => Ok(false),
         }
     }
@@ -73,17 +68,16 @@ impl Line {
         }
     }
 
-    /// Takes what has come: see [`Socket::receive`].
-    pub fn receive<T>(
+    /// Hands every datagram that has come, as many as one call takes, to `take` with its sender.
+    pub fn receive(
         &mut self,
         inbox: &mut [u8],
-        after_read: impl FnOnce() -> T,
-        take: impl FnMut(&T, Option<SocketAddr>, &[u8]),
+        take: impl FnMut(Option<SocketAddr>, &[u8]),
     ) -> io::Result<()> {
         match self {
-            Line::Kernel(socket) => socket.receive(inbox, after_read, take),
-            Line::Memory(memory) => memory.receive(after_read, take),
-            Line::Remote(remote) => remote.receive(after_read, take),
+            Line::Kernel(socket) => socket.receive(inbox, take),
+            Line::Memory(memory) => memory.receive(take),
+            Line::Remote(remote) => remote.receive(take),
         }
     }
 }

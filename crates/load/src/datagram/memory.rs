@@ -46,14 +46,14 @@ pub struct Memory {
     lent: HashMap<u16, Descriptor>,
 }
 
-/// So many clients of a server on this host that ask for nothing as long as they are held.
-pub fn idle_clients(at: Option<&Door>, count: usize) -> Result<Vec<RingRequester>, String> {
-    let Some(Door::Memory(path)) = at.filter(|_| count > 0) else { return Ok(Vec::new()) };
+/// The clients of a server on this host that ask for nothing as long as they are held.
+pub fn idle_clients(door: Option<&Door>) -> Result<Vec<RingRequester>, String> {
+    let Some(Door::Memory { path, idle: count @ 1.. }) = door else { return Ok(Vec::new()) };
     // Each has a descriptor for every lane. Where there may not be so many, one is refused.
     let limits = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
     let enter = |_| door::enter(path).map_err(|error| format!("--shm-idle {count}: {error}"));
-    (0..count).map(enter).collect()
+    (0..*count).map(enter).collect()
 }
 
 impl fmt::Debug for Memory {
@@ -166,18 +166,12 @@ impl Memory {
         }
     }
 
-    /// Hands every datagram that is there to `take` with the queue it came from; `after_look` runs
-    /// once, if there is one.
-    pub fn receive<T>(
-        &mut self,
-        after_look: impl FnOnce() -> T,
-        mut take: impl FnMut(&T, Option<SocketAddr>, &[u8]),
-    ) -> io::Result<()> {
+    /// Hands every datagram that is there to `take` with the queue it came from.
+    pub fn receive(&mut self, mut take: impl FnMut(Option<SocketAddr>, &[u8])) -> io::Result<()> {
         if !self.ring.has_reply() {
             return Ok(());
         }
-        let token = after_look();
-        self.ring.poll_replies(BURST, &mut |queue, bytes| take(&token, Some(peer(queue)), bytes));
+        self.ring.poll_replies(BURST, &mut |queue, bytes| take(Some(peer(queue)), bytes));
         self.ring.pump()
     }
 }

@@ -45,7 +45,12 @@ pub enum LargeSets {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Door {
     /// Shared with this host's.
-    Memory(PathBuf),
+    Memory {
+        /// Where it is.
+        path: PathBuf,
+        /// Clients beside, of the same memory, that ask for nothing.
+        idle: usize,
+    },
     /// To be written over RDMA.
     Rdma(remote::Way),
 }

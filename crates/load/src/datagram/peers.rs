@@ -8,10 +8,11 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 /// The ports of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peers {
-    first: SocketAddr,
+    /// The first port.
+    pub first: SocketAddr,
     /// The client chooses among the server's queues: any for a GET, the owner's for a PUT (Minos
     /// §4.1; MICA's CREW). Without one there is one port, and the kernel or the server chooses.
-    placement: Option<Placement>,
+    pub placement: Option<Placement>,
 }
 
 impl Peers {
@@ -36,16 +37,6 @@ impl Peers {
         self.placement.map_or(1, |placement| placement.queues())
     }
 
-    /// How one is chosen, in a word.
-    pub fn choice_name(&self) -> &'static str {
-        if self.placement.is_some() { "any" } else { "server" }
-    }
-
-    /// The first port.
-    pub fn first(&self) -> SocketAddr {
-        self.first
-    }
-
     /// Where a request goes.
     pub fn choose(&self, operation: Operation, key: &[u8], random: &mut Random) -> SocketAddr {
         let Some(placement) = self.placement else { return self.first };
@@ -68,33 +59,6 @@ fn chosen(mut found: impl Iterator<Item = SocketAddr> + Clone) -> Option<SocketA
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-
-    fn ports(placement: Option<Placement>, operation: Operation, keys: &[&[u8]]) -> BTreeSet<u16> {
-        let peers = Peers::new("127.0.0.1", 7_000, placement).expect("good");
-        let mut random = Random::new(3);
-        let mut draw = |key| peers.choose(operation, key, &mut random).port();
-        keys.iter().cycle().take(400).map(|key| draw(key)).collect()
-    }
-
-    #[test]
-    fn gets_go_anywhere_and_puts_to_the_owner() {
-        let placement = Placement::new(1, 4, 1).expect("good");
-        let one: &[&[u8]] = &[b"0123abcd"];
-        let all = BTreeSet::from([7_000, 7_001, 7_002, 7_003]);
-        let owner = 7_000 + placement.owner(placement.hash(one[0])).0;
-        for (by, operation, expected) in [
-            (None, Operation::Get, BTreeSet::from([7_000])),
-            (None, Operation::Set, BTreeSet::from([7_000])),
-            (Some(placement), Operation::Get, all),
-            (Some(placement), Operation::Set, BTreeSet::from([owner])),
-        ] {
-            assert_eq!(ports(by, operation, one), expected, "{by:?} {operation:?}");
-        }
-        let many: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_le_bytes().repeat(2)).collect();
-        let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
-        assert_eq!(ports(Some(placement), Operation::Set, &many).len(), 4);
-    }
 
     #[test]
     fn localhost_is_where_servers_take_datagrams_whatever_its_first_address_is() {

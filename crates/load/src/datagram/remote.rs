@@ -6,6 +6,7 @@ use super::memory::peer;
 use super::socket::Outbox;
 use laneway_rdma::contract::{Posted, Requester as _};
 use laneway_rdma::verbs::{self, Lending, Place, Service, VerbsRequester};
+use laneway_wire::udp::DATAGRAM_BYTES_MAX;
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
 
@@ -54,18 +55,12 @@ impl Remote {
         self.verbs.window()
     }
 
-    /// Sends frames of a large request, all but the last `segment_bytes` long; false if there is no
-    /// room for all of them now.
-    pub fn send_train(
-        &mut self,
-        peer: SocketAddr,
-        pieces: &[IoSlice<'_>],
-        segment_bytes: u16,
-    ) -> io::Result<bool> {
+    /// Sends frames of a large request; false if there is no room for all of them now.
+    pub fn send_train(&mut self, peer: SocketAddr, pieces: &[IoSlice<'_>]) -> io::Result<bool> {
         let queue = usize::from(peer.port());
         self.frame.clear();
         pieces.iter().for_each(|piece| self.frame.extend_from_slice(piece));
-        let frames = self.frame.chunks(segment_bytes.max(1).into());
+        let frames = self.frame.chunks(DATAGRAM_BYTES_MAX);
         if self.verbs.room(queue) < frames.len() {
             // Posting nothing, it asks for room now and then.
             self.verbs.want_room(queue);
@@ -79,18 +74,12 @@ impl Remote {
         Ok(true)
     }
 
-    /// Hands every datagram that is there to `take` with the queue it came from; `after_look` runs
-    /// once, if there is one.
-    pub fn receive<T>(
-        &mut self,
-        after_look: impl FnOnce() -> T,
-        mut take: impl FnMut(&T, Option<SocketAddr>, &[u8]),
-    ) -> io::Result<()> {
+    /// Hands every datagram that is there to `take` with the queue it came from.
+    pub fn receive(&mut self, mut take: impl FnMut(Option<SocketAddr>, &[u8])) -> io::Result<()> {
         if !self.verbs.has_reply() {
             return Ok(());
         }
-        let token = after_look();
-        self.verbs.poll_replies(BURST, &mut |queue, bytes| take(&token, Some(peer(queue)), bytes));
+        self.verbs.poll_replies(BURST, &mut |queue, bytes| take(Some(peer(queue)), bytes));
         self.verbs.pump()
     }
 }

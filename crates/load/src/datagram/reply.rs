@@ -143,70 +143,83 @@ mod tests {
             Context { workload: &self.workload, values: &self.values, dialect: Dialect::Text }
         }
 
-        fn request(&self, operation: Operation) -> Request {
+        fn request(&self, operation: Operation, keys: u16) -> Request {
             let (key, class) = (Key(7), Class::Large);
-            Request { key, operation, keys: 1, class, value_bytes: 5_000, version: 3, due_ns: 0 }
+            Request { key, operation, keys, class, value_bytes: 5_000, version: 3, due_ns: 0 }
         }
 
-        fn reply(&self) -> Vec<u8> {
-            [&self.item(Key(7))[..], b"END\r\n"].concat()
-        }
-
-        fn item(&self, key: Key) -> Vec<u8> {
-            let name = self.workload.key_name(key);
+        /// What stands of this key's value in a reply.
+        fn item(&self, key: u32) -> Vec<u8> {
             let mut item = b"VALUE ".to_vec();
-            item.extend_from_slice(&name);
+            item.extend_from_slice(&self.workload.key_name(Key(key)));
             item.extend_from_slice(b" 0 5000\r\n");
-            let value = Value { key, bytes: 5_000, version: 3 };
-            self.values.append(value, &mut item);
+            self.values.append(Value { key: Key(key), bytes: 5_000, version: 3 }, &mut item);
             item.extend_from_slice(b"\r\n");
             item
         }
 
         /// Takes the datagrams of `message` in this order; what the last of them brought.
-        fn take(&self, operation: Operation, message: &[u8], order: &[u16]) -> Taken {
-            let total = message.len().div_ceil(FRAME_BYTES_MAX) as u16;
-            let mut reply = Reply::default();
-            let mut last = Taken::More;
-            for &sequence in order {
+        fn take(&self, message: &[u8], order: &[u16]) -> Taken {
+            let (request, mut reply) = (self.request(Operation::Get, 1), Reply::default());
+            let frames: Vec<&[u8]> = message.chunks(FRAME_BYTES_MAX).collect();
+            let each = order.iter().map(|&sequence| {
+                let total = frames.len() as u16;
                 let header = Header { request_id: 9, sequence, total, kind: Kind::Data };
-                let begin = usize::from(sequence) * FRAME_BYTES_MAX;
-                let end = message.len().min(begin + FRAME_BYTES_MAX);
-                let payload = &message[begin..end];
-                last = reply.take(self.context(), &self.request(operation), header, payload);
+                reply.take(self.context(), &request, header, frames[usize::from(sequence)])
+            });
+            each.last().expect("some")
+        }
+
+        /// What these messages of a reply, each whole and in order, bring in the end.
+        fn answered(&self, operation: Operation, keys: u16, messages: &[&[u8]]) -> Taken {
+            let (request, mut reply) = (self.request(operation, keys), Reply::default());
+            let mut taken = Vec::new();
+            for message in messages {
+                let total = message.len().div_ceil(FRAME_BYTES_MAX) as u16;
+                // A message of no datagrams comes as one that says so.
+                for sequence in 0..total.max(1) {
+                    let header = Header { request_id: 9, sequence, total, kind: Kind::Data };
+                    let frame = message.chunks(FRAME_BYTES_MAX).nth(sequence.into());
+                    let payload = frame.unwrap_or_default();
+                    taken.push(reply.take(self.context(), &request, header, payload));
+                }
             }
+            let last = taken.pop().expect("a datagram");
+            assert!(taken.iter().all(|taken| *taken == Taken::More), "{taken:?}");
             last
         }
+    }
+
+    fn corrupt(what: &'static str) -> Taken {
+        Taken::Ended(Outcome::Corrupt(what))
     }
 
     #[test]
     fn a_value_is_right_in_whatever_order_it_comes() {
         let bench = Bench::new();
-        let message = bench.reply();
-        let hit = Taken::Ended(Outcome::Hit);
+        let message = [&bench.item(7)[..], b"END\r\n"].concat();
         let mut random = Random::new(5);
         let mut order = [0, 1, 2, 3];
         for _ in 0..50 {
             for at in (1..order.len()).rev() {
                 order.swap(at, random.below(at as u64 + 1) as usize);
             }
-            assert_eq!(bench.take(Operation::Get, &message, &order), hit, "{order:?}");
+            assert_eq!(bench.take(&message, &order), Taken::Ended(Outcome::Hit), "{order:?}");
         }
-        assert_eq!(bench.take(Operation::Get, &message, &[0, 1, 3]), Taken::More);
-        assert_eq!(bench.take(Operation::Get, &message, &[0, 2, 2]), Taken::Duplicate);
-        assert_eq!(bench.take(Operation::Get, &message, &[0, 1, 0]), Taken::Duplicate);
+        assert_eq!(bench.take(&message, &[0, 1, 3]), Taken::More);
+        assert_eq!(bench.take(&message, &[0, 2, 2]), Taken::Duplicate);
+        assert_eq!(bench.take(&message, &[0, 1, 0]), Taken::Duplicate);
     }
 
     #[test]
     fn whatever_is_wrong_with_a_value_is_noticed() {
         let bench = Bench::new();
-        let good = bench.reply();
+        let good = [&bench.item(7)[..], b"END\r\n"].concat();
         let with = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut message = good.clone();
             change(&mut message);
-            bench.take(Operation::Get, &message, &[0, 1, 2, 3])
+            bench.answered(Operation::Get, 1, &[&message])
         };
-        let corrupt = |what| Taken::Ended(Outcome::Corrupt(what));
         assert_eq!(with(&|message| message[4_000] ^= 1), corrupt(WRONG_BYTES));
         assert_eq!(with(&|message| message[6] ^= 1), corrupt(WRONG_KEY));
         assert_eq!(with(&|message| message[17] = b'4'), corrupt(WRONG_LENGTH));
@@ -219,22 +232,21 @@ mod tests {
 
     #[test]
     fn short_replies_are_read_as_the_protocol_says() {
-        let bench = Bench::new();
-        let refused = |words: &str| Outcome::Refused(words.into());
-        for (operation, message, outcome) in [
-            (Operation::Get, "END\r\n", Outcome::Miss),
-            (Operation::Set, "STORED\r\n", Outcome::Stored),
-            (Operation::Set, "SERVER_ERROR no\r\n", refused("SERVER_ERROR no")),
-            (Operation::Set, "END\r\n", Outcome::Corrupt(NO_REPLY)),
-            (Operation::Delete, "DELETED\r\n", Outcome::Deleted),
-            (Operation::Delete, "NOT_FOUND\r\n", Outcome::Deleted),
-            (Operation::Delete, "STORED\r\n", Outcome::Corrupt(NO_REPLY)),
-            (Operation::Get, "DELETED\r\n", Outcome::Corrupt(NO_REPLY)),
-            (Operation::Get, "END\r\nEND\r\n", Outcome::Corrupt(WRONG_END)),
-            (Operation::Get, "END", Outcome::Corrupt(WRONG_END)),
+        let refused = || Taken::Ended(Outcome::Refused("SERVER_ERROR no".into()));
+        for (operation, message, taken) in [
+            (Operation::Get, "END\r\n", Taken::Ended(Outcome::Miss)),
+            (Operation::Set, "STORED\r\n", Taken::Ended(Outcome::Stored)),
+            (Operation::Set, "SERVER_ERROR no\r\n", refused()),
+            (Operation::Set, "END\r\n", corrupt(NO_REPLY)),
+            (Operation::Delete, "DELETED\r\n", Taken::Ended(Outcome::Deleted)),
+            (Operation::Delete, "NOT_FOUND\r\n", Taken::Ended(Outcome::Deleted)),
+            (Operation::Delete, "STORED\r\n", corrupt(NO_REPLY)),
+            (Operation::Get, "DELETED\r\n", corrupt(NO_REPLY)),
+            (Operation::Get, "END\r\nEND\r\n", corrupt(WRONG_END)),
+            (Operation::Get, "END", corrupt(WRONG_END)),
         ] {
-            let taken = bench.take(operation, message.as_bytes(), &[0]);
-            assert_eq!(taken, Taken::Ended(outcome), "{message:?}");
+            let found = Bench::new().answered(operation, 1, &[message.as_bytes()]);
+            assert_eq!(found, taken, "{message:?}");
         }
     }
 
@@ -243,76 +255,49 @@ mod tests {
     #[test]
     fn a_get_of_several_keys_is_answered_by_several_messages() {
         let bench = Bench::new();
-        let request = Request { keys: 3, ..bench.request(Operation::Get) };
-        let empty: &[u8] = b"";
-        let (first, second) = (bench.item(Key(7)), bench.item(Key(8)));
-        let last = [&bench.item(Key(9))[..], b"END\r\n"].concat();
+        let [first, second, third] = [7, 8, 9].map(|key| bench.item(key));
+        let last = [&third[..], b"END\r\n"].concat();
         let whole = [&first[..], &second, &last].concat();
         let longer = [&last[..], b"x"].concat();
-        let with_wrong_byte = |at: usize| {
+        let [flipped, renamed] = [4_000, 6].map(|at: usize| {
             let mut item = first.clone();
             item[at] ^= 1;
             item
-        };
-        let (flipped, renamed) = (with_wrong_byte(4_000), with_wrong_byte(6));
+        });
         let many = |hits: u16| {
             let (misses, value_bytes) = (3 - hits, u64::from(hits) * 5_000);
             Taken::Ended(Outcome::Many { hits, misses, value_bytes })
         };
-        let corrupt = |what| Taken::Ended(Outcome::Corrupt(what));
-        for (messages, ended) in [
+        let refused = Taken::Ended(Outcome::Refused("SERVER_ERROR no".into()));
+        for (messages, taken) in [
             (&[&first[..], &second, &last][..], many(3)),
-            (&[&first[..], empty, &last][..], many(2)),
-            (&[&first[..], empty, b"END\r\n"][..], many(1)),
-            (&[empty, empty, b"END\r\n"][..], many(0)),
-            (&[&whole[..]][..], many(3)),
-            (&[&first[..]][..], Taken::More),
-            (&[&second[..], &first, &last][..], corrupt(WRONG_KEY)), // overtaken
-            (&[&flipped[..], &second, &last][..], corrupt(WRONG_BYTES)),
-            (&[&renamed[..], &second, &last][..], corrupt(WRONG_KEY)),
-            (&[&first[..], &second, &longer][..], corrupt(WRONG_END)),
-            (&[&last[..last.len() - 1]][..], corrupt(WRONG_END)),
-            (&[&first[..3_000]][..], corrupt(WRONG_END)),
-            (&[&b"STORED\r\n"[..]][..], corrupt(NO_REPLY)),
-            (
-                &[&b"SERVER_ERROR no\r\n"[..]][..],
-                Taken::Ended(Outcome::Refused("SERVER_ERROR no".into())),
-            ),
+            (&[&first, b"", &last], many(2)),
+            (&[&first, b"", b"END\r\n"], many(1)),
+            (&[b"", b"", b"END\r\n"], many(0)),
+            (&[&whole], many(3)),
+            (&[&first], Taken::More),
+            (&[&second, &first, &last], corrupt(WRONG_KEY)), // overtaken
+            (&[&flipped, &second, &last], corrupt(WRONG_BYTES)),
+            (&[&renamed, &second, &last], corrupt(WRONG_KEY)),
+            (&[&first, &second, &longer], corrupt(WRONG_END)),
+            (&[&last[..last.len() - 1]], corrupt(WRONG_END)),
+            (&[&first[..3_000]], corrupt(WRONG_END)),
+            (&[b"STORED\r\n"], corrupt(NO_REPLY)),
+            (&[b"SERVER_ERROR no\r\n"], refused),
         ] {
-            let mut reply = Reply::default();
-            let mut take = |sequence, total, payload: &[u8]| {
-                let header = Header { request_id: 9, sequence, total, kind: Kind::Data };
-                reply.take(bench.context(), &request, header, payload)
-            };
-            let mut taken = Vec::new();
-            for message in messages {
-                let total = message.len().div_ceil(FRAME_BYTES_MAX) as u16;
-                if total == 0 {
-                    taken.push(take(0, 0, b""));
-                }
-                for (sequence, payload) in message.chunks(FRAME_BYTES_MAX).enumerate() {
-                    taken.push(take(sequence as u16, total, payload));
-                }
-            }
-            assert_eq!(taken.pop(), Some(ended));
-            assert!(taken.iter().all(|taken| *taken == Taken::More), "{taken:?}");
+            assert_eq!(bench.answered(Operation::Get, 3, messages), taken);
         }
     }
 
     #[test]
     fn numbers_that_fit_no_message_are_told() {
-        let bench = Bench::new();
-        let request = bench.request(Operation::Get);
-        let mut reply = Reply::default();
-        for (sequence, total, taken) in [
-            (0, 0, Taken::Impossible),
-            (3, 3, Taken::Impossible),
-            (2, 3, Taken::More),
-            (0, 2, Taken::Impossible),
-        ] {
+        let (bench, mut reply) = (Bench::new(), Reply::default());
+        let request = bench.request(Operation::Get, 1);
+        for (sequence, total, more) in [(0, 0, false), (3, 3, false), (2, 3, true), (0, 2, false)] {
             let header = Header { request_id: 1, sequence, total, kind: Kind::Data };
-            let now = reply.take(bench.context(), &request, header, b"VALUE");
-            assert_eq!(now, taken, "{sequence} of {total}");
+            let taken = reply.take(bench.context(), &request, header, b"VALUE");
+            let expected = if more { Taken::More } else { Taken::Impossible };
+            assert_eq!(taken, expected, "{sequence} of {total}");
         }
     }
 }

@@ -4,110 +4,34 @@
 //! A request is late when the sender was; UDP has no connection that could be busy. A request that
 //! is given up is recorded as lost with the timeout as its latency.
 
-use super::flows::Flows;
-use super::{Counts, LargeSets, Options};
-use crate::connection::{Completion, Context, Request, Target};
+use super::Counts;
+use super::flows::{Ended, Flows};
 use crate::random::Random;
 use crate::recorder::Recorder;
-use crate::sender::paced::{Pace, SENDS_MAX};
-use crate::sender::{Clock, Connections, Edge, Ready};
+use crate::sender::paced::{Pace, Paced, SENDS_MAX};
+use crate::sender::{Clock, Edge};
 use std::collections::BTreeSet;
 use std::io;
-use std::time::Duration;
 
-/// TCP connections of a thread for what does not go over UDP.
-const STREAMS: usize = 4;
-
-/// Sockets and connections of one thread.
-pub struct Lines<'a> {
-    context: Context<'a>,
-    flows: Flows<'a>,
-    streams: Option<Connections<'a>>,
-    timeout: Duration,
-}
-
-/// Something that ended: on which socket, if on one, and when.
-type Ended = (Option<usize>, Completion, u64);
-
-impl<'a> Lines<'a> {
-    /// Opens `count` sockets, and connections to `target` where large SETs go by TCP.
-    pub fn open(
-        context: Context<'a>,
-        options: &'a Options,
-        target: &Target,
-        count: usize,
-        random: Random,
-    ) -> io::Result<Self> {
-        let flows = Flows::open(context, options, count, random)?;
-        let streams = match options.large_sets {
-            LargeSets::Udp => None,
-            LargeSets::Tcp => Some(Connections::open(context, target, STREAMS)?),
-        };
-        Ok(Lines { context, flows, streams, timeout: options.timeout })
-    }
-
-    fn in_flight(&self) -> usize {
-        self.flows.in_flight() + self.streams.as_ref().map_or(0, Connections::in_flight)
-    }
-
-    /// Puts a request on a socket, or on a connection if it must; false if there is no id left.
-    fn push(&mut self, flow: usize, request: Request, now_ns: u64) -> io::Result<bool> {
-        match &mut self.streams {
-            Some(streams) if !self.flows.takes(&request) => {
-                let least = (0..streams.count()).min_by_key(|&index| streams.in_flight_on(index));
-                let index = least.unwrap_or_else(|| unreachable!("there are connections"));
-                streams.push(index, request);
-                streams.flush(index)?;
-                self.flows.counts.by_tcp += 1;
-                Ok(true)
-            }
-            _ => Ok(self.flows.push(flow, request, now_ns)),
-        }
-    }
-
-    /// Receives and sends whatever can be; appends what ended.
-    fn turn(
-        &mut self,
-        clock: &Clock,
-        ready: &mut Vec<Ready>,
-        ended: &mut Vec<Ended>,
-    ) -> io::Result<()> {
-        self.flows.receive(clock, |flow, completion, now_ns| {
-            ended.push((Some(flow), completion, now_ns));
-        })?;
-        self.flows.flush_rest()?;
-        let Some(streams) = self.streams.as_mut().filter(|streams| streams.in_flight() > 0) else {
-            return Ok(());
-        };
-        streams.poll(ready)?;
-        let mut completions = Vec::new();
-        for &event in ready.iter() {
-            let now_ns = streams.serve(event, clock, &mut completions)?;
-            let each = completions.drain(..);
-            ended.extend(each.map(|completion| (None, completion, now_ns)));
-        }
-        Ok(())
-    }
-
+impl Flows<'_> {
     /// Runs until the recorder's window has closed and everything sent has its end. `at_edge` is
     /// called as the window opens and closes. Connections that fall silent are given up `drain`
     /// after the window.
     pub fn run(
         self,
-        pace: Pace<'_>,
-        versions: Random,
-        drain: Duration,
+        paced: Paced<'_>,
         clock: Clock,
         recorder: &mut Recorder,
         mut at_edge: impl FnMut(Edge),
     ) -> io::Result<Counts> {
+        let Paced { pace, versions, drain, .. } = paced;
         let window_ns = recorder.window_ns();
-        let give_up_ns = window_ns.end + (drain.max(2 * self.timeout)).as_nanos() as u64;
+        let give_up_ns = window_ns.end + drain.max(2 * self.options.timeout).as_nanos() as u64;
         let edges = [(window_ns.start, Edge::Open), (window_ns.end, Edge::Close)];
         let mut edges = edges.into_iter().peekable();
-        let mut loop_ = Loop { lines: self, pace, versions, recorder, clock, next: 0, flow: 0 };
+        let mut loop_ = Loop { flows: self, pace, versions, recorder, clock, next: 0, flow: 0 };
         loop_.fill()?;
-        let (mut ready, mut ended) = (Vec::new(), Vec::new());
+        let mut ended = Vec::new();
         loop {
             let now_ns = clock.now_ns();
             if let Some((_, which)) = edges.next_if(|&(at_ns, _)| at_ns <= now_ns) {
@@ -117,7 +41,7 @@ impl<'a> Lines<'a> {
             if (loop_.is_done() && edges.peek().is_none()) || now_ns > give_up_ns {
                 break;
             }
-            loop_.lines.turn(&clock, &mut ready, &mut ended)?;
+            loop_.flows.turn(&clock, &mut ended)?;
             loop_.take(&mut ended)?;
             loop_.expire(now_ns)?;
         }
@@ -126,7 +50,7 @@ impl<'a> Lines<'a> {
 }
 
 struct Loop<'a, 'p, 'r> {
-    lines: Lines<'a>,
+    flows: Flows<'a>,
     pace: Pace<'p>,
     versions: Random,
     recorder: &'r mut Recorder,
@@ -139,15 +63,11 @@ struct Loop<'a, 'p, 'r> {
 
 impl Loop<'_, '_, '_> {
     fn is_done(&self) -> bool {
-        let all_sent = match self.pace {
-            Pace::Open(arrivals) => self.next == arrivals.len(),
-            Pace::Closed { .. } => true,
-        };
-        all_sent && self.lines.in_flight() == 0
+        self.pace.rest(self.next).is_empty() && self.flows.in_flight() == 0
     }
 
     fn turn_to_next_flow(&mut self) -> usize {
-        self.flow = (self.flow + 1) % self.lines.flows.count();
+        self.flow = (self.flow + 1) % self.flows.count();
         self.flow
     }
 
@@ -156,20 +76,20 @@ impl Loop<'_, '_, '_> {
         let Pace::Closed { depth, .. } = self.pace else { return Ok(()) };
         self.clock.wait();
         let now_ns = self.clock.now_ns();
-        for flow in 0..self.lines.flows.count() {
+        for flow in 0..self.flows.count() {
             for _ in 0..depth {
                 self.ask_another(flow, now_ns)?;
             }
-            self.lines.flows.flush(flow)?;
+            self.flows.flush(flow)?;
         }
         Ok(())
     }
 
     fn ask_another(&mut self, flow: usize, now_ns: u64) -> io::Result<()> {
         let Pace::Closed { asks, draws, .. } = &mut self.pace else { return Ok(()) };
-        let ask = self.lines.context.workload.draw(asks, draws);
-        let request = self.lines.context.request(ask, now_ns, self.versions.word() as u32);
-        if self.lines.push(flow, request, now_ns)? {
+        let ask = self.flows.context.workload.draw(asks, draws);
+        let request = self.flows.context.request(ask, now_ns, self.versions.word() as u32);
+        if self.flows.push(flow, request, now_ns)? {
             self.recorder.sent(now_ns, now_ns, false);
         }
         Ok(())
@@ -177,18 +97,17 @@ impl Loop<'_, '_, '_> {
 
     /// Sends what a schedule has due by now.
     fn send_due(&mut self) -> io::Result<()> {
-        let Pace::Open(arrivals) = self.pace else { return Ok(()) };
         let mut touched = BTreeSet::new();
         for _ in 0..SENDS_MAX {
-            let Some(arrival) = arrivals.get(self.next) else { break };
+            let Some(&arrival) = self.pace.rest(self.next).first() else { break };
             let now_ns = self.clock.now_ns();
             if arrival.due_ns > now_ns {
                 break;
             }
             let version = self.versions.word() as u32;
-            let request = self.lines.context.request(arrival.ask, arrival.due_ns, version);
+            let request = self.flows.context.request(arrival.ask, arrival.due_ns, version);
             let flow = self.turn_to_next_flow();
-            if !self.lines.push(flow, request, now_ns)? {
+            if !self.flows.push(flow, request, now_ns)? {
                 // Every id of this socket waits for a reply: try again when one has come.
                 break;
             }
@@ -196,7 +115,7 @@ impl Loop<'_, '_, '_> {
             self.recorder.sent(arrival.due_ns, now_ns, false);
             touched.insert(flow);
         }
-        touched.into_iter().try_for_each(|flow| self.lines.flows.flush(flow))
+        touched.into_iter().try_for_each(|flow| self.flows.flush(flow))
     }
 
     /// Records what ended; a closed loop asks anew.
@@ -209,14 +128,14 @@ impl Loop<'_, '_, '_> {
                 self.ask_another(flow, now_ns)?;
             }
         }
-        self.lines.flows.flush_rest()
+        self.flows.flush_rest()
     }
 
     /// Gives up what has no reply in time; a closed loop asks anew.
     fn expire(&mut self, now_ns: u64) -> io::Result<()> {
         let end_ns = self.recorder.window_ns().end;
         let mut lost = Vec::new();
-        self.lines.flows.expire(now_ns, |flow, request| lost.push((flow, *request)));
+        self.flows.expire(now_ns, |flow, request| lost.push((flow, *request)));
         for (flow, request) in lost {
             self.recorder.lost(&request, now_ns);
             if now_ns < end_ns {
@@ -229,92 +148,75 @@ impl Loop<'_, '_, '_> {
     /// Counts what was not sent, what was sent too late to be waited for, and what TCP left
     /// unanswered.
     fn finish(mut self) -> Counts {
-        if let Pace::Open(arrivals) = self.pace {
-            for arrival in &arrivals[self.next..] {
-                self.recorder.never_sent(arrival.due_ns);
-            }
-        }
-        let (recorder, now_ns) = (self.recorder, self.clock.now_ns());
-        self.lines.flows.give_up_all(|request| recorder.lost(request, now_ns));
-        if let Some(streams) = &self.lines.streams {
-            streams.for_each_unanswered(|request| recorder.unanswered(request.due_ns));
-        }
-        self.lines.flows.counts
+        let recorder = self.recorder;
+        self.pace.rest(self.next).iter().for_each(|arrival| recorder.never_sent(arrival.due_ns));
+        self.flows.finish(recorder, self.clock.now_ns());
+        self.flows.counts
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arrivals::poisson;
+    use crate::arrivals::changing;
+    use crate::connection::{Context, Target};
     use crate::datagram::peers::Peers;
+    use crate::datagram::{LargeSets, Options};
     use crate::dialect::Dialect;
+    use crate::sender::paced::Own;
     use crate::values::Values;
     use crate::workload::{Draws, Workload, WorkloadOptions};
     use std::net::UdpSocket;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
-    /// A socket that answers nothing, and how it is asked.
-    fn silent() -> (UdpSocket, Options) {
-        let silent = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let port = silent.local_addr().expect("bound").port();
-        let options = Options {
-            peers: Peers::new("127.0.0.1", port, None).expect("an address"),
-            door: None,
-            large_sets: LargeSets::Udp,
-            timeout: Duration::from_millis(50),
-        };
-        (silent, options)
-    }
+    const WINDOW_NS: u64 = 20_000_000;
 
-    fn workload() -> Workload {
-        Workload::new(WorkloadOptions::default()).expect("valid")
+    fn silent() -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0").expect("loopback")
     }
 
     fn random() -> Random {
         Random::stream(1, 1)
     }
 
-    /// Runs it to its end on so many sockets, without waiting for replies.
-    fn ran(
-        options: &Options,
-        sockets: usize,
-        pace: Pace<'_>,
-        start: Instant,
-        window_ns: u64,
-    ) -> (Counts, Recorder) {
-        let (workload, values) = (workload(), Values::new(1));
-        let context = Context { workload: &workload, values: &values, dialect: Dialect::Text };
+    /// Asks a socket that answers nothing by others, without waiting for replies.
+    fn ran(silent: &UdpSocket, pace: Pace<'_>, start: Instant) -> (Counts, Recorder) {
+        let port = silent.local_addr().expect("bound").port();
+        let peers = Peers::new("127.0.0.1", port, None).expect("an address");
+        let timeout = Duration::from_millis(50);
+        let options = Options { peers, door: None, large_sets: LargeSets::Udp, timeout };
+        let workload = Workload::new(WorkloadOptions::default()).expect("valid");
+        let context =
+            Context { workload: &workload, values: &Values::new(1), dialect: Dialect::Text };
         let target = Target::Tcp("nowhere".into());
-        let lines = Lines::open(context, options, &target, sockets, random()).expect("sockets");
-        let mut recorder = Recorder::new(0..window_ns);
-        let clock = Clock::starting(start);
-        let counts = lines.run(pace, random(), Duration::ZERO, clock, &mut recorder, |_| {});
+        let flows = Flows::open(context, &options, &target, 16, random()).expect("sockets");
+        let mut recorder = Recorder::new(0..WINDOW_NS);
+        let (drain, own) = (Duration::ZERO, Own::Nobody);
+        let paced = Paced { pace, drain, versions: random(), own };
+        let counts = flows.run(paced, Clock::starting(start), &mut recorder, |_| {});
         (counts.expect("it runs to its end"), recorder)
     }
 
     #[test]
     fn a_closed_loop_asks_nothing_before_the_start() {
-        let (silent, options) = silent();
-        let start = Instant::now() + Duration::from_millis(200);
+        let silent = silent();
+        let hears = silent.try_clone().expect("a descriptor");
         let asked = std::thread::spawn(move || {
-            silent.recv(&mut [0; 2048]).expect("a request comes");
-            (Instant::now(), silent) // which stays open, or the others are refused
+            hears.recv(&mut [0; 2048]).expect("a request comes");
+            Instant::now()
         });
+        let start = Instant::now() + Duration::from_millis(200);
         let pace = Pace::Closed { depth: 1, asks: random(), draws: Draws::default() };
-        ran(&options, 2, pace, start, 1_000_000);
-        let (first, _silent) = asked.join().expect("no panic");
-        assert!(first >= start);
+        ran(&silent, pace, start);
+        assert!(asked.join().expect("no panic") >= start);
     }
 
     #[test]
     fn what_leaves_too_late_to_be_waited_for_is_lost_too() {
-        let (_silent, options) = silent();
         // A million requests in 20 ms: the sender is behind when its time is up, and still sends.
-        let window_ns = 20_000_000;
-        let arrivals = poisson(&workload(), 5e7, window_ns, 0);
-        let pace = Pace::Open(&arrivals);
-        let (counts, recorder) = ran(&options, 16, pace, Instant::now(), window_ns);
+        let workload = Workload::new(WorkloadOptions::default()).expect("valid");
+        let arrivals = changing(&[workload], 5e7, 0..WINDOW_NS, 0);
+        let (counts, recorder) = ran(&silent(), Pace::Open(&arrivals), Instant::now());
         assert_eq!((counts.sent, counts.answered), (counts.lost, 0));
         let told = recorder.counts;
         assert_eq!(told.due, arrivals.len() as u64);

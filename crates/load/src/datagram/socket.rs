@@ -6,6 +6,7 @@
 //! kernel need not cut them apart on the sender's time; whoever sends them one by one is received
 //! one by one. Never blocks. It knows no request.
 
+use laneway_wire::udp::DATAGRAM_BYTES_MAX;
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg,
@@ -127,15 +128,9 @@ impl Socket {
         Ok(!outbox.is_empty())
     }
 
-    /// Sends frames of a large request, all but the last `segment_bytes` long; false if the kernel
-    /// takes none now.
-    pub fn send_train(
-        &mut self,
-        peer: SocketAddr,
-        pieces: &[IoSlice<'_>],
-        segment_bytes: u16,
-    ) -> io::Result<bool> {
-        let control = [ControlMessage::UdpGsoSegments(&segment_bytes)];
+    /// Sends frames of a large request; false if the kernel takes none now.
+    pub fn send_train(&mut self, peer: SocketAddr, pieces: &[IoSlice<'_>]) -> io::Result<bool> {
+        let control = [ControlMessage::UdpGsoSegments(&(DATAGRAM_BYTES_MAX as u16))];
         let peer = SockaddrStorage::from(peer);
         let flags = MsgFlags::MSG_DONTWAIT;
         match sendmsg(self.socket.as_raw_fd(), pieces, &control, flags, Some(&peer)) {
@@ -145,13 +140,11 @@ impl Socket {
         }
     }
 
-    /// Takes a burst of arrivals and hands each datagram to `take` with its sender. `after_read`
-    /// runs once, behind the system call: the moment to look at the clock.
-    pub fn receive<T>(
+    /// Takes a burst of arrivals and hands each datagram to `take` with its sender.
+    pub fn receive(
         &mut self,
         inbox: &mut [u8],
-        after_read: impl FnOnce() -> T,
-        mut take: impl FnMut(&T, Option<SocketAddr>, &[u8]),
+        mut take: impl FnMut(Option<SocketAddr>, &[u8]),
     ) -> io::Result<()> {
         let mut rooms: Vec<[IoSliceMut<'_>; 1]> =
             inbox.chunks_mut(ARRIVAL_BYTES_MAX).map(|room| [IoSliceMut::new(room)]).collect();
@@ -165,7 +158,6 @@ impl Socket {
             Err(error) if is_try_again(error) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        let token = after_read();
         for arrival in arrivals {
             let segment_bytes = arrival.cmsgs()?.find_map(|control| match control {
                 ControlMessageOwned::UdpGroSegments(bytes) => usize::try_from(bytes).ok(),
@@ -174,7 +166,7 @@ impl Socket {
             let from = arrival.address.as_ref().and_then(address);
             for bytes in arrival.iovs() {
                 let segment_bytes = segment_bytes.unwrap_or(bytes.len()).max(1);
-                bytes.chunks(segment_bytes).for_each(|datagram| take(&token, from, datagram));
+                bytes.chunks(segment_bytes).for_each(|datagram| take(from, datagram));
             }
         }
         Ok(())

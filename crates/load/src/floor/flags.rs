@@ -9,23 +9,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::ExitCode;
 
 /// What `laneway bench floor --help` prints.
-pub const HELP: &str = "\
-laneway bench floor: a server that does nothing but answer, to compare with
-
-usage: laneway bench floor [--port N] [--value-bytes N]
-
-It answers every GET of an eight-byte key with the same value, read from nowhere: what a request
-costs where the server costs nothing. Over TCP by an epoll loop, where a GET may have many keys,
-over UDP by a loop of recvmmsg and sendmmsg, each a thread that sleeps while nothing comes.
-Loopback only; it runs until it is killed.
-
-  --port N              the TCP port and the UDP port                                     [11211]
-  --value-bytes N       length of every value                                               [100]
-
-example
-  laneway bench floor --port 11400 &
-  laneway bench --floor --server 127.0.0.1:11400 --value-bytes 100 --udp --closed --depth 16
-";
+pub const HELP: &str = include_str!("help.txt");
 
 const PORT: u16 = 11_211;
 const VALUE_BYTES: usize = 100;

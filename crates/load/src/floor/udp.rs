@@ -26,7 +26,7 @@ pub fn serve(socket: &UdpSocket, template: &Template) -> io::Result<()> {
         template,
         receiving: MultiHeaders::preallocate(BURST, None),
         sending: MultiHeaders::preallocate(BURST, None),
-        rooms: vec![[0; ROOM_BYTES]; BURST],
+        rooms: [[0; ROOM_BYTES]; BURST],
         requests: Vec::with_capacity(BURST),
         out: Vec::new(),
     };
@@ -45,7 +45,7 @@ struct Floor<'a> {
     template: &'a Template,
     receiving: MultiHeaders<SockaddrStorage>,
     sending: MultiHeaders<SockaddrStorage>,
-    rooms: Vec<[u8; ROOM_BYTES]>,
+    rooms: [[u8; ROOM_BYTES]; BURST],
     requests: Vec<(Option<SockaddrStorage>, [u8; DATAGRAM_REQUEST_BYTES])>,
     out: Vec<u8>,
 }
@@ -54,13 +54,7 @@ impl Floor<'_> {
     /// Waits for a request and takes those that wait with it.
     fn receive(&mut self) -> io::Result<()> {
         self.requests.clear();
-        let mut slices: [[IoSliceMut<'_>; 1]; BURST] = {
-            let mut rooms = self.rooms.iter_mut();
-            std::array::from_fn(|_| match rooms.next() {
-                Some(room) => [IoSliceMut::new(room)],
-                None => unreachable!("a room for each"),
-            })
-        };
+        let mut slices = self.rooms.each_mut().map(|room| [IoSliceMut::new(room)]);
         let flags = MsgFlags::MSG_WAITFORONE;
         match recvmmsg(self.socket.as_raw_fd(), &mut self.receiving, &mut slices, flags, None) {
             Ok(arrivals) => {

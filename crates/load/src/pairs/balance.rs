@@ -6,17 +6,16 @@
 //! flash crowds come after the window whose balance is told. It knows no latency.
 
 use super::Measured;
-use super::batches::Batches;
 use super::definition::{Definition, RunDefinition};
 use super::server::Server;
-use crate::admin;
+use crate::admin::{self, Stats, number};
 use crate::connection::{Context, Outcome};
 use crate::dialect::Dialect;
 use crate::prefill::prefill;
+use crate::sender::batches::Batches;
 use crate::values::Values;
 use crate::workload::{Ask, Key, Operation, Workload, WorkloadOptions};
 use serde_json::json;
-use std::collections::BTreeMap;
 
 /// Connections: several for each worker.
 const CONNECTIONS: usize = 32;
@@ -33,8 +32,6 @@ const SLOT_REQUESTS: u64 = 2_000;
 /// A crowd that has not been found after so many slots is not found.
 const SLOTS_MAX: u64 = 20;
 
-type Stats = BTreeMap<String, String>;
-
 /// Fills the server, asks `requests` and tells how evenly they were served, and then how soon
 /// crowds are found, if it looks for them.
 pub fn measure(
@@ -48,7 +45,7 @@ pub fn measure(
     let values = Values::new(workload.options().seed);
     let context = Context { workload: &workload, values: &values, dialect: server.dialect };
     prefill(context, &server.target, CONNECTIONS)?;
-    let mut batches = Batches::open(context, server, CONNECTIONS)?;
+    let mut batches = Batches::open(context, &server.target, CONNECTIONS)?;
     ask(&mut batches, WARMUP, None)?;
     let before = executed(&ask_stats(server, "balance")?)?;
     ask_stats(server, "reset")?;
@@ -56,7 +53,7 @@ pub fn measure(
     let stats = ask_stats(server, "balance")?;
     let after = executed(&stats)?;
     let loads: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
-    let told = |name: &str| stats.get(name).and_then(|value| value.parse::<f64>().ok());
+    let told = |name: &str| number::<f64>(&stats, name);
     let mut measured = json!({
         "requests": loads.iter().sum::<u64>(),
         "workers": loads.len(),
@@ -87,10 +84,7 @@ pub(super) fn ask_stats(server: &Server, words: &str) -> Result<Stats, String> {
 
 /// Requests that each worker has executed since the start.
 fn executed(stats: &Stats) -> Result<Vec<u64>, String> {
-    let count = |worker: usize| {
-        let value = stats.get(&format!("worker:{worker}:requests_since_start"))?;
-        value.parse::<u64>().ok()
-    };
+    let count = |worker: usize| number(stats, &format!("worker:{worker}:requests_since_start"));
     let counts: Vec<u64> = (0..).map_while(count).collect();
     if counts.is_empty() {
         return Err("`stats balance` tells of no worker: not a Laneway of this version".into());
@@ -152,8 +146,8 @@ fn find(batches: &mut Batches<'_>, key: Key, one_in: u64, server: &Server) -> Re
         asked += BATCH;
         let stats = ask_stats(server, "hotkeys")?;
         if names(&stats, &name) {
-            let slot = stats.get("slot_requests").and_then(|value| value.parse::<u64>().ok());
-            return Ok(asked as f64 / slot.unwrap_or(SLOT_REQUESTS).max(1) as f64);
+            let slot = number(&stats, "slot_requests").unwrap_or(SLOT_REQUESTS);
+            return Ok(asked as f64 / slot.max(1) as f64);
         }
     }
     let part = 100.0 / one_in as f64;
@@ -170,15 +164,10 @@ mod tests {
 
     #[test]
     fn the_workers_counts_are_read_in_their_order() {
-        let mut lines: Vec<(String, String)> = (0..12)
-            .map(|worker: u64| {
-                let count = (10 + worker).to_string();
-                (format!("worker:{worker}:requests_since_start"), count)
-            })
-            .collect();
-        lines.push(("slots".into(), "7".into()));
-        let told: Stats = lines.into_iter().collect();
-        assert_eq!(executed(&told), Ok((10..22).collect()));
+        let count = |worker: u64| {
+            (format!("worker:{worker}:requests_since_start"), (10 + worker).to_string())
+        };
+        assert_eq!(executed(&(0..12).map(count).collect()), Ok((10..22).collect()));
         assert!(executed(&stats(&[("slots", "7")])).is_err_and(|words| words.contains("worker")));
     }
 

@@ -18,39 +18,38 @@ use std::process::Stdio;
 /// Exit status of a run that failed or may not be believed; its report says why.
 const EXIT_NOT_GOOD: i32 = 1;
 
+/// A run of a definition, and the server that it asks.
+#[derive(Clone, Copy)]
+pub(super) struct Client<'a> {
+    pub definition: &'a Definition,
+    pub run: &'a RunDefinition,
+    pub server: &'a Server,
+    pub options: &'a Options,
+}
+
 /// Writes every key of a run, telling how far it is, and warms the server up.
-pub fn fill(
-    definition: &Definition,
-    run: &RunDefinition,
-    server: &Server,
-    options: &Options,
-) -> Result<(), String> {
+pub(super) fn fill(client: Client<'_>) -> Result<(), String> {
     let extra = words("--duration 0.5 --warmup 0.5");
     // The terminal's reader sees how far it is; nobody else does.
     let is_shown = std::io::stderr().is_terminal();
     let said = if is_shown { Stdio::inherit() } else { Stdio::piped() };
-    let report = call(definition, run, server, options, &extra, said)?;
+    let report = call(client, &extra, said)?;
     match report.runs.iter().find_map(|run| run.verdict.failed.as_ref()) {
-        Some(fault) => Err(format!("{}: {fault}", run.name)),
+        Some(fault) => Err(format!("{}: {fault}", client.run.name)),
         None => Ok(()),
     }
 }
 
 /// Makes a run; the inner error says why it does not count and may be made again.
-pub fn measure(
-    definition: &Definition,
-    run: &RunDefinition,
-    server: &Server,
-    options: &Options,
-    round: usize,
-) -> Attempt {
+pub(super) fn measure(client: Client<'_>, round: usize) -> Attempt {
+    let Client { definition, run, .. } = client;
     // What an earlier run deleted is there again.
     if definition.plan(run)?.workload.options().delete_share > 0.0 {
-        fill(definition, run, server, options)?;
+        fill(client)?;
     }
     // Another seed would be other sizes; another schedule is what the rounds should differ in.
     let extra = words(&format!("--no-prefill --first-run {round}"));
-    let report = call(definition, run, server, options, &extra, Stdio::piped())?;
+    let report = call(client, &extra, Stdio::piped())?;
     let [one] = report.runs.as_slice() else {
         return Err(format!("{}: one run was asked for, {} came", run.name, report.runs.len()));
     };
@@ -98,14 +97,8 @@ fn doubt(definition: &Definition, run: &Run, duration_s: f64) -> Option<String> 
 }
 
 /// Calls the client, whose words go where `said` leads: into the error, where they are piped.
-fn call(
-    definition: &Definition,
-    run: &RunDefinition,
-    server: &Server,
-    options: &Options,
-    extra: &[String],
-    said: Stdio,
-) -> Result<Report, String> {
+fn call(client: Client<'_>, extra: &[String], said: Stdio) -> Result<Report, String> {
+    let Client { definition, run, server, options } = client;
     let json = std::env::temp_dir().join(format!("laneway-bench-{}.json", std::process::id()));
     let mut command = client_command(options);
     command.extend(whom(&options.root, server));

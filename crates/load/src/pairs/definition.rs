@@ -415,21 +415,4 @@ pub(super) mod tests {
             assert!(message.contains(words), "{message}");
         }
     }
-
-    #[test]
-    fn a_backup_is_of_a_bench_whose_server_has_a_place_for_it() {
-        let placed = GOOD.replace("-p {port}", "-p {port} --data-dir {data} --backup-dir {copies}");
-        let asked = placed.replace("name = \"first\"", "backup = true\nname = \"first\"");
-        assert!(parse(&asked).expect("it has a place").runs[0].backup);
-        let program = asked.replace("backup = true", "backup = true\nkind = \"program\"");
-        let message = parse(&program).expect_err("nothing is benched");
-        assert!(message.starts_with("run first: a backup is made while"), "{message}");
-    }
-
-    #[test]
-    fn the_definitions_of_this_repository_are_good() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let found = list(&root).expect("all good");
-        assert!(found.len() >= 9, "{found:?}");
-    }
 }

@@ -8,10 +8,11 @@
 //! the kernel says that this one had written to disks for a GET. It knows no latency.
 
 use super::Measured;
-use super::batches::Batches;
 use super::definition::{Definition, RunDefinition};
 use super::server::Server;
 use crate::connection::{Completion, Context, Outcome};
+use crate::cpu;
+use crate::sender::batches::Batches;
 use crate::values::Values;
 use crate::workload::{Ask, KEY_BYTES, Key, Operation, Sizes, Workload, WorkloadOptions};
 use serde_json::json;
@@ -46,7 +47,7 @@ pub fn measure(
         let workload = Workload::new(options.clone())?;
         let values = Values::new(options.seed);
         let context = Context { workload: &workload, values: &values, dialect: server.dialect };
-        let batches = Batches::open(context, server, 1)?;
+        let batches = Batches::open(context, &server.target, 1)?;
         let (gets, misses, sets_refused, written_bytes) = (0, 0, 0, 0);
         let mut cache = LookAside { batches, first_key, gets, misses, sets_refused, written_bytes };
         first_key += options.keys as u32;
@@ -79,11 +80,7 @@ pub fn measure(
 /// Bytes that the server has had written to disks: past the page cache, or pages of it made dirty.
 fn disk_bytes(server: &Server) -> Option<u64> {
     let told = std::fs::read_to_string(format!("/proc/{}/io", server.pid()?)).ok()?;
-    written(&told)
-}
-
-fn written(told: &str) -> Option<u64> {
-    told.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+    cpu::number_in(&told, "write_bytes:")
 }
 
 /// The same popularity over a number of keys that suits one size of values.
@@ -146,17 +143,5 @@ impl LookAside<'_> {
         }
         self.written_bytes += completion.request.value_bytes + KEY_BYTES as u64;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_written_to_disks_is_not_what_was_written_or_taken_back() {
-        let told = "wchar: 1\nread_bytes: 2\nwrite_bytes: 3\ncancelled_write_bytes: 4\n";
-        assert_eq!(written(told), Some(3));
-        assert_eq!(written("wchar: 1\n"), None);
     }
 }

@@ -14,6 +14,8 @@ use crate::workload::{Sizes, Workload, WorkloadOptions};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
+/// Of Laneway's index.
+const SLOTS_PER_BUCKET: f64 = 7.0;
 /// How long an index may grow, and how often its server, which tells nobody, is asked about it.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -54,7 +56,9 @@ pub fn measure(run: &RunDefinition, server: &Server) -> Result<Measured, String>
     };
     let full_bytes = of_kernel()?;
     let per_item = full_bytes.saturating_sub(empty_bytes) as f64 / run.requests as f64;
-    let number = |name: &str| stats.get(name).and_then(|value| value.parse::<f64>().ok());
+    let number = |name: &str| admin::number::<f64>(&stats, name);
+    // How full a Laneway's index is; other servers do not tell.
+    let filled = number("index_slots_filled").zip(number("index_buckets"));
     Ok(json!({
         "resident_empty_bytes": empty_bytes,
         "resident_full_bytes": full_bytes,
@@ -62,12 +66,6 @@ pub fn measure(run: &RunDefinition, server: &Server) -> Result<Measured, String>
         "beyond_bytes_per_item": per_item - run.key_bytes as f64 - run.value_bytes as f64,
         "metadata_bytes_per_item": number("metadata_bytes_per_item"),
         "items": number("curr_items"),
-        "index_fill_share": index_fill_share(number("index_slots_filled"), number("index_buckets")),
+        "index_fill_share": filled.map(|(slots, buckets)| slots / (buckets * SLOTS_PER_BUCKET)),
     }))
-}
-
-/// How full a Laneway's index is; other servers do not tell.
-fn index_fill_share(slots_filled: Option<f64>, buckets: Option<f64>) -> Option<f64> {
-    const SLOTS_PER_BUCKET: f64 = 7.0;
-    Some(slots_filled? / (buckets? * SLOTS_PER_BUCKET))
 }

@@ -12,7 +12,6 @@
 
 pub mod backup;
 pub mod balance;
-pub mod batches;
 pub mod bench;
 pub mod builtin;
 pub mod counts;
@@ -28,6 +27,7 @@ pub mod scrape;
 pub mod server;
 pub mod statistics;
 
+use bench::Client;
 use definition::{Definition, Kind, RunDefinition, ServerDefinition};
 use record::{Made, Record, Rejected};
 use serde_json::json;
@@ -304,7 +304,7 @@ impl Comparison<'_> {
             let data = self.definition.plan(run)?.workload.options().data();
             if !filled.contains(&data) {
                 eprintln!("filling {name}");
-                bench::fill(self.definition, run, server, self.options)?;
+                bench::fill(self.client(run, server))?;
                 filled.push(data);
             }
         }
@@ -342,13 +342,17 @@ impl Comparison<'_> {
         Ok(Ok(round))
     }
 
+    fn client<'a>(&'a self, run: &'a RunDefinition, server: &'a Server) -> Client<'a> {
+        Client { definition: self.definition, run, server, options: self.options }
+    }
+
     /// One run of `laneway bench`, beside what the parts of the server counted meanwhile, and what
     /// scrapes of its metrics took where it has an endpoint for them; with backups meanwhile, where
     /// the run is to have them.
     fn bench(&self, run: &RunDefinition, number: usize) -> Attempt {
         let (server, definition) = (&self.servers[&run.server], self.definition.server(run));
         let before = counts::counts(definition, server)?;
-        let alone = || bench::measure(self.definition, run, server, self.options, number);
+        let alone = || bench::measure(self.client(run, server), number);
         let measure = || match run.backup {
             true => {
                 let cpu = self.definition.place.server_cpu();

@@ -19,7 +19,8 @@ const QUEUES: usize = 2;
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
-    host: String,
+    /// The servers' address.
+    pub host: String,
 }
 
 impl Namespace {
@@ -61,11 +62,6 @@ impl Namespace {
             }
         }
         Ok(namespace)
-    }
-
-    /// The servers' address.
-    pub fn host(&self) -> &str {
-        &self.host
     }
 
     /// What stands before a command that is to run in it.
@@ -124,7 +120,7 @@ mod tests {
         let show = "ip -brief address show dev eth0";
         command.extend(show.split_ascii_whitespace().map(str::to_owned));
         let shown = printed(super::command(&command).output(), show).expect("ip runs");
-        assert!(shown.contains(namespace.host()), "{shown}");
+        assert!(shown.contains(&namespace.host), "{shown}");
         let read = "cat /sys/class/net/eth0/queues/rx-1/rps_cpus";
         let words = words_of_shell(&namespace.wrapper(), read);
         let output = super::command(&words).output().expect("a shell runs");

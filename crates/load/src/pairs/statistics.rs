@@ -2,7 +2,7 @@
 
 use super::definition::{Definition, Figure};
 use super::{Measured, Round};
-use crate::report::table::{median, spread};
+use crate::report::table::{aligned, median, spread};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -64,8 +64,7 @@ impl Judged {
 /// behind there are no latencies), a figure without any round is left out.
 pub fn judge_what_is_there(figures: &[Figure], rounds: &[Round]) -> Vec<Judged> {
     let judged = |figure: &Figure| {
-        let values: Vec<f64> =
-            rounds.iter().filter_map(|round| value(figure, round).ok()).collect();
+        let values: Vec<f64> = rounds.iter().filter_map(|round| value(figure, round)).collect();
         let mut sorted = values.clone();
         sorted.sort_by(f64::total_cmp);
         let there = !values.is_empty();
@@ -85,58 +84,45 @@ pub fn all_good(definition: &Definition, judged: &[Judged], rounds: usize) -> bo
     definition.figures.iter().filter(|figure| figure.bounds().is_some()).all(holds)
 }
 
-fn value(figure: &Figure, round: &Round) -> Result<f64, String> {
-    let at = |run: &String| {
-        let found = round.get(run).and_then(|measured| measured.pointer(&figure.value)?.as_f64());
-        found.ok_or_else(|| format!("figure {}: {run} has no {}", figure.name, figure.value))
-    };
-    let divided = |value: f64, by: f64, run: &String| match by > 0.0 {
-        true => Ok(value / by),
-        false => Err(format!("figure {}: {run} has {by}", figure.name)),
-    };
+/// Nothing where the round lacks one of the values, or has a 0 to divide by.
+fn value(figure: &Figure, round: &Round) -> Option<f64> {
+    let at = |run: &String| round.get(run)?.pointer(&figure.value)?.as_f64();
+    let divided = |value: f64, by: f64| (by > 0.0).then(|| value / by);
     let mut found = at(&figure.of)?;
     if let Some(over) = &figure.over {
-        found = divided(found, at(over)?, over)?;
+        found = divided(found, at(over)?)?;
     }
-    let mut rivals = Vec::new();
-    for run in &figure.over_best {
-        rivals.push((at(run)?, run));
-    }
-    if let Some((best, run)) = rivals.into_iter().max_by(|one, two| one.0.total_cmp(&two.0)) {
-        found = divided(found, best, run)?;
+    let rivals: Option<Vec<f64>> = figure.over_best.iter().map(at).collect();
+    if let Some(best) = rivals?.into_iter().reduce(f64::max) {
+        found = divided(found, best)?;
     }
     if let Some((first, second)) = &figure.against {
-        let quotient = divided(at(first)?, at(second)?, second)?;
-        found = divided(found, quotient, first)?;
+        found = divided(found, divided(at(first)?, at(second)?)?)?;
     }
-    Ok(found)
+    Some(found)
 }
 
 /// The figures, for people.
 pub fn render(rounds: usize, judged: &[Judged]) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{:<52} {:<22} {:>7}  verdict      {rounds} pairs, median [min..max]",
-        "figure", "value", "bound"
-    );
+    let values = format!("{rounds} pairs, median [min..max]");
+    let mut rows = vec![vec!["figure".into(), values, "bound".into(), "verdict".into()]];
     for one in judged {
-        let (bound, verdict) = match one.figure.bounds() {
-            None => ("-".into(), "-"),
-            Some(bound) => match one.verdict(judged) {
-                Verdict::Met => (bound, "PASS"),
-                Verdict::Missed => (bound, "FAIL"),
-                Verdict::Noise => (bound, "none: the rival beside itself strays further"),
-            },
+        let verdict = match one.verdict(judged) {
+            _ if one.figure.bounds().is_none() => "-",
+            Verdict::Met => "PASS",
+            Verdict::Missed => "FAIL",
+            Verdict::Noise => "none: the rival beside itself strays further",
         };
-        let ratio = if one.figure.is_ratio() { "x" } else { " " };
+        let missing = match one.values.len() {
+            found if found < rounds => format!("{verdict}  in {found} of them"),
+            _ => verdict.into(),
+        };
         let values = spread(one.values.iter().copied());
-        let _ = write!(out, "{:<52} {values:<21}{ratio} {bound:>7}  {verdict}", one.figure.name);
-        let found = one.values.len();
-        let missing = if found < rounds { format!("  in {found} of them") } else { String::new() };
-        let _ = writeln!(out, "{missing}");
+        let values = if one.figure.is_ratio() { values + "x" } else { values };
+        let bound = one.figure.bounds().unwrap_or("-".into());
+        rows.push(vec![one.figure.name.clone(), values, bound, missing]);
     }
-    out
+    aligned(&rows)
 }
 
 /// A run in one line, for who waits: what its figures look at, and how long the client waited.
@@ -183,75 +169,44 @@ mod tests {
         }
     }
 
-    fn is_good(judged: &[Judged]) -> bool {
-        judged[0].verdict(judged) == Verdict::Met
-    }
-
-    fn rounds(pairs: &[(f64, f64)]) -> Vec<Round> {
-        let round = |&(one, two): &(f64, f64)| {
-            let of = |value: f64| json!({ "a": { "p99": value } });
-            Round::from([("one".into(), of(one)), ("two".into(), of(two))])
-        };
-        pairs.iter().map(round).collect()
+    /// Rounds in which `one`, `two` and `three` measured this.
+    fn rounds(all: &[&[f64]]) -> Vec<Round> {
+        let of = |(name, value): (&str, &f64)| (name.to_owned(), json!({ "a": { "p99": value } }));
+        let names = ["one", "two", "three"];
+        all.iter().map(|each| names.into_iter().zip(*each).map(of).collect()).collect()
     }
 
     #[test]
-    fn the_median_is_of_the_ratios_within_rounds() {
+    fn a_figure_is_the_median_of_ratios_within_rounds_and_its_bounds_are_of_that() {
         // The machine slowed down fourfold in the middle; every ratio is still one half or so.
-        let rounds = rounds(&[(10.0, 20.0), (40.0, 100.0), (12.0, 20.0)]);
-        let judged = judge_what_is_there(&[figure(Some("two"), Some(0.5))], &rounds);
-        assert_eq!(judged[0].values, [0.5, 0.4, 0.6]);
-        assert_eq!(judged[0].median, 0.5);
-        assert!(is_good(&judged));
-    }
-
-    #[test]
-    fn a_bound_is_missed_above_it_only() {
-        let rounds = rounds(&[(10.0, 20.0), (14.0, 20.0)]);
-        for (at_most, good) in [(Some(0.6), true), (Some(0.59), false), (None, true)] {
-            let judged = judge_what_is_there(&[figure(Some("two"), at_most)], &rounds);
-            assert_eq!(is_good(&judged), good, "{at_most:?}");
-        }
-        let alone = judge_what_is_there(&[figure(None, Some(12.0))], &rounds);
-        assert_eq!((alone[0].median, is_good(&alone)), (12.0, true));
-    }
-
-    #[test]
-    fn the_best_rival_of_each_round_counts_and_a_bound_may_be_from_below() {
-        let of = |value: f64| json!({ "a": { "p99": value } });
-        let round = |ours: f64, rivals: [f64; 2]| {
-            let [one, two] = rivals.map(of);
-            Round::from([("one".into(), of(ours)), ("x".into(), one), ("y".into(), two)])
+        let two = rounds(&[&[10.0, 20.0], &[40.0, 100.0], &[12.0, 20.0]]);
+        let three = rounds(&[&[30.0, 10.0, 5.0], &[20.0, 4.0, 5.0], &[32.0, 2.0, 16.0]]);
+        let least = |at_least| Figure {
+            over_best: vec!["two".into(), "three".into()],
+            at_least: Some(at_least),
+            ..figure(None, None)
         };
-        let rounds = [round(30.0, [10.0, 5.0]), round(20.0, [4.0, 5.0]), round(30.0, [1.0, 15.0])];
-        for (at_least, good) in [(3.0, true), (3.01, false)] {
-            let figure = Figure {
-                over_best: vec!["x".into(), "y".into()],
-                at_least: Some(at_least),
-                ..figure(None, None)
-            };
-            let judged = judge_what_is_there(&[figure], &rounds);
-            assert_eq!(judged[0].values, [3.0, 4.0, 2.0]);
-            assert_eq!(is_good(&judged), good, "{at_least}");
-        }
-        let against = Some(("x".into(), "y".into()));
-        let figure = Figure { against, ..figure(Some("x"), None) };
-        let judged = judge_what_is_there(&[figure], &rounds[..2]);
-        assert_eq!(judged[0].values, [1.5, 5.0 / 0.8]);
-    }
-
-    #[test]
-    fn what_every_round_must_show_is_no_matter_of_the_median() {
-        let rounds = rounds(&[(30.0, 1.0), (8.0, 1.0), (30.0, 1.0)]);
-        for (every_round, good) in [(false, true), (true, false)] {
-            let guard = Figure { at_least: Some(20.0), every_round, ..figure(None, None) };
-            assert_eq!(is_good(&judge_what_is_there(&[guard], &rounds)), good, "{every_round}");
+        let against = Some(("two".into(), "three".into()));
+        for (asked, rounds, values, is_good) in [
+            (figure(Some("two"), Some(0.5)), &two, [0.5, 0.4, 0.6], true),
+            (figure(Some("two"), Some(0.49)), &two, [0.5, 0.4, 0.6], false),
+            (figure(Some("two"), None), &two, [0.5, 0.4, 0.6], true),
+            (figure(None, Some(12.0)), &two, [10.0, 40.0, 12.0], true),
+            (least(3.0), &three, [3.0, 4.0, 2.0], true),
+            (least(3.01), &three, [3.0, 4.0, 2.0], false),
+            // What every round must show is no matter of the median.
+            (Figure { every_round: true, ..least(3.0) }, &three, [3.0, 4.0, 2.0], false),
+            (Figure { against, ..figure(Some("two"), None) }, &three, [1.5, 6.25, 128.0], true),
+        ] {
+            let judged = judge_what_is_there(&[asked], rounds);
+            assert_eq!(judged[0].values, values);
+            assert_eq!(judged[0].verdict(&judged) == Verdict::Met, is_good, "{judged:?}");
         }
     }
 
     #[test]
     fn where_a_rival_beside_itself_strays_further_than_the_bound_there_is_no_verdict() {
-        let rounds = rounds(&[(10.0, 20.0), (10.0, 20.0), (10.0, 20.0), (10.0, 20.0)]);
+        let rounds = rounds(&[&[10.0, 20.0][..]; 4]);
         let null = Figure { name: "null".into(), ..figure(Some("two"), None) };
         let judge = |at_most| {
             let ours = Figure { null: Some("null".into()), ..figure(Some("two"), Some(at_most)) };
@@ -268,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_can_be_passed_over() {
-        let mut rounds = rounds(&[(10.0, 20.0), (15.0, 20.0), (9.0, 0.0)]);
+        let mut rounds = rounds(&[&[10.0, 20.0], &[15.0, 20.0], &[9.0, 0.0]]);
         rounds[1].remove("one");
         let figures = [figure(Some("two"), None), figure(Some("three"), None)];
         let judged = judge_what_is_there(&figures, &rounds);
@@ -287,7 +242,7 @@ mod tests {
             let judged = judge_what_is_there(&bounded.figures, rounds);
             all_good(&bounded, &judged, rounds.len())
         };
-        let mut rounds = rounds(&[(10.0, 20.0), (15.0, 20.0), (9.0, 18.0)]);
+        let mut rounds = rounds(&[&[10.0, 20.0], &[15.0, 20.0], &[9.0, 18.0]]);
         assert!(good(&rounds));
         rounds[0].remove("two");
         assert!(good(&rounds));

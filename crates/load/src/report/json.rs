@@ -225,11 +225,12 @@ pub struct ClientCpu {
 impl Udp {
     /// As resolved.
     pub fn of(options: &datagram::Options) -> Self {
+        let choice = if options.peers.placement.is_some() { "any" } else { "server" };
         Udp {
             in_memory: options.door.is_some(),
-            port: options.peers.first().port(),
+            port: options.peers.first.port(),
             queues: options.peers.queues(),
-            choice: options.peers.choice_name().into(),
+            choice: choice.into(),
             large_sets: options.large_sets,
             timeout_ms: options.timeout.as_secs_f64() * 1e3,
         }

@@ -1,22 +1,12 @@
-//! Percentiles as reports tell them: microseconds out of histograms of nanoseconds. What is done to
-//! these cannot fail.
+//! Percentiles as reports tell them: microseconds out of histograms of nanoseconds.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// A histogram of so many significant digits, with nothing in it. It resizes itself.
+/// A histogram of so many significant digits, with nothing in it. It resizes itself, so that adding
+/// to it (`+=`) cannot fail.
 pub fn empty(digits: u8) -> Histogram<u64> {
     Histogram::new(digits).unwrap_or_else(|error| unreachable!("constant digits: {error}"))
-}
-
-/// Counts a value in a histogram that resizes itself.
-pub fn count(histogram: &mut Histogram<u64>, value: u64) {
-    histogram.record(value).unwrap_or_else(|error| unreachable!("it resizes itself: {error}"));
-}
-
-/// Adds another histogram's values to one that resizes itself, or has the same bounds.
-pub fn add(own: &mut Histogram<u64>, others: &Histogram<u64>) {
-    own.add(others).unwrap_or_else(|error| unreachable!("there is room: {error}"));
 }
 
 /// Points of a distribution of microseconds; all 0 where the count is.

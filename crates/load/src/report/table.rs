@@ -56,15 +56,6 @@ fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
             prefill.value_bytes as f64 / 1e6,
             prefill.seconds
         )?;
-        if let Some(held) = prefill.items_held.filter(|&held| held < prefill.items) {
-            // Room for the index, too, and for what a size class leaves empty.
-            let megabytes = (2 * (prefill.value_bytes >> 20)).max(64).next_power_of_two();
-            writeln!(
-                out,
-                "warning: the server holds {held} of them: start it with more memory (-m \
-                 {megabytes}), or lower --keys"
-            )?;
-        }
     }
     if report.build != "release" {
         writeln!(out, "A DEBUG BUILD: these numbers mean nothing. Build with --release.")?;
@@ -93,18 +84,13 @@ fn rows(runs: &[Run], out: &mut String) -> std::fmt::Result {
     if let Some(words) = runs.iter().find_map(|run| run.verdict.refused.as_ref()) {
         writeln!(out, "refused: {words}")?;
     } else {
-        latency_rows(runs, latency_word, out)?;
-        quiet_row(runs, out)?;
+        out.push_str(&latencies(runs, latency_word));
     }
     cpu_row(runs, out)
 }
 
-fn latency_rows(runs: &[Run], latency_word: &str, out: &mut String) -> std::fmt::Result {
-    writeln!(
-        out,
-        "{latency_word:<11}{:>10}  {:<20} {:<20} {:<20} {:<20} max us",
-        "count", "p50 us", "p90 us", "p99 us", "p99.9 us"
-    )?;
+/// A row for each kind of request, and below them what the undisturbed laps say.
+fn latencies(runs: &[Run], latency_word: &str) -> String {
     type Part = fn(&Latencies) -> Quantiles;
     let parts: [(&str, Part); 4] = [
         ("small get", |latencies| latencies.small_get),
@@ -112,49 +98,36 @@ fn latency_rows(runs: &[Run], latency_word: &str, out: &mut String) -> std::fmt:
         ("large get", |latencies| latencies.large_get),
         ("large set", |latencies| latencies.large_set),
     ];
+    let heads = [latency_word, "count", "p50 us", "p90 us", "p99 us", "p99.9 us", "max us"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for (name, part) in parts {
         let quantiles: Vec<Quantiles> =
             runs.iter().filter_map(|run| run.latency_us.as_ref()).map(part).collect();
         let count: u64 = quantiles.iter().map(|quantiles| quantiles.count).sum();
-        if count == 0 {
-            continue;
+        if count > 0 {
+            let of = |value: fn(&Quantiles) -> f64| spread(quantiles.iter().map(value));
+            let (p50, p90, p99) = (of(|q| q.p50), of(|q| q.p90), of(|q| q.p99));
+            let (p99_9, max) = (of(|q| q.p99_9), of(|q| q.max));
+            rows.push(vec![name.into(), count.to_string(), p50, p90, p99, p99_9, max]);
         }
-        let of = |value: fn(&Quantiles) -> f64| spread(quantiles.iter().map(value));
-        writeln!(
-            out,
-            "{name:<11}{count:>10}  {:<20} {:<20} {:<20} {:<20} {}",
-            of(|q| q.p50),
-            of(|q| q.p90),
-            of(|q| q.p99),
-            of(|q| q.p99_9),
-            of(|q| q.max),
-        )?;
     }
-    Ok(())
-}
-
-/// What the undisturbed laps say, for the small lane.
-fn quiet_row(runs: &[Run], out: &mut String) -> std::fmt::Result {
     let quiet: Vec<Quiet> = runs.iter().filter_map(|run| run.quiet).collect();
-    let Some(first) = quiet.first() else { return Ok(()) };
-    let lap = |part: fn(&Quiet) -> LapQuantiles| {
+    let lap = |name: &str, laps: String, part: fn(&Quiet) -> LapQuantiles, words: String| {
         let of = |at: fn(LapQuantiles) -> f64| spread(quiet.iter().map(|one| at(part(one))));
-        format!("{:<20} {:<20} {:<20}", of(|at| at.p50), of(|at| at.p90), of(|at| at.p99))
+        let (p50, p90, p99) = (of(|at| at.p50), of(|at| at.p90), of(|at| at.p99));
+        vec![name.to_owned(), laps, p50, p90, p99, String::new(), words]
     };
-    let total = |value: fn(&Quiet) -> u64| quiet.iter().map(value).sum::<u64>();
-    let laps = format!("{}/{}", total(|quiet| quiet.laps_quiet), total(|quiet| quiet.laps));
-    writeln!(
-        out,
-        "{:<11}{laps:>10}  {} median over the laps of {:.0} ms on schedule",
-        "small, lap",
-        lap(|quiet| quiet.small),
-        first.lap_ms,
-    )?;
-    if quiet.iter().all(|quiet| quiet.large.p99 == 0.0) {
-        return Ok(());
+    if let Some(Quiet { lap_ms, .. }) = quiet.first() {
+        let total = |value: fn(&Quiet) -> u64| quiet.iter().map(value).sum::<u64>();
+        let laps = format!("{}/{}", total(|one| one.laps_quiet), total(|one| one.laps));
+        let words = format!("median over the laps of {lap_ms:.0} ms on schedule");
+        rows.push(lap("small, lap", laps, |one| one.small, words));
     }
-    let large = lap(|quiet| quiet.large);
-    writeln!(out, "{:<11}{:>10}  {large} over all of those laps", "large, lap", "")
+    if quiet.iter().any(|one| one.large.p99 != 0.0) {
+        let words = "over all of those laps".into();
+        rows.push(lap("large, lap", String::new(), |one| one.large, words));
+    }
+    aligned(&rows)
 }
 
 fn cpu_row(runs: &[Run], out: &mut String) -> std::fmt::Result {
@@ -178,6 +151,23 @@ fn cpu_row(runs: &[Run], out: &mut String) -> std::fmt::Result {
         spread(runs.iter().map(|run| run.client.kept_waiting_ms)),
         spread(runs.iter().map(|run| run.client.stolen_ms)),
     )
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(out, "{cell:<width$}  ");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
 }
 
 /// `median [min..max]`, or just the value where there is one.
@@ -218,15 +208,6 @@ fn percent(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentages_read_well() {
-        let quotient = 100.0 * 20.0 / 4020.0;
-        for (value, words) in [(0.0, "0"), (quotient, "0.50"), (0.0625, "0.0625"), (12.25, "12.2")]
-        {
-            assert_eq!(percent(value), words);
-        }
-    }
 
     #[test]
     fn spreads_read_well() {

@@ -1,9 +1,11 @@
 //! One thread that sends and receives on many connections: epoll, never blocking while it measures.
 //!
 //! While it measures it spins: a sleeping client would add its own wake-up to every latency. The
-//! loop over it is [`paced`], which follows a schedule or keeps a number of requests in flight.
-//! Times are nanoseconds from the start of the run.
+//! loop over it is [`paced`], which follows a schedule or keeps a number of requests in flight;
+//! what is counted and not timed goes in [`batches`]. Times are nanoseconds from the start of the
+//! run.
 
+pub mod batches;
 pub mod paced;
 
 use crate::connection::{Completion, Connection, Context, Request, Target};

@@ -34,6 +34,16 @@ pub enum Pace<'a> {
     },
 }
 
+impl Pace<'_> {
+    /// What a schedule has from number `next` on; nothing of a closed loop.
+    pub(crate) fn rest(&self, next: usize) -> &[Arrival] {
+        match self {
+            Pace::Open(arrivals) => &arrivals[next..],
+            Pace::Closed { .. } => &[],
+        }
+    }
+}
+
 /// Some requests may have connections for themselves, as those of another client have: this says
 /// which ones, and how many connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,11 +148,7 @@ impl Paced<'_> {
 
 impl Sender<'_, '_> {
     fn is_done(&self) -> bool {
-        let all_sent = match self.pace {
-            Pace::Open(arrivals) => self.next == arrivals.len(),
-            Pace::Closed { .. } => true,
-        };
-        all_sent && self.connections.in_flight() == 0
+        self.pace.rest(self.next).is_empty() && self.connections.in_flight() == 0
     }
 
     /// A closed loop's first requests.
@@ -170,9 +176,8 @@ impl Sender<'_, '_> {
 
     /// Sends what a schedule has due by now.
     fn send_due(&mut self) -> io::Result<()> {
-        let Pace::Open(arrivals) = self.pace else { return Ok(()) };
         for _ in 0..SENDS_MAX {
-            let Some(arrival) = arrivals.get(self.next) else { return Ok(()) };
+            let Some(&arrival) = self.pace.rest(self.next).first() else { return Ok(()) };
             let now_ns = self.clock.now_ns();
             if arrival.due_ns > now_ns {
                 return Ok(());
@@ -226,12 +231,8 @@ impl Sender<'_, '_> {
 
     /// Counts what was not sent and what was not answered.
     fn finish(self) {
-        if let Pace::Open(arrivals) = self.pace {
-            for arrival in &arrivals[self.next..] {
-                self.recorder.never_sent(arrival.due_ns);
-            }
-        }
         let recorder = self.recorder;
+        self.pace.rest(self.next).iter().for_each(|arrival| recorder.never_sent(arrival.due_ns));
         self.connections.for_each_unanswered(|request| recorder.unanswered(request.due_ns));
     }
 }

@@ -2,7 +2,7 @@
 //! believe.
 
 use crate::scripted::{Fault, Shared, serve, serve_unix};
-use laneway_load::arrivals::{Arrival, poisson};
+use laneway_load::arrivals::{Arrival, changing};
 use laneway_load::connection::{Context, Target, WRONG_BYTES, WRONG_KEY, WRONG_LENGTH};
 use laneway_load::dialect::Dialect;
 use laneway_load::prefill::prefill;
@@ -83,6 +83,10 @@ fn open_loop(arrivals: &[Arrival], drain: Duration, own: Own) -> Paced<'_> {
     Paced { pace: Pace::Open(arrivals), drain, versions: Random::new(8), own }
 }
 
+fn poisson(workload: &Workload, rate_per_s: f64, duration_ns: u64) -> Vec<Arrival> {
+    changing(std::slice::from_ref(workload), rate_per_s, 0..duration_ns, 0)
+}
+
 fn tcp(address: String) -> Target {
     Target::Tcp(address)
 }
@@ -110,7 +114,7 @@ fn everything_sent_comes_back_right_in_either_dialect() {
         let bench = Bench::mixed(dialect);
         let (target, shared) = filled(&bench, Fault::None);
         assert_eq!(shared.state.lock().unwrap().values.len(), 300);
-        let arrivals = poisson(&bench.workload, 2_000.0, 500_000_000, 0);
+        let arrivals = poisson(&bench.workload, 2_000.0, 500_000_000);
         let recorder = bench.send(&target, 8, &arrivals);
         let counts = &recorder.counts;
         assert_eq!(counts.due, arrivals.len() as u64);
@@ -148,7 +152,7 @@ fn a_get_of_several_keys_counts_and_checks_each() {
             number += 1;
             number % 2 == 0
         });
-        let arrivals = poisson(&bench.workload, 500.0, 400_000_000, 0);
+        let arrivals = poisson(&bench.workload, 500.0, 400_000_000);
         let recorder = bench.send(&target, 3, &arrivals);
         let counts = &recorder.counts;
         assert_eq!((counts.corrupt, counts.unanswered), (0, 0), "{:?}", recorder.first_fault);
@@ -206,7 +210,7 @@ fn wrong_values_fail_the_run() {
     };
     let of_several = |dialect| {
         let bench = several_keys(dialect);
-        let arrivals = poisson(&bench.workload, 500.0, 100_000_000, 0);
+        let arrivals = poisson(&bench.workload, 500.0, 100_000_000);
         (bench, arrivals)
     };
     for (fault, words) in [

@@ -14,7 +14,7 @@ use laneway_load::arguments::{self, number, text};
 use laneway_load::output;
 use laneway_load::pairs::definition::{self, Definition};
 use laneway_load::pairs::{self, Options, Round, builtin};
-use laneway_load::plot::{self, Chart, Line, Log};
+use laneway_load::plot::{self, Chart, Extras, Line, Log};
 use laneway_load::report::table::spread;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
@@ -202,7 +202,7 @@ fn carry_out(experiment: Experiment, flags: &Flags) -> Result<String, String> {
         std::fs::write(folder.join(format!("{name}.md")), &table).map_err(failed)?;
         for picture in experiment.pictures() {
             let lines = lines(&definition, picture, &rounds);
-            let svg = plot::svg(picture.chart, &lines)?;
+            let svg = plot::svg(picture.chart, &lines, &Extras::default())?;
             let file = folder.join(format!("{name}-{}.svg", picture.name));
             std::fs::write(file, svg).map_err(failed)?;
         }

@@ -2,7 +2,7 @@
 
 use super::Followed;
 use super::follow::{Epoch, Outcome, Phase, WITHIN};
-use laneway_load::plot::{self, Chart, Line, Log};
+use laneway_load::plot::{self, Chart, Extras, Line, Log};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -63,11 +63,11 @@ pub(super) fn write(folder: &Path, all: &[Followed]) -> Result<(), String> {
     let workers = chart("Large workers while the share of large requests changes", "workers");
     let mut lines: Vec<Line> = all.first().map(large_requests).into_iter().collect();
     lines.extend(all.iter().map(|one| stairs(one, "large workers", Epoch::workers_large_f64)));
-    file("adapt-workers.svg", plot::svg(workers, &lines)?)?;
+    file("adapt-workers.svg", plot::svg(workers, &lines, &Extras::default())?)?;
     let threshold = chart("The threshold meanwhile", "bytes");
     let lines: Vec<Line> =
         all.iter().map(|one| stairs(one, "threshold", Epoch::threshold_bytes_f64)).collect();
-    file("adapt-threshold.svg", plot::svg(threshold, &lines)?)
+    file("adapt-threshold.svg", plot::svg(threshold, &lines, &Extras::default())?)
 }
 
 impl Epoch {

@@ -1,13 +1,13 @@
 //! Requests in batches, each sent whole and waited for: for what is counted and not timed. It knows
 //! no latency.
 
-use super::server::Server;
-use crate::connection::{Completion, Context};
+use super::{Clock, Connections};
+use crate::connection::{Completion, Context, Target};
 use crate::random::Random;
-use crate::sender::{Clock, Connections};
 use crate::workload::{Ask, Draws, Workload};
 use std::time::{Duration, Instant};
 
+/// Without any reply for so long, the server is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Of the workload's seed.
 const ASKS_STREAM: u64 = 1;
@@ -21,14 +21,13 @@ pub struct Batches<'a> {
     pub asks: Random,
     draws: Draws,
     versions: Random,
-    ended: Vec<Completion>,
 }
 
 impl<'a> Batches<'a> {
     /// Opens so many connections.
-    pub fn open(context: Context<'a>, server: &Server, count: usize) -> Result<Self, String> {
-        let connections = Connections::open(context, &server.target, count)
-            .map_err(|error| format!("{}: {error}", server.target))?;
+    pub fn open(context: Context<'a>, target: &Target, count: usize) -> Result<Self, String> {
+        let connections = Connections::open(context, target, count)
+            .map_err(|error| format!("cannot connect to {target}: {error}"))?;
         let seed = context.workload.options().seed;
         Ok(Batches {
             connections,
@@ -36,7 +35,6 @@ impl<'a> Batches<'a> {
             asks: Random::stream(seed, ASKS_STREAM),
             draws: Draws::default(),
             versions: Random::stream(seed, VERSIONS_STREAM),
-            ended: Vec::new(),
         })
     }
 
@@ -63,16 +61,16 @@ impl<'a> Batches<'a> {
         for index in 0..self.connections.count() {
             self.connections.flush(index).map_err(broken)?;
         }
-        let mut ready = Vec::new();
+        let (mut ready, mut ended) = (Vec::new(), Vec::new());
         while self.connections.in_flight() > 0 {
             self.connections.wait(SILENCE_MAX, &mut ready).map_err(broken)?;
             if ready.is_empty() {
                 return Err(format!("no reply for {} s", SILENCE_MAX.as_secs()));
             }
             for &event in &ready {
-                self.connections.serve(event, &self.clock, &mut self.ended).map_err(broken)?;
+                self.connections.serve(event, &self.clock, &mut ended).map_err(broken)?;
             }
         }
-        Ok(std::mem::take(&mut self.ended))
+        Ok(ended)
     }
 }
