@@ -182,9 +182,7 @@ impl Server {
                 "END" | "RESET" | "OK" => return Ok(()),
                 "ERROR" => return Err(Failure::Unknown),
                 // Not wherever the word stands: it may be in a key that is told.
-                line if is_error(line) => {
-                    return Err(Failure::Refused(line.to_owned()));
-                }
+                line if is_error(line) => return Err(Failure::Refused(line.to_owned())),
                 line => each(line.strip_prefix("STAT ").unwrap_or(line)),
             }
         }
@@ -302,6 +300,13 @@ fn connect(name: &str) -> io::Result<TcpStream> {
 pub struct Family(pub Vec<(String, String)>);
 
 impl Family {
+    /// Of lines with a name and a value each.
+    #[cfg(test)]
+    pub fn of(text: &str) -> Family {
+        let lines = text.lines().map(|line| line.trim().split_once(' ').expect("name and value"));
+        Family(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
     /// The value of this name.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())

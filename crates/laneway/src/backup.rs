@@ -196,14 +196,10 @@ fn is_all_of(name: &str, told: &Family) -> bool {
 mod tests {
     use super::*;
 
-    fn family(told: &[(&str, &str)]) -> Family {
-        Family(told.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
-    }
-
     #[test]
     fn another_backup_is_never_taken_for_ones_own() {
-        let told = |name, state| {
-            family(&[("backup_name", name), ("backup_state", state), ("backup_error", "why")])
+        let told = |name: &str, state: &str| {
+            Family::of(&format!("backup_name {name}\nbackup_state {state}\nbackup_error why"))
         };
         assert_eq!(end("day", &told("day", "running")), None);
         assert_eq!(end("day", &told("day", "done")), Some(Ok(true)));
@@ -213,9 +209,9 @@ mod tests {
             assert!(why.contains("day: it has ended") && why.contains("night"), "{why}");
         }
         for before in ["day", "night"] {
-            let refused = [("backup_refused", "day"), ("backup_refused_error", "it is there")];
-            let told = [("backup_name", before), ("backup_state", "done"), refused[0], refused[1]];
-            assert_eq!(end("day", &family(&told)), Some(Err("day: it is there".into())));
+            let refused = "backup_refused day\nbackup_refused_error it is there";
+            let told = format!("backup_name {before}\nbackup_state done\n{refused}");
+            assert_eq!(end("day", &Family::of(&told)), Some(Err("day: it is there".into())));
         }
     }
 
@@ -226,9 +222,9 @@ mod tests {
             ("12", "10", "100 %: 12 of 10 items, 3 MiB"),
             ("0", "0", "  0 %: 0 of 0 items, 3 MiB"),
         ] {
-            let told = [("backup_items", items), ("backup_items_at_start", all)];
-            let told = [&told[..], &[("backup_bytes", "3145728")]].concat();
-            assert_eq!(progress(&family(&told)), expected);
+            let told = format!("backup_items {items}\nbackup_items_at_start {all}");
+            let told = Family::of(&format!("{told}\nbackup_bytes 3145728"));
+            assert_eq!(progress(&told), expected);
         }
     }
 }

@@ -66,14 +66,12 @@ pub fn completions(args: &[OsString]) -> ExitCode {
         Some("bash") => generate(Bash, &mut command, "laneway", &mut text),
         Some("zsh") => generate(Zsh, &mut command, "laneway", &mut text),
         Some("fish") => generate(Fish, &mut command, "laneway", &mut text),
-        _ => return which_shell(),
+        _ => {
+            eprintln!("laneway completions: for which shell? write bash, zsh or fish");
+            return ExitCode::from(STATUS_USAGE);
+        }
     }
     told(&text)
-}
-
-fn which_shell() -> ExitCode {
-    eprintln!("laneway completions: for which shell? write bash, zsh or fish");
-    ExitCode::from(STATUS_USAGE)
 }
 
 /// `laneway man [serve]`.

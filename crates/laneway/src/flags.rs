@@ -21,18 +21,27 @@ mod table;
 mod values;
 
 pub use clap_command::command;
-pub use command_line::of_folder;
+pub use command_line::{Asked, of_folder};
 #[cfg(test)]
 pub use command_line::{choices, defaults};
-pub use config::{changes, first_given, text as config};
+pub use config::{changes, first_given, refuse, text as config};
 pub use flag::Handover;
 #[cfg(test)]
 use foreign::Refused;
 pub use foreign::meant;
 pub use help::text as help;
-pub use layers::{Asked, placed, read};
+pub use layers::{placed, read};
 pub use table::Flags;
 pub use values::bytes;
+
+/// The flags of a command line of `serve`.
+#[cfg(test)]
+pub fn typed(line: &str) -> Flags {
+    match read(line.split_whitespace().map(std::ffi::OsString::from), []) {
+        Ok(Asked::Serve(flags)) => *flags,
+        other => panic!("{line}: {other:?}"),
+    }
+}
 
 #[cfg(test)]
 mod config_tests;

@@ -259,7 +259,7 @@ fn now(record: &Record<'_>) -> String {
 
 /// A line, with its end.
 pub fn line(format: Format, unix_milliseconds: u64, record: &Record<'_>) -> String {
-    let (time, level) = (timestamp(unix_milliseconds), record.level());
+    let (time, level) = (timestamp(unix_milliseconds), record.level().as_str());
     let message = record.args().to_string();
     let mut fields = Fields(Vec::new());
     let _ = record.key_values().visit(&mut fields); // ours never fails
@@ -271,24 +271,14 @@ pub fn line(format: Format, unix_milliseconds: u64, record: &Record<'_>) -> Stri
             let pairs = pairs.map(|(name, value)| format!(" {name}={}", plain(value)));
             let pairs: String = pairs.collect();
             let text = format!("{message}{pairs}").replace(['\n', '\r'], " ");
-            format!("{time} {:<5} {text}\n", level_name(level).to_uppercase())
+            format!("{time} {level:<5} {text}\n")
         }
         Format::Json => {
-            let head = [("time", time), ("level", level_name(level).into()), ("message", message)];
+            let head = [("time", time), ("level", level.to_lowercase()), ("message", message)];
             let head = head.map(|(name, value)| (name.to_owned(), Scalar::from(value)));
             let object: serde_json::Map<_, _> = head.into_iter().chain(pairs).collect();
             format!("{}\n", Scalar::Object(object))
         }
-    }
-}
-
-fn level_name(level: Level) -> &'static str {
-    match level {
-        Level::Error => "error",
-        Level::Warn => "warn",
-        Level::Info => "info",
-        Level::Debug => "debug",
-        Level::Trace => "trace",
     }
 }
 

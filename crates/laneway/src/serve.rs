@@ -412,15 +412,10 @@ pub fn settings(flags: &Flags) -> Result<Settings, String> {
         slow: slow::setting(flags)?,
         log_keys: flags.log_keys,
         connections_per_address: flags.connections_per_address.unwrap_or(0),
-        client_rates: client_rates(flags),
+        client_rates: Rates::new(flags.client_rate.unwrap_or(0), flags.client_bytes.unwrap_or(0)),
         sandbox: sandbox::setting(flags)?,
         policy,
     })
-}
-
-/// The limits of a client's address, by the flags.
-fn client_rates(flags: &Flags) -> Rates {
-    Rates::new(flags.client_rate.unwrap_or(0), flags.client_bytes.unwrap_or(0))
 }
 
 fn workers(flags: &Flags) -> Result<usize, String> {
@@ -437,20 +432,16 @@ fn workers(flags: &Flags) -> Result<usize, String> {
 
 fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, String> {
     let defaults = policy::Settings::default();
-    let design = named("--design", flags.design.as_deref(), defaults.design)?;
+    let design = named("--design", flags.design.as_deref())?.unwrap_or(defaults.design);
     let workers_number = u16::try_from(workers).unwrap_or(u16::MAX);
-    let access = named("--access", flags.access.as_deref(), defaults.access)?;
+    let access = named("--access", flags.access.as_deref())?.unwrap_or(defaults.access);
     Ok(policy::Settings {
         design,
-        form: flags
-            .form
-            .as_deref()
-            .map(|form| form.parse().map_err(|error| format!("--form {form}: {error}")))
-            .transpose()?,
+        form: named("--form", flags.form.as_deref())?,
         workers: workers_number,
         percentile: flags.percentile.unwrap_or(defaults.percentile),
         alpha: flags.alpha.unwrap_or(defaults.alpha),
-        cost: named("--cost", flags.cost.as_deref(), defaults.cost)?,
+        cost: named("--cost", flags.cost.as_deref())?.unwrap_or(defaults.cost),
         threshold_fixed: flags.threshold.map(policy::ItemBytes),
         slice_bytes: flags.slice.map_or(defaults.slice_bytes, policy::ItemBytes),
         samples_min: flags.samples_min.unwrap_or(defaults.samples_min),
@@ -462,15 +453,13 @@ fn policy_settings(flags: &Flags, workers: usize) -> Result<policy::Settings, St
     })
 }
 
-fn named<N>(flag: &str, name: Option<&str>, default: N) -> Result<N, String>
+fn named<N>(flag: &str, name: Option<&str>) -> Result<Option<N>, String>
 where
     N: std::str::FromStr,
     N::Err: std::fmt::Display,
 {
-    match name {
-        None => Ok(default),
-        Some(name) => name.parse().map_err(|error| format!("{flag} {name}: {error}")),
-    }
+    let parsed = |name: &str| name.parse::<N>().map_err(|error| format!("{flag} {name}: {error}"));
+    name.map(parsed).transpose()
 }
 
 fn idle(flags: &Flags) -> Result<Idle, String> {

@@ -9,6 +9,7 @@ use self::progress::{Progress, size};
 use crate::STATUS_USAGE;
 use crate::flags::{self, Flags};
 use crate::serve::tier::{self as settings, place};
+use laneway_load::arguments::number;
 use laneway_load::output::{MODE_OWNER, NewFile, unless_closed};
 use laneway_server::durable::hands::SCHEDULE_KEY;
 use laneway_tier::backup::WRITING;
@@ -179,11 +180,7 @@ fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
             ("scan", Arg::Long("values")) => asked.values = true,
             ("scan", Arg::Long("from")) => asked.from = key("--from", &mut parser)?,
             ("scan", Arg::Long("to")) => asked.to = Some(key("--to", &mut parser)?),
-            ("scan", Arg::Long("limit")) => {
-                let text = parser.value().and_then(|value| value.string()).map_err(sentence)?;
-                let limit = text.parse().map_err(|_| format!("--limit {text}: not a number"))?;
-                asked.limit = Some(limit);
-            }
+            ("scan", Arg::Long("limit")) => asked.limit = Some(number("limit", &mut parser)?),
             ("dump", Arg::Long("output") | Arg::Short('o'))
             | ("load", Arg::Long("input") | Arg::Short('i')) => {
                 asked.file = Some(PathBuf::from(parser.value().map_err(sentence)?));
@@ -205,12 +202,9 @@ fn parse(command: &str, args: Vec<OsString>) -> Result<Asked, String> {
     {
         return Err("--data-dir: the folder stands there already; name one".into());
     }
-    match flags::first_given(&asked.media, settings::OF_SERVER) {
-        None => Ok(asked),
-        Some(flag) => {
-            Err(format!("{flag}: is for a server, and not for laneway {command}; leave it out"))
-        }
-    }
+    let why = format!("is for a server, and not for laneway {command}; leave it out");
+    flags::refuse(&asked.media, settings::OF_SERVER, &why)?;
+    Ok(asked)
 }
 
 fn key(flag: &str, parser: &mut Parser) -> Result<Vec<u8>, String> {
@@ -387,10 +381,6 @@ fn tell(out: &mut impl Write, key: &[u8], item: &Item, values: bool) -> io::Resu
     Ok(())
 }
 
-fn file_error(source: io::Error) -> Error {
-    Error::Io { what: "open the dump", source }
-}
-
 fn dump_all(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     if let Some(path) = asked.file.as_ref().filter(|path| store.has(path)) {
         // It would be written over, or the dump named in its place.
@@ -449,7 +439,7 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     };
     let mut given_out = 0;
     if let Some(path) = asked.file.as_ref().filter(|path| path.is_file()) {
-        let file = File::open(path).map_err(file_error)?;
+        let file = File::open(path).map_err(|source| Error::Io { what: "open the dump", source })?;
         let mut all = dump::Stream::open(BufReader::new(file)).map_err(told)?;
         all.verify().map_err(told)?;
         given_out = all.given_out();

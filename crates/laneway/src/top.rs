@@ -82,26 +82,23 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         eprintln!("laneway top: standard output is no terminal; --once prints one picture");
         return ExitCode::from(STATUS_USAGE);
     }
-    let mut source = Source { server: None, whom: flags.whom.clone() };
-    let watch = match source.sample() {
-        Ok(sample) => Watch::begin(sample),
-        Err(Failure::Unknown) => {
-            eprintln!("laneway top: the server at {} is no Laneway", flags.whom.place);
-            return ExitCode::FAILURE;
-        }
-        Err(failure) => {
-            eprintln!("laneway top: {}", failure.told(&flags.whom));
-            return ExitCode::FAILURE;
-        }
-    };
-    let ended = if flags.once { once(watch, source, &flags) } else { live(watch, source, &flags) };
-    match ended {
+    match watch(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(words) => {
             eprintln!("laneway top: {words}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn watch(flags: &Flags) -> Result<(), String> {
+    let mut source = Source { server: None, whom: flags.whom.clone() };
+    let first = source.sample().map_err(|failure| match failure {
+        Failure::Unknown => format!("the server at {} is no Laneway", flags.whom.place),
+        failure => failure.told(&flags.whom),
+    })?;
+    let watch = Watch::begin(first);
+    if flags.once { once(watch, source, flags) } else { live(watch, source, flags) }
 }
 
 /// A server that is asked for samples.

@@ -26,8 +26,5 @@ pub fn lines(len: usize, salt: u64) -> Vec<u8> {
 
 /// The reply to a `get` of one key.
 pub fn hit(key: &str, value: &[u8]) -> Vec<u8> {
-    let mut reply = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();
-    reply.extend_from_slice(value);
-    reply.extend_from_slice(b"\r\n");
-    reply
+    [format!("VALUE {key} 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }

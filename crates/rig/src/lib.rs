@@ -18,7 +18,6 @@ pub mod resp;
 mod shm;
 pub mod slot_faults;
 pub mod tls;
-mod watched;
 
 pub use bytes::{hit, lines, tail, value};
 
@@ -319,6 +318,15 @@ impl Rig {
         rig
     }
 
+    /// One that has all that operators can watch: two workers, whose clients come by streams and
+    /// datagrams and whose items are kept durably.
+    pub fn watched() -> Rig {
+        let machine = durable::Machine::new(32 * durable::SEGMENT_BYTES as usize, 16 << 20);
+        let tier = machine.open(durable::settings()).expect("the media are sound");
+        let (kept, datagrams) = (Some(durable::Kept::of(&tier)), Some(DatagramFaults::NONE));
+        Rig::new(&Plan { kept, datagrams, ..Plan::of(2, Form::TimeShare) })
+    }
+
     /// Items are kept by a durable executor with these hands.
     pub fn keep(&mut self, hands: Box<dyn DeviceExecutor>) {
         self.executor = Some(SharedExecutor::new(DurableExecutor::new(self.shared.clone(), hands)));
@@ -468,10 +476,7 @@ impl Rig {
 
     /// Store a value.
     pub fn set(&mut self, client: &Client, key: &str, value: &[u8]) {
-        let mut request = format!("set {key} 0 0 {}\r\n", value.len()).into_bytes();
-        request.extend_from_slice(value);
-        request.extend_from_slice(b"\r\n");
-        assert_eq!(self.ask(client, &request, b"\r\n"), b"STORED\r\n");
+        assert_eq!(self.ask(client, &peer::set(key, value), b"\r\n"), b"STORED\r\n");
     }
 
     /// Give so many workers the role of serving large requests alone.

@@ -182,10 +182,7 @@ impl Peer {
 
 /// A `set` request.
 pub fn set(key: &str, value: &[u8]) -> Vec<u8> {
-    let mut request = format!("set {key} 0 0 {}\r\n", value.len()).into_bytes();
-    request.extend_from_slice(value);
-    request.extend_from_slice(b"\r\n");
-    request
+    [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
 /// Sum of one count over all workers.

@@ -1,6 +1,6 @@
 //! RESP for tests: requests written, and where a reply ends, by a way of its own.
 
-use super::{Rig, hit};
+use super::{Rig, hit, peer};
 use laneway_transport::memory::Client;
 
 /// What a test speaks: facts of the lanes hold for memcached's text and for RESP alike.
@@ -16,10 +16,7 @@ impl Speech {
     /// The request that stores a value.
     pub fn storing(self, key: &str, value: &[u8]) -> Vec<u8> {
         match self {
-            Speech::Text => {
-                let head = format!("set {key} 0 0 {}\r\n", value.len());
-                [head.as_bytes(), value, b"\r\n"].concat()
-            }
+            Speech::Text => peer::set(key, value),
             Speech::Resp => request(&[b"SET", key.as_bytes(), value]),
         }
     }
@@ -75,9 +72,7 @@ impl Speech {
 pub fn request(args: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
-        bytes.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
-        bytes.extend_from_slice(arg);
-        bytes.extend_from_slice(b"\r\n");
+        bytes.extend(bulk(arg));
     }
     bytes
 }

@@ -9,12 +9,12 @@ pub(crate) fn text(parser: &mut lexopt::Parser, flag: &str) -> Result<String, St
 }
 
 /// A whole number from `low` to `high`.
-pub(crate) fn whole(
+pub(crate) fn whole<T: TryFrom<u64>>(
     parser: &mut lexopt::Parser,
     flag: &str,
     low: u64,
     high: u64,
-) -> Result<u64, String> {
+) -> Result<T, String> {
     let value = text(parser, flag)?;
     sweep::whole(&value, low, high).map_err(|error| format!("{flag} {value}: {error}"))
 }

@@ -16,7 +16,7 @@ use crate::workload::{Draw, Mix};
 use laneway_load::random::Random;
 use laneway_policy::SLICE_BYTES;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// A discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,8 +201,7 @@ fn srpt(arrivals: Arrivals<'_>, workers: usize) -> Seen {
     let mut seen = Seen::default();
     // Under way, with the time at which each would be done; and those with more left than they.
     let mut running: Vec<(u64, Job)> = Vec::with_capacity(workers);
-    let mut waiting: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
-    let mut parked: std::collections::HashMap<u64, Job> = std::collections::HashMap::new();
+    let mut waiting: BTreeMap<(u64, u64), Job> = BTreeMap::new();
     let mut arrivals = arrivals.peekable();
     loop {
         let first = (0..running.len()).min_by_key(|&place| running[place].0);
@@ -212,9 +211,7 @@ fn srpt(arrivals: Arrivals<'_>, workers: usize) -> Seen {
             (Some(first), comes) if comes.is_none_or(|comes| running[first].0 <= comes) => {
                 let (now, job) = running.swap_remove(first);
                 seen.answered(&job, now);
-                if let Some(Reverse((left, arrived))) = waiting.pop()
-                    && let Some(job) = parked.remove(&arrived)
-                {
+                if let Some(((left, _), job)) = waiting.pop_first() {
                     running.push((now + left, job));
                 }
             }
@@ -225,8 +222,7 @@ fn srpt(arrivals: Arrivals<'_>, workers: usize) -> Seen {
                 if running.len() > workers {
                     let last = (0..running.len()).max_by_key(|&place| running[place].0);
                     let (done, job) = running.swap_remove(last.unwrap_or(0));
-                    waiting.push(Reverse((done - now, job.arrived)));
-                    parked.insert(job.arrived, job);
+                    waiting.insert((done - now, job.arrived), job);
                 }
             }
         }

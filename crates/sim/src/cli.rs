@@ -1,13 +1,14 @@
 //! `laneway sim`: which figures, how much of them, and where to.
 
-use crate::arguments::{number, text, whole};
-use crate::machine::{Standby, WireOrder};
+use crate::arguments::{text, whole};
 use crate::plan_cli;
 use crate::report;
 use crate::row;
 use crate::run_cli;
-use crate::scenarios::{self, Scenario, Setup, WAYS};
+use crate::scenarios::{self, Scenario, Setup};
 use crate::study::{Effort, Study};
+use crate::sweep::{self, Sweep};
+use laneway_load::arguments::carry_out;
 use lexopt::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -99,33 +100,24 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         _ => {}
     }
     let words: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    match parse(args) {
-        Ok(Asked::Help) => {
-            print!("{HELP}");
-            for scenario in scenarios::BUILT {
-                println!("  {:<19} {}", scenario.name, scenario.about);
-            }
-            if !scenarios::HAS_FIGURES {
-                println!("  (those of papers: {LACKING})");
-            }
-            ExitCode::SUCCESS
+    let mut help = help();
+    let flags = parse(args).map(|asked| match asked {
+        Asked::Help => None,
+        Asked::HelpOf(text) => {
+            help = text.to_owned();
+            None
         }
-        Ok(Asked::HelpOf(text)) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        Ok(Asked::Run(flags)) => match run(&flags, &words.join(" ")) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("laneway sim: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Err(error) => {
-            eprintln!("laneway sim: {error}; laneway sim --help lists what there is");
-            ExitCode::from(2)
-        }
-    }
+        Asked::Run(flags) => Some(flags),
+    });
+    carry_out("sim", &help, flags, |flags| run(&flags, &words.join(" ")).map(|()| true))
+}
+
+/// [`HELP`], with the scenarios of this build.
+fn help() -> String {
+    let line = |scenario: &Scenario| format!("  {:<19} {}\n", scenario.name, scenario.about);
+    let scenarios: String = scenarios::BUILT.iter().map(line).collect();
+    let lacking = format!("  (those of papers: {LACKING})\n");
+    format!("{HELP}{scenarios}{}", if scenarios::HAS_FIGURES { "" } else { &lacking })
 }
 
 fn parse(args: Vec<OsString>) -> Result<Asked, String> {
@@ -140,10 +132,14 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
         table: true,
         setup: Setup::default(),
     };
+    let mut machine = Sweep::default();
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         match arg {
-            Long("help") | Short('h') => return Ok(help_of(&flags.scenarios)),
+            Long("help") | Short('h') => match flags.scenarios[..] {
+                [one] if one.name == "scale" => return Ok(Asked::HelpOf(HELP_SCALE)),
+                _ => return Ok(Asked::Help),
+            },
             Value(name) if name == "list" => return Ok(Asked::Help),
             Value(name) if name == "all" => flags.scenarios.extend(all()?),
             Value(name) => flags.scenarios.push(scenario(&name.to_string_lossy())?),
@@ -152,17 +148,16 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
             Long("json") => flags.json = true,
             Long("no-table") => flags.table = false,
             Long("seed") => flags.seed = whole(&mut parser, "--seed", 0, 1 << 40)?,
-            Long("threads") => {
-                flags.threads = whole(&mut parser, "--threads", 1, 1024)? as usize;
-            }
+            Long("threads") => flags.threads = whole(&mut parser, "--threads", 1, 1024)?,
             Long("out") => flags.out = Some(text(&mut parser, "--out")?.into()),
-            Long(flag) => {
-                let flag = format!("--{flag}");
-                machine_flag(&flag, &mut parser, &mut flags.setup)?;
+            Long(name) => {
+                let name = name.to_owned();
+                machine_flag(&name, &mut parser, &mut machine)?;
             }
             Short(flag) => return Err(format!("-{flag}: no such flag")),
         }
     }
+    flags.setup = machine.setup()?;
     let costs = flags.setup.costs;
     if costs.spared() > costs.request {
         return Err("--request-ns must be at least --receive-ns and --profile-ns together".into());
@@ -173,74 +168,31 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
     Ok(Asked::Run(Box::new(flags)))
 }
 
-fn help_of(scenarios: &[&Scenario]) -> Asked {
-    match scenarios {
-        [one] if one.name == "scale" => Asked::HelpOf(HELP_SCALE),
-        _ => Asked::Help,
-    }
-}
+/// The parameters of `laneway sim run` that figures have too.
+const OF_MACHINE: &str = "workers batch nic-gbit nic-order nic-burst tx-queues network-us way \
+                          request-ns packet-ns receive-ns handoff-ns steal-ns slice-ns profile-ns \
+                          profile standby";
 
-fn machine_flag(flag: &str, parser: &mut lexopt::Parser, setup: &mut Setup) -> Result<(), String> {
-    const NS_MAX: u64 = 1_000_000_000;
-    let ns = |parser: &mut lexopt::Parser| -> Result<u64, String> {
-        Ok(whole(parser, flag, 0, NS_MAX)? * 1_000)
-    };
-    let costs = &mut setup.costs;
-    match flag {
-        // A figure with one large worker and one small has at least two.
-        "--workers" => setup.workers = whole(parser, flag, 2, 64)? as u16,
-        "--batch" => setup.batch = whole(parser, flag, 1, 100_000)? as u32,
-        "--nic-gbit" => setup.nic.gigabits = number(parser, flag, 0.001, 1e6)?,
-        "--nic-burst" => setup.nic.burst = whole(parser, flag, 1, 100_000)? as u32,
-        "--network-us" => setup.network = (number(parser, flag, 0.0, 1e6)? * 1e6) as u64,
-        "--way" => {
-            let name = text(parser, flag)?;
-            let way = WAYS.into_iter().find(|way| way.flag == name).ok_or_else(|| {
-                format!("{flag} {name}: must be bypass, tcp-pipelined, tcp or udp")
-            })?;
-            (*costs, setup.reach) = (way.costs(*costs), way.reach);
-        }
-        "--request-ns" => costs.request = ns(parser)?,
-        "--packet-ns" => costs.packet = ns(parser)?.max(1),
-        "--receive-ns" => costs.receive = ns(parser)?,
-        "--handoff-ns" => costs.handoff = ns(parser)?,
-        "--steal-ns" => costs.steal = ns(parser)?,
-        "--slice-ns" => costs.slice = ns(parser)?,
-        "--profile-ns" => costs.profile = ns(parser)?,
-        "--nic-order" => {
-            setup.nic.order = match text(parser, flag)?.as_str() {
-                "round-robin" => WireOrder::RoundRobin,
-                "small-first" => WireOrder::SmallFirst,
-                other => {
-                    return Err(format!("{flag} {other}: must be round-robin or small-first"));
-                }
-            }
-        }
-        "--profile" => {
-            setup.profiles = match text(parser, flag)?.as_str() {
-                "all" => true,
-                "lanes" => false,
-                other => return Err(format!("{flag} {other}: must be all or lanes")),
-            }
-        }
-        "--standby" => {
-            let name = text(parser, flag)?;
-            let found = Standby::NAMED.iter().find(|(known, _)| *known == name);
-            setup.standby = match found {
-                Some((_, standby)) => *standby,
-                None => return Err(format!("{flag} {name}: must be returns, epoch or reads-on")),
-            }
-        }
-        "--tx-queues" => {
-            setup.nic.queue_per_lane = match text(parser, flag)?.as_str() {
-                "per-worker" => false,
-                "per-lane" => true,
-                other => return Err(format!("{flag} {other}: must be per-worker or per-lane")),
-            }
-        }
-        _ => return Err(format!("{flag}: no such flag")),
+fn machine_flag(
+    name: &str,
+    parser: &mut lexopt::Parser,
+    machine: &mut Sweep,
+) -> Result<(), String> {
+    if !OF_MACHINE.split_whitespace().any(|known| known == name) {
+        return Err(format!("--{name}: no such flag"));
     }
-    Ok(())
+    let value = text(parser, &format!("--{name}"))?;
+    let refused = match name {
+        // A figure with one large worker and one small has at least two.
+        "workers" => sweep::whole::<u64>(&value, 2, 64).err(),
+        // A figure has a wire or has none, whatever the flags say.
+        "nic-gbit" => sweep::number(&value, 0.001, 1e6).err(),
+        _ => None,
+    };
+    match refused {
+        Some(error) => Err(format!("--{name} {value}: {error}")),
+        None => machine.set_all(name, vec![value]),
+    }
 }
 
 fn scenario(name: &str) -> Result<&'static Scenario, String> {
@@ -270,20 +222,15 @@ fn run(flags: &Flags, words: &str) -> Result<(), String> {
     }
     let mut written = Vec::new();
     for scenario in &flags.scenarios {
+        let (name, about) = (scenario.name, scenario.about);
         let figure = (scenario.run)(&study, &flags.setup);
         if flags.json {
             print!("{}", report::json_lines(&figure.rows));
         } else if flags.table {
-            println!("{}: {}\n{}", scenario.name, scenario.about, row::table(&figure.rows));
+            println!("{name}: {about}\n{}", row::table(&figure.rows));
         }
         if let Some(folder) = &flags.out {
-            written.push(report::write(
-                folder,
-                scenario.name,
-                scenario.about,
-                &figure,
-                study.effort,
-            )?);
+            written.push(report::write(folder, name, about, &figure, study.effort)?);
         }
     }
     if let Some(folder) = &flags.out {
@@ -306,9 +253,8 @@ mod tests {
     use super::*;
     use crate::machine::Reach;
 
-    fn error(line: &str) -> String {
-        let args = line.split_whitespace().map(OsString::from).collect();
-        parse(args).err().unwrap_or_else(|| panic!("{line} was taken"))
+    fn parsed(line: &str) -> Result<Asked, String> {
+        parse(line.split_whitespace().map(OsString::from).collect())
     }
 
     #[test]
@@ -317,16 +263,16 @@ mod tests {
             ("minos-fig1", "minos-fig1: no such scenario"),
             ("scale --workers 0", "--workers 0: must be a whole number from 2 to 64"),
             ("scale --nic-gbit none", "--nic-gbit none: must be a number"),
-            ("scale --nic-order fifo", "--nic-order fifo: must be round-robin or small-first"),
+            ("scale --nic-order fifo", "--nic-order fifo: must be one of round-robin, small-first"),
             ("scale --request-ns 100", "--request-ns must be at least"),
             ("scale plan", "plan: is a command of its own; give it first"),
             ("scale --slo-us 50", "--slo-us: no such flag"),
-            ("scale --way rdma", "--way rdma: must be bypass, tcp-pipelined, tcp or udp"),
-            ("scale --standby never", "--standby never: must be returns, epoch or reads-on"),
-            ("scale --profile 3", "--profile 3: must be all or lanes"),
+            ("scale --way rdma", "--way rdma: must be one of bypass, tcp-pipelined, udp, tcp"),
+            ("scale --standby never", "--standby never: must be one of returns, epoch, reads-on"),
+            ("scale --profile 3", "--profile 3: must be one of all, lanes"),
             ("scale --wurst 3", "--wurst: no such flag"),
         ] {
-            let got = error(line);
+            let got = parsed(line).err().expect(line);
             assert!(got.contains(words), "{line}: {got}");
         }
     }
@@ -334,24 +280,20 @@ mod tests {
     #[test]
     fn flags_reach_the_machine() {
         let line = "scale --full --seed 7 --workers 16 --packet-ns 300";
-        let args = line.split_whitespace().map(OsString::from).collect();
-        let Ok(Asked::Run(flags)) = parse(args) else { panic!("a run") };
+        let Ok(Asked::Run(flags)) = parsed(line) else { panic!("a run") };
         assert_eq!((flags.effort, flags.seed, flags.setup.workers), (Effort::Full, 7, 16));
         assert_eq!(flags.setup.costs.packet, 300_000);
     }
 
     #[test]
     fn help_is_about_what_was_named() {
-        let args = ["scale", "-h"].map(OsString::from).to_vec();
-        assert!(matches!(parse(args), Ok(Asked::HelpOf(HELP_SCALE))));
-        let args = vec![OsString::from("--help")];
-        assert!(matches!(parse(args), Ok(Asked::Help)));
+        assert!(matches!(parsed("scale -h"), Ok(Asked::HelpOf(HELP_SCALE))));
+        assert!(matches!(parsed("--help"), Ok(Asked::Help)));
     }
 
     #[test]
     fn a_way_in_sets_what_a_request_costs() {
-        let args = "scale --way tcp".split_whitespace().map(OsString::from).collect();
-        let Ok(Asked::Run(flags)) = parse(args) else { panic!("a run") };
+        let Ok(Asked::Run(flags)) = parsed("scale --way tcp") else { panic!("a run") };
         assert_eq!((flags.setup.costs.request, flags.setup.costs.packet), (8_200_000, 300_000));
         assert_eq!(flags.setup.reach, Reach::Offered);
     }
@@ -367,8 +309,7 @@ mod tests {
     #[test]
     fn a_figure_that_is_not_built_in_is_told_from_one_that_nobody_knows() {
         for name in ["minos-fig2", "losses", "all"] {
-            let args = vec![OsString::from(name), OsString::from("--seed")];
-            let told = parse(args).err().expect("--seed takes a number");
+            let told = parsed(&format!("{name} --seed")).err().expect("--seed takes a number");
             assert_eq!(told.contains("feature `research`"), !scenarios::HAS_FIGURES, "{told}");
         }
     }

@@ -97,10 +97,7 @@ impl Inputs {
 
 fn workload(name: &str) -> Result<Described, String> {
     let why = match named(name) {
-        Ok(options) => {
-            let workload = Workload::new(options)?;
-            return Ok(Sizes::Named(Arc::new(workload)).into());
-        }
+        Ok(options) => return Ok(Sizes::Named(Arc::new(Workload::new(options)?)).into()),
         Err(why) => why,
     };
     if !name.contains(['.', '/']) && !Path::new(name).exists() {

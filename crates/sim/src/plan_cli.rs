@@ -1,12 +1,13 @@
 //! `laneway sim plan`: the command. What is searched for is [`crate::plan`]; the parameters are
 //! those of [`crate::sweep`].
 
-use crate::arguments::{text, whole};
+use crate::arguments::{number, text, whole};
 use crate::plan::{self, Answer, Question};
 use crate::report;
 use crate::row::{self, Row};
 use crate::study::{Effort, Study};
 use crate::sweep::{Case, Sweep};
+use laneway_load::arguments::carry_out;
 use lexopt::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -88,37 +89,26 @@ enum Form {
 
 #[derive(Debug)]
 enum Asked {
-    Help,
     Schema,
     Plan(Box<Flags>),
 }
 
 /// Runs with these arguments, `plan` itself not among them.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    match parse(args.collect()) {
-        Ok(Asked::Help) => {
-            print!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        Ok(Asked::Schema) => {
+    carry_out("sim plan", HELP, parse(args.collect()), |asked| match asked {
+        Asked::Schema => {
             print!("{}", plan::schema());
-            ExitCode::SUCCESS
+            Ok(true)
         }
-        Ok(Asked::Plan(flags)) => match run(&flags) {
-            Ok(refusals) if refusals.is_empty() => ExitCode::SUCCESS,
-            Ok(lines) | Err(lines) => {
-                lines.iter().for_each(|line| eprintln!("laneway sim plan: {line}"));
-                ExitCode::FAILURE
-            }
-        },
-        Err(error) => {
-            eprintln!("laneway sim plan: {error}; laneway sim plan --help lists what there is");
-            ExitCode::from(2)
+        Asked::Plan(flags) => {
+            let refusals = run(&flags)?;
+            refusals.iter().for_each(|line| eprintln!("laneway sim plan: {line}"));
+            Ok(refusals.is_empty())
         }
-    }
+    })
 }
 
-fn parse(args: Vec<OsString>) -> Result<Asked, String> {
+fn parse(args: Vec<OsString>) -> Result<Option<Asked>, String> {
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
     let question = Question { slo_us: 50.0, workers_max: 64 };
     let mut flags =
@@ -127,24 +117,19 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         match arg {
-            Long("help") | Short('h') => return Ok(Asked::Help),
-            Long("schema") => return Ok(Asked::Schema),
+            Long("help") | Short('h') => return Ok(None),
+            Long("schema") => return Ok(Some(Asked::Schema)),
             Long("json") => flags.form = Form::Json,
             Long("csv") => flags.form = Form::Csv,
             Long("no-table") => flags.form = Form::Nothing,
             Long("quick") => full = false,
             Long("full") => full = true,
             Long("seed") => flags.seed = whole(&mut parser, "--seed", 0, 1 << 40)?,
-            Long("threads") => flags.threads = whole(&mut parser, "--threads", 1, 1024)? as usize,
+            Long("threads") => flags.threads = whole(&mut parser, "--threads", 1, 1024)?,
             Long("workers-max") => {
-                flags.question.workers_max = whole(&mut parser, "--workers-max", 1, 64)? as u16;
+                flags.question.workers_max = whole(&mut parser, "--workers-max", 1, 64)?;
             }
-            Long("slo-us") => {
-                let value = text(&mut parser, "--slo-us")?;
-                let slo_us = value.parse().ok().filter(|us| (0.1..=1e9).contains(us));
-                let must = || format!("--slo-us {value}: must be a number from 0.1 to 1e9");
-                flags.question.slo_us = slo_us.ok_or_else(must)?;
-            }
+            Long("slo-us") => flags.question.slo_us = number(&mut parser, "--slo-us", 0.1, 1e9)?,
             Long("out") => flags.out = Some(text(&mut parser, "--out")?.into()),
             Long("sweep") => file = Some(text(&mut parser, "--sweep")?),
             Long(name) if Sweep::knows(name) => {
@@ -153,9 +138,7 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
             }
             Long(name) => return Err(format!("--{name}: no such flag of plan")),
             Short(name) => return Err(format!("-{name}: no such flag of plan")),
-            Value(word) => {
-                return Err(format!("{}: plan takes flags only", word.to_string_lossy()));
-            }
+            Value(word) => return Err(format!("{}: plan takes flags only", word.to_string_lossy())),
         }
     }
     if let Some(path) = file {
@@ -163,7 +146,7 @@ fn parse(args: Vec<OsString>) -> Result<Asked, String> {
     }
     flags.cases = cases(sweep, full)?;
     flags.question.check(&flags.cases)?;
-    Ok(Asked::Plan(Box::new(flags)))
+    Ok(Some(Asked::Plan(Box::new(flags))))
 }
 
 /// The combinations, with what plan has by default.
@@ -182,11 +165,10 @@ fn cases(mut sweep: Sweep, full: bool) -> Result<Vec<Case>, String> {
     sweep.cases(RATE)
 }
 
-/// The lines that say where no number of cores holds; the error likewise.
-fn run(flags: &Flags) -> Result<Vec<String>, Vec<String>> {
+/// The lines that say where no number of cores holds.
+fn run(flags: &Flags) -> Result<Vec<String>, String> {
     let study = Study::new(Effort::Quick, flags.seed, flags.threads);
-    let answers = plan::answers(&study, &flags.cases, flags.question);
-    let answers: Vec<Answer> = answers.map_err(|error| vec![error])?;
+    let answers: Vec<Answer> = plan::answers(&study, &flags.cases, flags.question)?;
     let rows: Vec<Row> = answers.iter().flat_map(|answer| answer.rows.iter().cloned()).collect();
     match flags.form {
         Form::Json => print!("{}", report::json_lines(&rows)),
@@ -197,30 +179,20 @@ fn run(flags: &Flags) -> Result<Vec<String>, Vec<String>> {
     if let Some(folder) = &flags.out {
         let made = std::fs::create_dir_all(folder);
         let made = made.map_err(|error| format!("--out {}: {error}", folder.display()));
-        made.and_then(|()| report::write_rows(folder, "plan", &rows)).map_err(|why| vec![why])?;
+        made.and_then(|()| report::write_rows(folder, "plan", &rows))?;
     }
     Ok(answers.into_iter().filter_map(|answer| answer.refusal).collect())
 }
 
 /// What tables show of what was found.
-const FOUND: [&str; 9] = [
-    "workers",
-    "holds",
-    "p99",
-    "small_p99",
-    "large_p99",
-    "cpu_busy",
-    "wire_busy",
-    "headroom",
-    "rate_max",
-];
+const FOUND: &str = "workers holds p99 small_p99 large_p99 cpu_busy wire_busy headroom rate_max";
 
 /// A table of what was asked of all, and one of the answers, with what was not.
 fn table(rows: &[Row]) -> String {
     let mut asked: Vec<&str> = Vec::new();
     for row in rows {
         // It stands before what was found, behind the figure's name and the form's.
-        for name in row.names().skip(2).take_while(|name| *name != FOUND[0]) {
+        for name in row.names().skip(2).take_while(|name| *name != "workers") {
             if !asked.contains(&name) {
                 asked.push(name);
             }
@@ -228,7 +200,7 @@ fn table(rows: &[Row]) -> String {
     }
     let is_same = |name: &&str| rows.iter().all(|row| row.get(name) == rows[0].get(name));
     let (same, mut shown): (Vec<&str>, Vec<&str>) = asked.into_iter().partition(is_same);
-    shown.extend(FOUND);
+    shown.extend(FOUND.split(' '));
     let of_all: Vec<Row> = rows.iter().take(1).map(|row| row.only(&same)).collect();
     let answers: Vec<Row> = rows.iter().map(|row| row.only(&shown)).collect();
     format!(
@@ -243,13 +215,13 @@ fn table(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Asked, String> {
+    fn parsed(line: &str) -> Result<Option<Asked>, String> {
         parse(line.split_whitespace().map(OsString::from).collect())
     }
 
     fn flags(line: &str) -> Flags {
         match parsed(line) {
-            Ok(Asked::Plan(flags)) => *flags,
+            Ok(Some(Asked::Plan(flags))) => *flags,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -422,7 +394,7 @@ mod tests {
 
     #[test]
     fn the_help_has_its_flags_and_fits() {
-        assert!(matches!(parsed("--help"), Ok(Asked::Help)));
+        assert!(matches!(parsed("--help"), Ok(None)));
         assert!(HELP.lines().all(|line| line.chars().count() <= 100));
         for flag in ["--slo-us", "--rate", "--workers-max", "--trace", "--workload twitter-4"] {
             assert!(HELP.contains(flag), "{flag}");

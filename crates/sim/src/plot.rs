@@ -49,6 +49,16 @@ impl Chart {
         }
     }
 
+    /// The same over another axis.
+    pub fn over(self, x: &'static str, x_label: &'static str) -> Chart {
+        Chart { x, x_label, ..self }
+    }
+
+    /// The same of another column.
+    pub fn of(self, y: &'static str, y_label: &'static str) -> Chart {
+        Chart { y, y_label, ..self }
+    }
+
     /// Only rows with this value.
     pub fn only(mut self, column: &'static str, value: impl ToString) -> Chart {
         self.only.push((column, value.to_string()));
@@ -85,8 +95,8 @@ impl Chart {
         let mut extras = Extras::default();
         let mut lines = Vec::new();
         for (index, (name, marks)) in marked.iter().enumerate() {
-            let known = DESIGNS.iter().find(|(design, _)| design == name);
-            extras.colors.push(known.map_or(index, |&(_, color)| color));
+            let known = DESIGNS.iter().position(|designs| designs.contains(&name.as_str()));
+            extras.colors.push(known.unwrap_or(index));
             extras.joined.push(marks.iter().take_while(|mark| mark.steady).count());
             extras.hollow.push(marks.iter().map(|mark| !mark.steady).collect());
             let sure = marks.iter().filter(|mark| mark.steady && mark.half_width > 0.0);
@@ -131,28 +141,17 @@ struct Mark {
     steady: bool,
 }
 
-/// Designs have the same colour in every picture; others take those that are left, in order.
-const DESIGNS: [(&str, usize); 20] = [
-    ("minos", 0),
-    ("hkh", 1),
-    ("hkh-ws", 2),
-    ("lanes", 3),
-    ("sho 1", 4),
-    ("sho 2", 5),
-    ("sho 3", 6),
-    ("M/G/1", 7),
-    ("M/G/k", 4),
-    ("chunks", 5),
-    ("SRPT", 6),
-    ("hkh uncounted", 7),
-    ("hkh-ws uncounted", 6),
-    ("lanes-1", 7),
-    ("lanes-2", 1),
-    ("lanes-long", 5),
-    ("lanes-split", 4),
-    ("lanes-32", 5),
-    ("lanes-alone", 6),
-    ("hash-alone", 7),
+/// Designs have the same colour in every picture, those of a line here the colour of its number;
+/// others take those that are left, in order.
+const DESIGNS: [&[&str]; 8] = [
+    &["minos"],
+    &["hkh", "lanes-2"],
+    &["hkh-ws"],
+    &["lanes"],
+    &["sho 1", "M/G/k", "lanes-split"],
+    &["sho 2", "chunks", "lanes-long", "lanes-32"],
+    &["sho 3", "SRPT", "hkh-ws uncounted", "lanes-alone"],
+    &["M/G/1", "hkh uncounted", "lanes-1", "hash-alone"],
 ];
 
 #[cfg(test)]

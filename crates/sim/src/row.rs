@@ -1,5 +1,6 @@
 //! A figure's numbers: rows that name their axes, as JSON lines, CSV or a table.
 
+use crate::stats::Estimate;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -19,40 +20,23 @@ pub enum Cell {
     Truth(bool),
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Cell {
-        Cell::Text(text.to_owned())
-    }
+macro_rules! cells {
+    ($($from:ty, $value:ident => $cell:expr;)*) => {
+        $(impl From<$from> for Cell {
+            fn from($value: $from) -> Cell {
+                $cell
+            }
+        })*
+    };
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Cell {
-        Cell::Text(text)
-    }
-}
-
-impl From<u64> for Cell {
-    fn from(number: u64) -> Cell {
-        Cell::Whole(number)
-    }
-}
-
-impl From<u16> for Cell {
-    fn from(number: u16) -> Cell {
-        Cell::Whole(u64::from(number))
-    }
-}
-
-impl From<f64> for Cell {
-    fn from(number: f64) -> Cell {
-        Cell::Number(number)
-    }
-}
-
-impl From<bool> for Cell {
-    fn from(truth: bool) -> Cell {
-        Cell::Truth(truth)
-    }
+cells! {
+    &str, text => Cell::Text(text.to_owned());
+    String, text => Cell::Text(text);
+    u64, number => Cell::Whole(number);
+    u16, number => Cell::Whole(u64::from(number));
+    f64, number => Cell::Number(number);
+    bool, truth => Cell::Truth(truth);
 }
 
 impl Cell {
@@ -131,6 +115,11 @@ impl Row {
     pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cell>) -> Row {
         self.cells.push((name.into(), value.into()));
         self
+    }
+
+    /// With a mean, and behind it how far that is sure.
+    pub fn sure(self, name: &'static str, estimate: Estimate) -> Row {
+        self.with(name, estimate.mean).with(format!("{name}_ci"), estimate.half_width)
     }
 
     /// The same with another's values after its own.
@@ -234,49 +223,46 @@ pub fn csv(rows: &[Row]) -> String {
     text
 }
 
+/// Units, and the columns that have them.
+const UNITS: [(&str, &str); 20] = [
+    ("us", "p50 p90 p99 p999 small_p99 large_p99 tx_backlog_p90 us_per_request"),
+    ("share", "load cpu_busy wire_busy small_growth large_growth headroom lost numa_strays"),
+    ("%", "p_l s large_percent percentile requests_percent packets_percent"),
+    ("M/s", "mops"),
+    ("1/s", "answered_per_s requests_per_s rate rate_max"),
+    ("times", "small_drift large_drift burst_factor"),
+    ("s", "time_s"),
+    ("kB", "s_l_kb"),
+    ("Gb/s", "gigabits_per_s nic_gbit"),
+    ("B", "threshold large_bytes_max slice_bytes"),
+    ("G/day", "billions_per_day"),
+    ("h/G", "core_hours_per_billion"),
+    ("cores", "workers workers_large workers_large_fixed cores cores_granted handoff_workers"),
+    ("frames", "k nic_burst"),
+    ("slices", "small_slices small_bound large_slices large_bound slices_unsent_max"),
+    (
+        "requests",
+        "requests small_unfinished large_unfinished large_backlog rx_queue depth batch \
+         epoch_requests requests_per_seed steal_queue_min steal_requests_max",
+    ),
+    ("conns", "connections"),
+    ("runs", "seeds seeds_asked"),
+    ("lines", "shared_lines line_spread"),
+    ("domains", "numa"),
+];
+
 /// The unit of a column; empty for a name or a number of things.
 pub fn unit(column: &str) -> &'static str {
     let name = column.strip_suffix("_ci").unwrap_or(column);
-    match name {
-        "p50" | "p90" | "p99" | "p999" | "small_p99" | "large_p99" | "tx_backlog_p90"
-        | "service_us" | "us_per_request" => "us",
-        "load" | "cpu_busy" | "wire_busy" | "get_share" | "reply_share" | "small_growth"
-        | "large_growth" | "headroom" | "lost" => "share",
-        "p_l" | "s" | "large_percent" | "percentile" | "requests_percent" | "packets_percent" => {
-            "%"
-        }
-        "mops" => "M/s",
-        "answered_per_s" | "requests_per_s" | "rate" | "rate_max" => "1/s",
-        "small_drift" | "large_drift" => "times",
-        "time_s" => "s",
-        "s_l_kb" => "kB",
-        "gigabits_per_s" => "Gb/s",
-        "packet_ns" => "ns",
-        "threshold" | "large_bytes_max" | "slice_bytes" => "B",
-        "billions_per_day" => "G/day",
-        "core_hours_per_billion" => "h/G",
-        "workers" | "workers_large" | "cores" | "cores_granted" => "cores",
-        "k" => "frames",
-        "small_slices" | "small_bound" | "large_slices" | "large_bound" => "slices",
-        "small_unfinished" | "large_unfinished" | "large_backlog" | "requests" => "requests",
-        "connections" => "conns",
-        "keys" => "keys",
-        "rx_queue" | "depth" | "batch" | "epoch_requests" | "requests_per_seed"
-        | "steal_queue_min" | "steal_requests_max" => "requests",
-        "slices_unsent_max" => "slices",
-        "handoff_workers" | "workers_large_fixed" => "cores",
-        "nic_burst" => "frames",
-        "nic_gbit" => "Gb/s",
-        "seeds" | "seeds_asked" => "runs",
-        "shared_lines" | "line_spread" => "lines",
-        "numa" => "domains",
-        "numa_strays" => "share",
-        "burst_factor" => "times",
-        _ if name.ends_with("_us") => "us",
-        _ if name.ends_with("_ns") => "ns",
-        _ if name.ends_with("_share") => "share",
-        _ if name.contains("_over_") || name.starts_with("max_") => "times",
-        _ => "",
+    let has = |(_, names): &&(&str, &str)| names.split(' ').any(|own| own == name);
+    match UNITS.iter().find(has) {
+        Some(&(unit, _)) => unit,
+        None if name == "keys" => "keys",
+        None if name.ends_with("_us") => "us",
+        None if name.ends_with("_ns") => "ns",
+        None if name.ends_with("_share") => "share",
+        None if name.contains("_over_") || name.starts_with("max_") => "times",
+        None => "",
     }
 }
 
@@ -298,35 +284,11 @@ fn shown(text: String) -> String {
 }
 
 /// Left out first, the last of them first: what is known of a point beside its answer.
-const LEFT_OUT: [&str; 27] = [
-    "network_us",
-    "large_backlog",
-    "cpu_busy",
-    "workers_large",
-    "wire_busy",
-    "p50",
-    "p999",
-    "small_p99_ci",
-    "large_p99_ci",
-    "p99_ci",
-    "large_unfinished",
-    "small_unfinished",
-    "answered_per_s",
-    "p90",
-    "tx_backlog_p90",
-    "large_growth",
-    "small_growth",
-    "large_drift",
-    "small_drift",
-    "small_over_minos_ci",
-    "large_over_minos_ci",
-    "requests",
-    "seeds",
-    "seed",
-    "requests_per_seed",
-    "seeds_asked",
-    "figure",
-];
+const LEFT_OUT: &str = "\
+    network_us large_backlog cpu_busy workers_large wire_busy p50 p999 small_p99_ci large_p99_ci \
+    p99_ci large_unfinished small_unfinished answered_per_s p90 tx_backlog_p90 large_growth \
+    small_growth large_drift small_drift small_over_minos_ci large_over_minos_ci requests seeds \
+    seed requests_per_seed seeds_asked figure";
 
 /// All rows as a table for a terminal: names, units, values; as many columns as fit.
 pub fn table(rows: &[Row]) -> String {
@@ -339,10 +301,10 @@ pub fn table(rows: &[Row]) -> String {
     let fits =
         |names: &[&str]| names.iter().map(|name| width(name) + 2).sum::<usize>() <= TABLE_WIDTH + 2;
     let mut left_out = Vec::new();
-    for candidate in LEFT_OUT.iter().rev() {
-        if !fits(&names) && names.contains(candidate) {
-            names.retain(|name| name != candidate);
-            left_out.push(*candidate);
+    for candidate in LEFT_OUT.split(' ').rev() {
+        if !fits(&names) && names.contains(&candidate) {
+            names.retain(|name| *name != candidate);
+            left_out.push(candidate);
         }
     }
     while !fits(&names) && names.len() > 1 {
@@ -384,8 +346,8 @@ mod tests {
     #[test]
     fn a_table_fits_a_terminal_and_says_its_units() {
         let row = LEFT_OUT
-            .iter()
-            .fold(Row::of("a").with("load", 0.9), |row, name| row.with(*name, 123_456.0));
+            .split(' ')
+            .fold(Row::of("a").with("load", 0.9), |row, name| row.with(name, 123_456.0));
         let text = table(&[row.with("p99", 12.5).with("state", "steady")]);
         assert!(text.lines().all(|line| line.len() <= TABLE_WIDTH), "{text}");
         let lines: Vec<&str> = text.lines().collect();

@@ -6,6 +6,7 @@ use crate::report;
 use crate::row::{self, Row};
 use crate::study::{Effort, Study};
 use crate::sweep::{self, Sweep};
+use laneway_load::arguments::carry_out;
 use lexopt::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -40,23 +41,8 @@ struct Flags {
 
 /// Runs with these arguments, `run` itself not among them.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    match parse(args.collect()) {
-        Ok(None) => {
-            print!("{HELP}{}", sweep::help());
-            ExitCode::SUCCESS
-        }
-        Ok(Some(flags)) => match run(&flags) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("laneway sim: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Err(error) => {
-            eprintln!("laneway sim: {error}; laneway sim run --help lists what there is");
-            ExitCode::from(2)
-        }
-    }
+    let help = format!("{HELP}{}", sweep::help());
+    carry_out("sim run", &help, parse(args.collect()), |flags| run(&flags).map(|()| true))
 }
 
 fn parse(args: Vec<OsString>) -> Result<Option<Flags>, String> {
@@ -73,21 +59,16 @@ fn parse(args: Vec<OsString>) -> Result<Option<Flags>, String> {
             Long("json") => flags.json = true,
             Long("csv") => flags.csv = true,
             Long("seed") => flags.seed = whole(&mut parser, "--seed", 0, 1 << 40)?,
-            Long("threads") => {
-                flags.threads = whole(&mut parser, "--threads", 1, 1024)? as usize;
-            }
+            Long("threads") => flags.threads = whole(&mut parser, "--threads", 1, 1024)?,
             Long("out") => flags.out = Some(text(&mut parser, "--out")?.into()),
             Long("sweep") => file = Some(text(&mut parser, "--sweep")?),
             Long(name) if Sweep::knows(name) => {
                 let name = name.to_owned();
-                let values = text(&mut parser, &format!("--{name}"))?;
-                flags.sweep.set(&name, &values)?;
+                flags.sweep.set(&name, &text(&mut parser, &format!("--{name}"))?)?;
             }
             Long(name) => return Err(format!("--{name}: no such flag of run")),
             Short(name) => return Err(format!("-{name}: no such flag of run")),
-            Value(word) => {
-                return Err(format!("{}: run takes flags only", word.to_string_lossy()));
-            }
+            Value(word) => return Err(format!("{}: run takes flags only", word.to_string_lossy())),
         }
     }
     if let Some(path) = file {
@@ -104,14 +85,11 @@ fn run(flags: &Flags) -> Result<(), String> {
     }
     let study = Study::new(Effort::Quick, flags.seed, flags.threads);
     let rows: Vec<Row> = flags.sweep.run(&study, flags.out.as_deref())?;
-    print!(
-        "{}",
-        match (flags.json, flags.csv) {
-            (true, _) => report::json_lines(&rows),
-            (false, true) => row::csv(&rows),
-            (false, false) => row::table(&rows),
-        }
-    );
+    match (flags.json, flags.csv) {
+        (true, _) => print!("{}", report::json_lines(&rows)),
+        (false, true) => print!("{}", row::csv(&rows)),
+        (false, false) => print!("{}", row::table(&rows)),
+    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 use crate::binary;
 use crate::meta;
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
-use crate::request::{exptime, key_number, line, request};
+use crate::request::{Heard, exptime, key_number, line, request};
 use crate::resp;
 
 pub use crate::request::{Expect, Request, key_name, refusal};
@@ -42,23 +42,7 @@ pub fn text(key: usize, asked: Asked, values: &Values, cas: bool, noreply: bool)
         Asked::Increase(by) => line(format!("incr {name} {by}{quiet}")),
         Asked::Decrease(by) => line(format!("decr {name} {by}{quiet}")),
         Asked::Flush => line(format!("flush_all{quiet}")),
-        Asked::Fetch(_) | Asked::Invalidate(_) | Asked::Older(..) | Asked::Count(_) => {
-            unreachable!("the text protocol has no such command")
-        }
-        Asked::Join(_)
-        | Asked::Over(..)
-        | Asked::Sum(_)
-        | Asked::Take
-        | Asked::Swap(_)
-        | Asked::Guarded(_)
-        | Asked::AddAll(_)
-        | Asked::Left
-        | Asked::MoveOut(_)
-        | Asked::MoveIn(_)
-        | Asked::Emptied(_)
-        | Asked::Moved(_) => {
-            unreachable!("these are RESP's")
-        }
+        _ => unreachable!("the text protocol has no such command"),
     }
 }
 
@@ -85,11 +69,7 @@ pub fn refused(line: &str, body: &[u8]) -> Request {
 
 /// How much of `got` is the reply to `request`, and what each of its keys is told; `None` while it
 /// is not whole.
-pub fn reply(
-    request: &Request,
-    got: &[u8],
-    values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
+pub fn reply(request: &Request, got: &[u8], values: &mut Values) -> Heard {
     if !request.is_quiet {
         return one_reply(request, got, values);
     }
@@ -105,11 +85,7 @@ pub fn reply(
     }
 }
 
-fn one_reply(
-    request: &Request,
-    got: &[u8],
-    values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn one_reply(request: &Request, got: &[u8], values: &mut Values) -> Heard {
     if request.expect == Expect::Silence {
         return Ok(Some((0, vec![Told::Silence; request.asked.len()])));
     }
@@ -156,12 +132,7 @@ fn told(line: &str) -> Option<Told> {
     })
 }
 
-fn read_values(
-    got: &[u8],
-    keys: &[usize],
-    cas: bool,
-    values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn read_values(got: &[u8], keys: &[usize], cas: bool, values: &mut Values) -> Heard {
     let mut all = vec![Told::Value(None); keys.len()];
     let (mut at, mut next) = (0, 0);
     loop {
@@ -197,7 +168,7 @@ fn read_values(
     }
 }
 
-fn read_dump(got: &[u8], end: &str) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn read_dump(got: &[u8], end: &str) -> Heard {
     let mut at = 0;
     while let Some(bytes) = got[at..].iter().position(|byte| *byte == b'\n') {
         let text = String::from_utf8_lossy(&got[at..at + bytes]).into_owned();
@@ -213,7 +184,7 @@ fn read_dump(got: &[u8], end: &str) -> Result<Option<(usize, Vec<Told>)>, String
     Ok(None)
 }
 
-fn read_stats(got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn read_stats(got: &[u8]) -> Heard {
     let mut at = 0;
     loop {
         let Some((text, bytes)) = line(&got[at..])? else { return Ok(None) };

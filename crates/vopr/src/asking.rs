@@ -35,11 +35,6 @@ impl Asking {
         self.under_way.is_empty()
     }
 
-    /// When it next does something by itself.
-    pub fn wake_nanos(&self) -> Option<u64> {
-        self.core.wake_nanos()
-    }
-
     /// For a failure: what it waits for.
     pub fn waits_for(&self) -> String {
         format!("{} waits for {:?}", self.name, self.under_way.values().next())

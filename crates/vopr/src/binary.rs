@@ -2,7 +2,7 @@
 //! opaque number of its own bytes, so that a reply to another one shows.
 
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
-use crate::request::{Expect, Kind, Request, key_name, refusal};
+use crate::request::{Expect, Heard, Kind, Request, key_name, refusal};
 use laneway_wire::binary::answer::{Reply, parse_reply};
 use laneway_wire::binary::print::{echo, put_parts};
 use laneway_wire::binary::reply::Status;
@@ -236,7 +236,7 @@ fn answers<'a>(sent: &[u8], got: &'a [u8]) -> Result<Option<(usize, Answers<'a>)
     Ok(Some((at, all)))
 }
 
-fn stats(request: &Request, got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn stats(request: &Request, got: &[u8]) -> Heard {
     let mut at = 0;
     loop {
         let reply = parse_reply(&got[at..]).map_err(|_| "what is no reply".to_owned())?;
@@ -253,12 +253,7 @@ fn stats(request: &Request, got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, St
 }
 
 /// How much of `got` is the reply, and what each key is told; `None` while it is not whole.
-pub fn reply(
-    kind: Kind,
-    request: &Request,
-    got: &[u8],
-    values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
+pub fn reply(kind: Kind, request: &Request, got: &[u8], values: &mut Values) -> Heard {
     if kind == Kind::Stats {
         return stats(request, got);
     }

@@ -14,6 +14,8 @@ use std::fmt::Write as _;
 const TRACE_LINES_MAX: usize = 200_000;
 /// Seconds after which a `flush_all` to come has come, whoever slept.
 const FLUSH_LATE_SECONDS: u32 = 3;
+/// Operations about every key that may be pending on a key before clients ask another.
+const FLUSHES_MAX: usize = 6;
 /// Operations of one key shown with a failure.
 const SHOWN_MAX: usize = 14;
 
@@ -276,9 +278,9 @@ impl Books {
         self.damages.push((at, keys));
     }
 
-    /// Whether a `flush_all` is to come.
-    pub fn expects_flush(&self) -> bool {
-        self.later.is_some()
+    /// Whether few are under way, and none is to come, which a further one would cancel or put off.
+    pub fn may_flush(&self) -> bool {
+        self.later.is_none() && self.flushes < FLUSHES_MAX
     }
 
     /// A client asks for one in so many seconds.

@@ -14,7 +14,8 @@ const QUEUES_AT: ([u8; 4], u16) = ([10, 0, 0, 1], 11_211);
 
 /// One client.
 pub struct DatagramClient {
-    asking: Asking,
+    /// What it asks.
+    pub asking: Asking,
     socket: MemoryClient,
 }
 
@@ -30,31 +31,6 @@ impl DatagramClient {
         let is_exact = swarm.datagram_faults == 0;
         let asking = Asking::new(format!("udp {number}"), core, is_exact);
         DatagramClient { asking, socket: net.client() }
-    }
-
-    /// Whether it waits for nothing.
-    pub fn is_idle(&self) -> bool {
-        self.asking.is_idle()
-    }
-
-    /// When it next does something by itself.
-    pub fn wake_nanos(&self) -> Option<u64> {
-        self.asking.wake_nanos()
-    }
-
-    /// For a failure: what it waits for.
-    pub fn waits_for(&self) -> String {
-        self.asking.waits_for()
-    }
-
-    /// The server is gone.
-    pub fn disconnect(&mut self, scene: &mut Scene<'_>) {
-        self.asking.disconnect(scene);
-    }
-
-    /// Asks one thing more, if it may.
-    pub fn ask(&mut self, scene: &mut Scene<'_>, now_nanos: u64) {
-        self.asking.ask(scene, now_nanos);
     }
 
     /// Sends and receives, and judges what came.

@@ -1,7 +1,7 @@
 //! What an operation does to an item, and what it would have told.
 
 use crate::model::{
-    Asked, Count, Expires, Fetch, Item, Marks, New, Operation, Seen, Told, Ttl, Values,
+    Asked, Count, Expires, Fetch, Item, Marks, New, Operation, Seen, Told, Ttl, ValueId, Values,
     full_seconds,
 };
 
@@ -42,6 +42,11 @@ fn stored(new: New, operation: &Operation) -> Option<Item> {
     let expires = new.ttl.expires(operation);
     let (stale, sent, since) = (false, false, operation.called);
     Some(Item { value: new.value, flags: new.flags, expires, since, cas: 0, stale, sent })
+}
+
+/// The item with another value.
+fn changed(old: Item, value: ValueId) -> Option<Item> {
+    Some(Item { value, cas: 0, stale: false, sent: false, ..old })
 }
 
 fn flags_of(item: Item) -> Option<u32> {
@@ -90,24 +95,18 @@ fn outcomes(
         }
         (Asked::Cas(new, id), Some(old)) => compared(old, new, id, floor, operation),
         (Asked::Append(more), Some(old)) => {
-            let value = values.joined(old.value, more);
-            one(Some(Item { value, cas: 0, stale: false, sent: false, ..old }), Told::Done)
+            one(changed(old, values.joined(old.value, more)), Told::Done)
         }
         (Asked::Prepend(more), Some(old)) => {
-            let value = values.joined(more, old.value);
-            one(Some(Item { value, cas: 0, stale: false, sent: false, ..old }), Told::Done)
+            one(changed(old, values.joined(more, old.value)), Told::Done)
         }
         (Asked::Delete | Asked::Touch(_), None) => one(None, Told::NotFound),
         (Asked::Delete, Some(_)) => one(None, Told::Done),
         (Asked::Touch(ttl), Some(old)) => {
             one(Some(Item { expires: ttl.given(operation), ..old }), Told::Done)
         }
-        (Asked::Increase(by), Some(old)) => {
-            one_number(old, |number| number.wrapping_add(by), values)
-        }
-        (Asked::Decrease(by), Some(old)) => {
-            one_number(old, |number| number.saturating_sub(by), values)
-        }
+        (Asked::Increase(by), Some(old)) => one_number(old, true, by, values),
+        (Asked::Decrease(by), Some(old)) => one_number(old, false, by, values),
         (Asked::Flush, _) => one(None, Told::Done),
         (Asked::Fetch(fetch), Some(old)) => fetched(old, fetch, operation),
         (Asked::Fetch(fetch), None) => made(fetch, operation, values),
@@ -122,10 +121,7 @@ fn outcomes(
             let item = stored(New { value, flags: 0, ttl }, operation);
             one(item, Told::Number(initial))
         }
-        (Asked::Count(Count { is_up, by, .. }), Some(old)) => match is_up {
-            true => one_number(old, |number| number.wrapping_add(by), values),
-            false => one_number(old, |number| number.saturating_sub(by), values),
-        },
+        (Asked::Count(Count { is_up, by, .. }), Some(old)) => one_number(old, is_up, by, values),
         _ => unreachable!("these are RESP's"),
     }
 }
@@ -182,22 +178,22 @@ fn moved_in(item: Option<Item>, only_absent: bool, operation: &Operation) -> Vec
 
 /// What RESP alone has.
 fn by_resp(item: Option<Item>, operation: &Operation, values: &mut Values) -> Option<Outcome> {
-    let fresh = |value| stored(New { value, flags: 0, ttl: Ttl::Never }, operation);
-    let kept = |old: Item, value| Some(Item { value, cas: 0, stale: false, sent: false, ..old });
+    let after = |value| match item {
+        None => stored(New { value, flags: 0, ttl: Ttl::Never }, operation),
+        Some(old) => changed(old, value),
+    };
     Some(match operation.asked {
         Asked::Left => (item, left(item, operation)),
         Asked::Take => (None, read(item)),
         Asked::Swap(new) => (stored(new, operation), read(item)),
         Asked::Join(more) => {
             let value = item.map_or(more, |old| values.joined(old.value, more));
-            let length = values.bytes(value).len() as u64;
-            (item.map_or_else(|| fresh(value), |old| kept(old, value)), Told::Number(length))
+            (after(value), Told::Number(values.bytes(value).len() as u64))
         }
         Asked::Over(at, more) => {
             let before = item.map_or(Vec::new(), |old| values.bytes(old.value).to_vec());
             let value = values.over(&before, more, at as usize);
-            let length = values.bytes(value).len() as u64;
-            (item.map_or_else(|| fresh(value), |old| kept(old, value)), Told::Number(length))
+            (after(value), Told::Number(values.bytes(value).len() as u64))
         }
         Asked::Sum(by) => {
             let before = match item {
@@ -206,8 +202,7 @@ fn by_resp(item: Option<Item>, operation: &Operation, values: &mut Values) -> Op
             };
             let Some(before) = before else { return Some((item, Told::NotNumber)) };
             let number = before + by;
-            let value = values.id(number.to_string().as_bytes());
-            (item.map_or_else(|| fresh(value), |old| kept(old, value)), Told::Signed(number))
+            (after(values.id(number.to_string().as_bytes())), Told::Signed(number))
         }
         _ => return None,
     })
@@ -306,11 +301,11 @@ fn made(fetch: Fetch, operation: &Operation, values: &mut Values) -> Vec<Outcome
     all
 }
 
-fn one_number(old: Item, change: impl Fn(u64) -> u64, values: &mut Values) -> Vec<Outcome> {
+fn one_number(old: Item, is_up: bool, by: u64, values: &mut Values) -> Vec<Outcome> {
     let bytes = values.bytes(old.value);
     let width = bytes.len();
     let Some(number) = number_of(bytes) else { return vec![(Some(old), Told::NotNumber)] };
-    let number = change(number);
+    let number = if is_up { number.wrapping_add(by) } else { number.saturating_sub(by) };
     // As memcached does: a shorter number is padded to the length of the one before it.
     let value = values.id(format!("{number:<width$}").as_bytes());
     vec![(Some(Item { value, cas: 0, ..old }), Told::Number(number))]

@@ -40,12 +40,13 @@ Exit status 1 if a seed fails: it is printed with the command that repeats it.";
 /// Among so many seeds there is some of everything that is drawn.
 const SEEDS_OF_ALL: u64 = 100;
 
+#[derive(Default)]
 struct Options {
     seed: u64,
     seeds: u64,
     patience: Option<Duration>,
     trace: bool,
-    shrinks: bool,
+    no_shrink: bool,
     twice: bool,
     sets: Vec<(String, u64)>,
     planted: bool,
@@ -55,27 +56,9 @@ struct Options {
     hints: Option<PathBuf>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            seed: 1,
-            seeds: 1,
-            patience: None,
-            trace: false,
-            shrinks: true,
-            twice: false,
-            sets: Vec::new(),
-            planted: false,
-            bug: None,
-            regressions: false,
-            hints: None,
-        }
-    }
-}
-
 fn options() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut options = Options::default();
+    let mut options = Options { seed: 1, seeds: 1, ..Options::default() };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
@@ -91,7 +74,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
             Long("regressions") => options.regressions = true,
             Long("hints") => options.hints = Some(parser.value()?.into()),
             Long("twice") => options.twice = true,
-            Long("no-shrink") => options.shrinks = false,
+            Long("no-shrink") => options.no_shrink = true,
             Long("set") => {
                 let text = parser.value()?.string()?;
                 let (name, value) = text.split_once('=').ok_or("--set wants NAME=NUMBER")?;
@@ -197,14 +180,12 @@ fn all(options: &Options) -> (Counts, u64, u64) {
             continue;
         }
         let Some(what) = report.failure else { continue };
-        let (swarm, what) = match options.shrinks {
-            true => {
-                let (swarm, report) = shrink(&swarm);
-                (swarm, report.failure.unwrap_or(what))
-            }
-            false => (swarm, what),
-        };
-        fail(&swarm, &what);
+        if options.no_shrink {
+            fail(&swarm, &what);
+            continue;
+        }
+        let (swarm, report) = shrink(&swarm);
+        fail(&swarm, &report.failure.unwrap_or(what));
     };
     let threads = thread::available_parallelism().map_or(1, |number| number.get());
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
@@ -219,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_range_of_seeds_without_a_backup_a_restore_a_scrub_or_a_watcher_fails() {
-        let options = Options::default();
+        let lacks = |counts: &Counts, seeds| lacks_judges(&Options::default(), counts, seeds);
         let without = Counts::default();
         let tls =
             Counts { handshakes: 1, resumed: 1, strangers: 1, reloads: 1, ..Counts::default() };
@@ -228,17 +209,20 @@ mod tests {
         let later = Counts { compactions_asked: 1, enlarged: 1, events_told: 1, ..operated };
         let unrestored = Counts { backups: 1, scrubs: 1, flips: 1, ..later };
         let with = Counts { restores: 1, ..unrestored };
-        let unflipped = Counts { flips: 0, ..with };
-        assert!(lacks_judges(&options, &without, SEEDS_OF_ALL));
-        assert!(lacks_judges(&options, &unrestored, SEEDS_OF_ALL));
-        assert!(lacks_judges(&options, &unflipped, SEEDS_OF_ALL));
-        assert!(lacks_judges(&options, &Counts { compactions: 0, ..with }, SEEDS_OF_ALL));
-        assert!(lacks_judges(&options, &Counts { compactions_asked: 0, ..with }, SEEDS_OF_ALL));
-        assert!(lacks_judges(&options, &Counts { strangers: 0, ..with }, SEEDS_OF_ALL));
-        assert!(lacks_judges(&options, &Counts { shm_rings: 0, ..with }, SEEDS_OF_ALL));
-        assert!(!lacks_judges(&options, &with, SEEDS_OF_ALL));
-        assert!(!lacks_judges(&options, &without, SEEDS_OF_ALL - 1));
-        let sets = vec![("backups".into(), 0)];
-        assert!(!lacks_judges(&Options { sets, ..options }, &without, SEEDS_OF_ALL));
+        for counts in [
+            &without,
+            &unrestored,
+            &Counts { flips: 0, ..with },
+            &Counts { compactions: 0, ..with },
+            &Counts { compactions_asked: 0, ..with },
+            &Counts { strangers: 0, ..with },
+            &Counts { shm_rings: 0, ..with },
+        ] {
+            assert!(lacks(counts, SEEDS_OF_ALL));
+        }
+        assert!(!lacks(&with, SEEDS_OF_ALL));
+        assert!(!lacks(&without, SEEDS_OF_ALL - 1));
+        let options = Options { sets: vec![("backups".into(), 0)], ..Options::default() };
+        assert!(!lacks_judges(&options, &without, SEEDS_OF_ALL));
     }
 }

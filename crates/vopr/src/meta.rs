@@ -3,7 +3,7 @@
 //! replies.
 
 use crate::model::{Asked, Count, Fetch, Marks, New, Seen, Told, Ttl, Values};
-use crate::request::{Expect, Request, exptime, key_name, line, request};
+use crate::request::{Expect, Heard, Request, exptime, key_name, line, request};
 
 /// Longest name that fits in base64.
 const NAME_BYTES_MAX: usize = 180;
@@ -117,12 +117,7 @@ pub fn unsaid(request: &Request) -> Told {
 }
 
 /// How much of `got` is the reply, and what it tells; `None` while it is not whole.
-pub fn read(
-    request: &Request,
-    got: &[u8],
-    with_value: bool,
-    values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
+pub fn read(request: &Request, got: &[u8], with_value: bool, values: &mut Values) -> Heard {
     let Some((text, bytes)) = line(got)? else { return Ok(None) };
     let wrong = || format!("{text:?} to {}", request.shown);
     let mut words = text.split(' ');
@@ -156,7 +151,7 @@ fn read_value(
     got: &[u8],
     (text, bytes, length): (&str, usize, usize),
     values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
+) -> Heard {
     let wrong = || format!("{text:?} to {}", request.shown);
     let end = bytes + length + 2;
     if got.len() < end {

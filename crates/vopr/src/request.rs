@@ -13,6 +13,10 @@ pub enum Voice {
     Resp,
 }
 
+/// What a reply tells each of the keys it is about, behind its length; `None` while it is not
+/// whole.
+pub type Heard = Result<Option<(usize, Vec<Told>)>, String>;
+
 /// Longest line of a reply that is not a value.
 const LINE_BYTES_MAX: usize = 2048;
 

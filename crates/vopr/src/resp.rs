@@ -2,7 +2,7 @@
 //! both protocols have.
 
 use crate::model::{Asked, New, Seen, Told, Ttl, Values};
-use crate::request::{Expect, Reply, Request, key_name, refusal};
+use crate::request::{Expect, Heard, Reply, Request, key_name, refusal};
 use laneway_rig::resp::{reply_bytes, request};
 
 /// The beginning of what is told where too much is asked to change in one moment: nothing was done.
@@ -91,18 +91,12 @@ pub fn many(keys: &[usize]) -> Request {
     of(&args, keys.iter().map(|key| (*key, Asked::Get)).collect(), Reply::Values)
 }
 
-/// Several values at once.
-pub fn set_many(pairs: &[(usize, New)], values: &Values) -> Request {
-    pairs_of(b"MSET", pairs, values, Asked::Set, Reply::StoredAll)
-}
-
-fn pairs_of(
-    verb: &[u8],
-    pairs: &[(usize, New)],
-    values: &Values,
-    asked: impl Fn(New) -> Asked,
-    reply: Reply,
-) -> Request {
+/// Several values at once: all, or only if none of the keys has one.
+pub fn set_many(pairs: &[(usize, New)], values: &Values, only_absent: bool) -> Request {
+    let (verb, asked, reply): (&[u8], fn(New) -> Asked, _) = match only_absent {
+        true => (b"MSETNX", Asked::AddAll, Reply::StoredAbsent),
+        false => (b"MSET", Asked::Set, Reply::StoredAll),
+    };
     let names: Vec<String> = pairs.iter().map(|(key, _)| key_name(*key)).collect();
     let mut args = vec![verb];
     for (name, (_, new)) in names.iter().zip(pairs) {
@@ -110,11 +104,6 @@ fn pairs_of(
     }
     let plain = |new: &New| asked(New { flags: 0, ttl: Ttl::Never, ..*new });
     of(&args, pairs.iter().map(|(key, new)| (*key, plain(new))).collect(), reply)
-}
-
-/// Several values at once, if none of the keys has one.
-pub fn set_absent(pairs: &[(usize, New)], values: &Values) -> Request {
-    pairs_of(b"MSETNX", pairs, values, Asked::AddAll, Reply::StoredAbsent)
 }
 
 /// A key is read behind `WATCH`, and stored in a transaction.
@@ -241,11 +230,7 @@ fn value(got: &[u8], values: &mut Values) -> Result<Told, String> {
 }
 
 /// What the replies to a transaction behind `WATCH` tell, all together ([`guarded`]).
-fn guarded_reply(
-    kind: Reply,
-    got: &[u8],
-    values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn guarded_reply(kind: Reply, got: &[u8], values: &mut Values) -> Heard {
     let Some(([watched, read, begun, queued, executed], at)) = replies::<5>(got) else {
         return Ok(None);
     };
@@ -297,7 +282,7 @@ fn unexecuted(executed: &[u8]) -> Option<Told> {
 }
 
 /// What the replies tell of an item that goes to another key: the one it leaves, and the other.
-fn moved_reply(got: &[u8], values: &mut Values) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn moved_reply(got: &[u8], values: &mut Values) -> Heard {
     let Some(([watched, begun, queued @ .., executed], at)) = replies::<6>(got) else {
         return Ok(None);
     };
@@ -328,7 +313,7 @@ fn moved_reply(got: &[u8], values: &mut Values) -> Result<Option<(usize, Vec<Tol
 }
 
 /// The same of one that was made in the same moment.
-fn moved_fresh_reply(got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn moved_fresh_reply(got: &[u8]) -> Heard {
     let Some(([watched, begun, _, _, executed], at)) = replies::<5>(got) else { return Ok(None) };
     // It was over when it was stored.
     if executed == b"*2\r\n+OK\r\n-ERR no such key\r\n" {
@@ -347,7 +332,7 @@ fn moved_fresh_reply(got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {
 }
 
 /// Those to a transaction of which nothing may be executed.
-fn aborted_reply(count: usize, got: &[u8]) -> Result<Option<(usize, Vec<Told>)>, String> {
+fn aborted_reply(count: usize, got: &[u8]) -> Heard {
     let (mut at, mut last) = (0, &[][..]);
     for _ in 0..count {
         let Some(bytes) = reply_bytes(&got[at..]) else { return Ok(None) };
@@ -360,12 +345,7 @@ fn aborted_reply(count: usize, got: &[u8]) -> Result<Option<(usize, Vec<Told>)>,
 }
 
 /// Those to a transaction, where it is one.
-#[expect(clippy::type_complexity, reason = "that of `reply`")]
-fn transaction_reply(
-    kind: Reply,
-    got: &[u8],
-    values: &mut Values,
-) -> Option<Result<Option<(usize, Vec<Told>)>, String>> {
+fn transaction_reply(kind: Reply, got: &[u8], values: &mut Values) -> Option<Heard> {
     match kind {
         Reply::Guarded | Reply::GuardedRefused => Some(guarded_reply(kind, got, values)),
         Reply::Moved => Some(moved_reply(got, values)),
@@ -396,12 +376,7 @@ fn told_of_all(kind: Reply, whole: &[u8]) -> Option<Told> {
 const REFUSALS: [&[u8]; 5] = [b"-ERR ", b"-OOM ", b"-NOAUTH ", b"-WRONGPASS ", b"-READONLY "];
 
 /// How much of `got` is the reply, and what each key is told; `None` while it is not whole.
-pub fn reply(
-    kind: Reply,
-    request: &Request,
-    got: &[u8],
-    values: &mut Values,
-) -> Result<Option<(usize, Vec<Told>)>, String> {
+pub fn reply(kind: Reply, request: &Request, got: &[u8], values: &mut Values) -> Heard {
     if let Some(replies) = transaction_reply(kind, got, values) {
         return replies;
     }

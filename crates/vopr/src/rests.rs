@@ -2,7 +2,6 @@
 //! nothing of what was in use may be left.
 
 use crate::backup::Backups;
-use crate::datagrams::DatagramClient;
 use crate::judge;
 use crate::life::{Life, ROUNDS_MAX};
 use crate::operator::Operator;
@@ -97,8 +96,8 @@ impl World {
     /// A moment, or until a client over UDP or in memory asks again.
     pub(crate) fn pass_time(&mut self, life: &Life, busy: bool) {
         let now = self.clock.nanos();
-        let wakes = life.datagrams.iter().filter(|client| !client.is_idle());
-        let wakes = wakes.filter_map(DatagramClient::wake_nanos);
+        let wakes = life.datagrams.iter().filter(|client| !client.asking.is_idle());
+        let wakes = wakes.filter_map(|client| client.asking.core.wake_nanos());
         // What was not taken is not waited for so long that a worker wakes by itself.
         let in_memory = life.shm.as_ref().filter(|_| !shm_steps::is_untaken(life));
         let next = wakes.chain(in_memory.and_then(ShmClients::wake_nanos)).min();
@@ -111,16 +110,16 @@ impl World {
 
     pub(crate) fn is_answered(&self, life: &Life) -> bool {
         self.streams.iter().all(StreamClient::is_idle)
-            && life.datagrams.iter().all(DatagramClient::is_idle)
+            && life.datagrams.iter().all(|client| client.asking.is_idle())
             && shm_steps::is_idle(life)
             && life.rig.keeps_nothing()
     }
 
     pub(crate) fn waits_for(&self, life: &Life) -> String {
         let streams = self.streams.iter().filter(|client| !client.is_idle());
-        let datagrams = life.datagrams.iter().filter(|client| !client.is_idle());
+        let datagrams = life.datagrams.iter().filter(|client| !client.asking.is_idle());
         let mut all: Vec<String> = streams.map(StreamClient::waits_for).collect();
-        all.extend(datagrams.map(DatagramClient::waits_for));
+        all.extend(datagrams.map(|client| client.asking.waits_for()));
         all.extend(life.shm.iter().flat_map(ShmClients::waits_for));
         if shm_steps::is_untaken(life) {
             all.push("a request lies in memory".into());
@@ -146,7 +145,7 @@ impl World {
         life.hostile.drain(..).for_each(|hostile| hostile.vanish());
         life.backups.iter_mut().for_each(Backups::leave);
         life.operator.iter_mut().for_each(Operator::leave);
-        life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
+        life.datagrams.iter_mut().for_each(|client| client.asking.disconnect(&mut scene));
         self.part_with_shm(life);
         // Longer than replies by UDP are kept, and than the times after which a server tidies up.
         let rounds = [LEAVE_ROUNDS, LEAVE_ROUNDS_LIMITED][usize::from(self.swarm.is_limited())];

@@ -211,7 +211,7 @@ impl ShmClients {
     /// When one of them next does something by itself.
     pub fn wake_nanos(&self) -> Option<u64> {
         let waits = self.members.iter().filter(|member| !member.asking.is_idle());
-        waits.filter_map(|member| member.asking.wake_nanos()).min()
+        waits.filter_map(|member| member.asking.core.wake_nanos()).min()
     }
 
     /// For a failure: what they wait for.

@@ -27,20 +27,6 @@ impl World {
         let (mut scene, _) = self.scene(&life.rig);
         clients.leave(&mut scene, &life.rig);
     }
-
-    /// Whoever misbehaves is gone before the server stops.
-    pub(crate) fn end_hostile_shm(life: &mut Life) {
-        if let Some(clients) = &mut life.shm {
-            clients.end_hostile(&life.rig);
-        }
-    }
-
-    /// What the server has counted.
-    pub(crate) fn count_shm(&mut self, life: &Life) {
-        if let Some(registry) = &life.rig.registry {
-            self.books.counts.in_memory(&registry.sums());
-        }
-    }
 }
 
 /// Whether a request lies in memory that no worker takes.

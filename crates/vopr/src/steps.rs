@@ -184,7 +184,7 @@ impl World {
         let Some(most) = (life.datagrams.len() as u64).checked_sub(1) else { return Ok(()) };
         let number = scene.random.below(most + 1) as usize;
         let client = &mut life.datagrams[number];
-        client.ask(&mut scene, now_nanos);
+        client.asking.ask(&mut scene, now_nanos);
         client.exchange(&mut scene, now_nanos)
     }
 

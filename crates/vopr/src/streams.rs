@@ -13,13 +13,12 @@ use crate::swarm::Kept;
 use crate::users;
 use crate::wire::Wire;
 use laneway_rig::{READ_ONLY, RESP_ALONE, value};
+use laneway_tier::disk::sim::Random;
 use laneway_transport::memory::Net;
 use rustls::ClientConfig;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Operations about every key that may be pending on a key before clients ask another.
-const FLUSHES_MAX: usize = 6;
 /// Bytes taken from the network at once, at most.
 const RECEIVED_MAX: u64 = 64 << 10;
 /// Keys that only take memory, and the lengths of their values.
@@ -108,47 +107,32 @@ impl StreamClient {
             return;
         }
         let request = match self.voice {
-            Voice::Text => None,
+            Voice::Text => self.by_text(scene),
             Voice::Resp => {
                 let again = self.again(scene);
-                Some(by_resp(scene, again))
+                by_resp(scene, again)
             }
-            Voice::Binary => Some(self.by_binary(scene)),
+            Voice::Binary => self.by_binary(scene),
         };
         if let Some(request) = request {
-            if let Some(request) = request {
-                self.send(scene, request);
-            }
-            return;
+            self.send(scene, request);
         }
-        let request = match scene.random.below(40) {
+    }
+
+    /// What a client of the text protocols asks, if it may.
+    fn by_text(&mut self, scene: &mut Scene<'_>) -> Option<Request> {
+        Some(match scene.random.below(40) {
             0 if scene.swarm.admin && self.read_only => admin_reading(scene),
             0 if scene.swarm.admin => admin(scene),
-            36 if scene.swarm.flush && !self.read_only && scene.random.one_in(4) => {
-                match flush(scene) {
-                    Some(request) => request,
-                    None => return,
-                }
-            }
+            36 if scene.swarm.flush && !self.read_only && scene.random.one_in(4) => flush(scene)?,
             24..40 if scene.swarm.filler => fill(scene),
             1 if scene.swarm.wrong => wrong(scene),
             2..5 => {
-                let keys: Vec<usize> = (0..2 + scene.random.below(6))
-                    .filter_map(|_| scene.key())
-                    .collect::<std::collections::BTreeSet<_>>()
-                    .into_iter()
-                    .collect();
-                if keys.is_empty() {
-                    return;
-                }
+                let keys = some_keys(scene, 2)?;
                 ask::multiget(keys, scene.random.one_in(2))
             }
-            _ => match self.one_key(scene) {
-                Some(request) => request,
-                None => return,
-            },
-        };
-        self.send(scene, request);
+            _ => self.one_key(scene)?,
+        })
     }
 
     /// The key that it asked for last, if it asks for it again.
@@ -176,10 +160,7 @@ impl StreamClient {
         match scene.random.below(40) {
             0 if scene.swarm.admin => Some(binary::other(scene.random.below(1000))),
             1 if scene.swarm.wrong => Some(binary::wrong(scene.random.below(1000))),
-            2..5 => {
-                let keys = some_keys(scene);
-                (!keys.is_empty()).then(|| binary::many(&keys))
-            }
+            2..5 => Some(binary::many(&some_keys(scene, 1)?)),
             5 if scene.swarm.flush && scene.random.one_in(4) => flush_by_binary(scene),
             _ => {
                 let (key, asked) = self.key_and_asked(scene)?;
@@ -409,23 +390,17 @@ fn by_resp(scene: &mut Scene<'_>, again: Option<usize>) -> Option<Request> {
             let lines = resp::lines(scene.swarm.kept != Kept::No);
             Some(resp::other(lines[scene.random.below(lines.len() as u64) as usize]))
         }
-        1 if scene.swarm.wrong => {
-            let refused = resp::wrong(scene.random.below(5), MALICE);
-            Some(refused)
-        }
-        2..5 => {
-            let keys = some_keys(scene);
-            (!keys.is_empty()).then(|| resp::many(&keys))
-        }
+        1 if scene.swarm.wrong => Some(resp::wrong(scene.random.below(5), MALICE)),
+        2..5 => Some(resp::many(&some_keys(scene, 1)?)),
         6..8 => {
-            let pairs: Vec<(usize, New)> =
-                some_keys(scene).into_iter().map(|key| (key, scene.new_item())).collect();
-            (!pairs.is_empty()).then(|| resp::set_many(&pairs, &scene.books.values))
+            let keys = some_keys(scene, 1)?.into_iter();
+            let pairs: Vec<(usize, New)> = keys.map(|key| (key, scene.new_item())).collect();
+            Some(resp::set_many(&pairs, &scene.books.values, false))
         }
         8 => {
-            let pairs: Vec<(usize, New)> =
-                some_keys(scene).into_iter().map(|key| (key, short_item(scene))).collect();
-            (!pairs.is_empty()).then(|| resp::set_absent(&pairs, &scene.books.values))
+            let keys = some_keys(scene, 1)?.into_iter();
+            let pairs: Vec<(usize, New)> = keys.map(|key| (key, short_item(scene))).collect();
+            Some(resp::set_many(&pairs, &scene.books.values, true))
         }
         9..11 => {
             let key = again.or_else(|| scene.key())?;
@@ -447,7 +422,7 @@ fn by_resp(scene: &mut Scene<'_>, again: Option<usize>) -> Option<Request> {
 /// An item goes from one key to another. Where nobody may hear the reply, what goes is known
 /// before.
 fn moved(scene: &mut Scene<'_>) -> Option<Request> {
-    let keys = some_keys(scene);
+    let keys = some_keys(scene, 1)?;
     let (&from, &to) = (keys.first()?, keys.last()?);
     let (from, to) = if scene.random.one_in(2) { (from, to) } else { (to, from) };
     if from == to || scene.swarm.may_refuse() {
@@ -467,26 +442,23 @@ fn short_item(scene: &mut Scene<'_>) -> New {
     New { value: scene.short_value(), ..new }
 }
 
-/// A few keys, none twice.
-fn some_keys(scene: &mut Scene<'_>) -> Vec<usize> {
-    let keys = (0..1 + scene.random.below(6)).filter_map(|_| scene.key());
-    keys.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+/// A few keys, so many draws of one or more, none twice; `None` where there is none.
+fn some_keys(scene: &mut Scene<'_>, least: u64) -> Option<Vec<usize>> {
+    let keys = (0..least + scene.random.below(6)).filter_map(|_| scene.key());
+    let keys: BTreeSet<usize> = keys.collect();
+    (!keys.is_empty()).then(|| keys.into_iter().collect())
 }
 
-/// The same by the binary protocol.
+/// The same as [`flush`] by the binary protocol, at once.
 fn flush_by_binary(scene: &mut Scene<'_>) -> Option<Request> {
-    if scene.books.expects_flush() || FLUSHES_MAX <= scene.books.flushes {
-        return None;
-    }
-    binary::one(0, Asked::Flush, &scene.books.values, (false, false))
+    let books = &*scene.books;
+    binary::one(0, Asked::Flush, &books.values, (false, false)).filter(|_| books.may_flush())
 }
 
-/// `FLUSHALL`; `None` while another flush is to come, which it would cancel.
+/// `FLUSHALL`.
 fn flush_by_resp(scene: &mut Scene<'_>) -> Option<Request> {
-    if scene.books.expects_flush() || FLUSHES_MAX <= scene.books.flushes {
-        return None;
-    }
-    resp::one(0, Asked::Flush, &scene.books.values)
+    let books = &*scene.books;
+    resp::one(0, Asked::Flush, &books.values).filter(|_| books.may_flush())
 }
 
 /// A value that nobody reads again: it takes memory from the others.
@@ -500,9 +472,9 @@ fn fill(scene: &mut Scene<'_>) -> Request {
     request
 }
 
-/// `flush_all`, or one in some seconds; `None` while such a one is to come, which it would put off.
+/// `flush_all`, or one in some seconds, if that may be.
 fn flush(scene: &mut Scene<'_>) -> Option<Request> {
-    if scene.books.expects_flush() || FLUSHES_MAX <= scene.books.flushes {
+    if !scene.books.may_flush() {
         return None;
     }
     if scene.books.flushes > 0 || scene.random.one_in(2) {
@@ -531,49 +503,32 @@ fn admin(scene: &mut Scene<'_>) -> Request {
             false => ask::other("lru_crawler mgdump all", Expect::Dump("EN")),
         };
     }
-    let lines = [
-        "stats",
-        "stats items",
-        "stats slabs",
-        "stats settings",
-        "stats conns",
-        "stats lanes",
-        "stats latency",
-        "stats clients",
-        "stats hotkeys",
-        "stats large",
-        "stats sizes",
-        "stats tier",
-        "stats udp",
-        "stats topology",
-        "stats cachedump 1 0",
-        "stats cachedump 5 100",
-        "stats reset",
-        "version",
-        "verbosity 0",
-        "mn",
-    ];
-    ask::other(lines[random.below(lines.len() as u64) as usize], Expect::Stats)
+    ask::other(one_of(ADMIN, random), Expect::Stats)
+}
+
+/// What somebody asks who operates the server.
+const ADMIN: &str = "\
+    stats, stats items, stats slabs, stats settings, stats conns, stats lanes, stats latency, \
+    stats clients, stats hotkeys, stats large, stats sizes, stats tier, stats udp, stats topology, \
+    stats cachedump 1 0, stats cachedump 5 100, stats reset, version, verbosity 0, mn";
+/// What such a one asks by a read-only port: what is answered, and what is refused.
+const ADMIN_READS: &str = "stats, stats conns, stats large, stats cachedump 5 100, version, mn";
+const ADMIN_CHANGES: &str = "\
+    flush_all, flush_all 1, cache_memlimit 1, verbosity 0, stats reset, stats detail on, \
+    lru mode flat";
+
+/// One of these lines, drawn.
+fn one_of(lines: &'static str, random: &mut Random) -> &'static str {
+    let lines: Vec<&str> = lines.split(", ").collect();
+    lines[random.below(lines.len() as u64) as usize]
 }
 
 /// What such a one asks by a read-only port.
 fn admin_reading(scene: &mut Scene<'_>) -> Request {
-    let (reads, changes) = (
-        ["stats", "stats conns", "stats large", "stats cachedump 5 100", "version", "mn"],
-        [
-            "flush_all",
-            "flush_all 1",
-            "cache_memlimit 1",
-            "verbosity 0",
-            "stats reset",
-            "stats detail on",
-            "lru mode flat",
-        ],
-    );
     let random = &mut *scene.random;
     match random.one_in(2) {
-        true => ask::other(reads[random.below(reads.len() as u64) as usize], Expect::Stats),
-        false => ask::other(changes[random.below(changes.len() as u64) as usize], Expect::Refusal),
+        true => ask::other(one_of(ADMIN_READS, random), Expect::Stats),
+        false => ask::other(one_of(ADMIN_CHANGES, random), Expect::Refusal),
     }
 }
 

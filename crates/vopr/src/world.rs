@@ -19,7 +19,6 @@ use crate::operator::Operator;
 use crate::scene::Scene;
 use crate::scrub::Scrubs;
 use crate::shm::{self, ShmClients};
-
 use crate::streams::StreamClient;
 use crate::swarm::{Kept, Swarm};
 use crate::users::USERS;
@@ -447,9 +446,11 @@ impl World {
         {
             let (mut scene, streams) = self.scene(&life.rig);
             streams.iter_mut().for_each(|client| client.disconnect(scene.books));
-            life.datagrams.iter_mut().for_each(|client| client.disconnect(&mut scene));
+            life.datagrams.iter_mut().for_each(|client| client.asking.disconnect(&mut scene));
         }
-        self.count_shm(&life);
+        if let Some(registry) = &life.rig.registry {
+            self.books.counts.in_memory(&registry.sums());
+        }
         self.part_with_shm(&mut life);
         let restored = if last { None } else { self.restored(&mut life)? };
         let loss = match (self.swarm.kept, &restored) {
@@ -532,7 +533,7 @@ impl World {
     /// checkpoint has vouched for all of it.
     fn stop(&mut self, life: &mut Life) -> Outcome<bool> {
         life.hostile.clear();
-        World::end_hostile_shm(life);
+        life.shm.iter_mut().for_each(|clients| clients.end_hostile(&life.rig));
         life.backups.iter_mut().for_each(Backups::leave);
         life.operator.iter_mut().for_each(Operator::leave);
         // Nobody comes any more when the workers begin to leave.

@@ -32,11 +32,7 @@ pub fn command() -> Command {
 
 fn argument(flag: &'static Flag<Flags>) -> Arg {
     let argument = Arg::new(flag.name).long(flag.name).help(flag.told());
-    let argument = argument.visible_aliases(flag.aliases.iter().copied());
-    let argument = match flag.letter {
-        Some(letter) => argument.short(letter),
-        None => argument,
-    };
+    let argument = argument.visible_aliases(flag.aliases.iter().copied()).short(flag.letter);
     let mut flags = Flags::default();
     let argument = match (flag.field)(&mut flags) {
         Field::Switch(_) => return argument.action(ArgAction::SetTrue),

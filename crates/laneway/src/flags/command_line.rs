@@ -18,10 +18,11 @@ pub struct Word {
     pub value: Option<OsString>,
 }
 
-/// The request that the command line makes of the program.
-pub enum Line {
-    /// Run with these, after these warnings.
-    Serve(Vec<Word>, Vec<String>),
+/// What the command line asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// Run with these flags.
+    Serve(Box<Flags>),
     /// `-h`
     Help,
     /// `-V`
@@ -29,6 +30,9 @@ pub enum Line {
     /// `-i`
     Licence,
 }
+
+/// The flags, and what to warn of; or what else is asked for.
+pub type Split = Result<(Vec<Word>, Vec<String>), Asked>;
 
 /// All flags, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Flag<Flags>> {
@@ -51,14 +55,14 @@ pub fn is_switch(flag: &Flag<Flags>) -> bool {
 }
 
 /// Split the command line.
-pub fn split(args: impl IntoIterator<Item = OsString>) -> Result<Line, Refused> {
+pub fn split(args: impl IntoIterator<Item = OsString>) -> Result<Split, Refused> {
     let mut parser = Parser::from_args(args);
     let (mut words, mut warnings) = (Vec::new(), Vec::new());
     while let Some(arg) = parser.next().map_err(sentence)? {
         let (typed, is_long) = match arg {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Line::Help),
-            Arg::Short('V') | Arg::Long("version") => return Ok(Line::Version),
-            Arg::Short('i') | Arg::Long("license") => return Ok(Line::Licence),
+            Arg::Short('h') | Arg::Long("help") => return Ok(Err(Asked::Help)),
+            Arg::Short('V') | Arg::Long("version") => return Ok(Err(Asked::Version)),
+            Arg::Short('i') | Arg::Long("license") => return Ok(Err(Asked::Licence)),
             Arg::Short(letter) => (format!("-{letter}"), false),
             Arg::Long(name) => (format!("--{name}"), true),
             Arg::Value(word) => return Err(foreign::word(&word.to_string_lossy())),
@@ -80,7 +84,7 @@ pub fn split(args: impl IntoIterator<Item = OsString>) -> Result<Line, Refused> 
         };
         words.push(Word { flag, typed, value });
     }
-    Ok(Line::Serve(words, warnings))
+    Ok(Ok((words, warnings)))
 }
 
 /// Take one flag of a tool's that the server has too, for the folder of `--data-dir`; false if it

@@ -51,6 +51,11 @@ pub fn first_given(flags: &Flags, names: &str) -> Option<String> {
     Some(format!("--{name}"))
 }
 
+/// Refuses the first of these flags that was given, and says why it means nothing.
+pub fn refuse(flags: &Flags, names: &str, why: &str) -> Result<(), String> {
+    first_given(flags, names).map_or(Ok(()), |flag| Err(format!("{flag}: {why}")))
+}
+
 /// A flag that is not what it was.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {

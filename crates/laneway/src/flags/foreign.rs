@@ -4,6 +4,7 @@
 //! have restricted.
 
 use lexopt::Parser;
+use std::ffi::OsString;
 
 /// Why a command line, a file or a variable is refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,45 +104,23 @@ impl SslKeys {
     }
 }
 
-/// A flag of memcached's that has no effect here: short, long, whether it takes a value, and why.
-const TUNING: [(&str, &str, bool, &str); 5] = [
-    ("-f", "--slab-growth-factor", true, "size classes are fixed, 8 per octave"),
-    ("-n", "--slab-min-size", true, "size classes are fixed, 8 per octave"),
-    ("-D", "--delimiter", true, "there are no statistics per prefix"),
-    ("-R", "--max-reqs-per-event", true, "a turn of a connection is bounded by itself"),
-    ("-N", "--napi_ids", true, "the kernel spreads connections"),
+/// A flag of memcached's, with a value, that has no effect here: short, long, and why.
+const TUNING: [(&str, &str, &str); 5] = [
+    ("-f", "--slab-growth-factor", "size classes are fixed, 8 per octave"),
+    ("-n", "--slab-min-size", "size classes are fixed, 8 per octave"),
+    ("-D", "--delimiter", "there are no statistics per prefix"),
+    ("-R", "--max-reqs-per-event", "a turn of a connection is bounded by itself"),
+    ("-N", "--napi_ids", "the kernel spreads connections"),
 ];
 
-/// A flag of memcached's that the server must not start without: short, long, whether it takes a
-/// value, why there is no such thing, and the way out.
-const REQUIRING: [(&str, &str, bool, &str); 1] = [(
-    "-e",
-    "--memory-file",
-    true,
-    "a restart from a memory file is not supported; keep items with --data-dir DIR instead",
-)];
-
-/// `-o` keys that are honoured by how the server works anyway.
-const GRANTED: [&str; 8] = [
-    "maxconns_fast",
-    "modern",
-    "lru_crawler",
-    "lru_maintainer",
-    "slab_reassign",
-    "slab_automove",
-    "no_drop_privileges",
-    "relaxed_privileges",
-];
+/// `-o` keys that are honoured by how the server works anyway, a blank between two.
+const GRANTED: &str = "\
+    maxconns_fast modern lru_crawler lru_maintainer slab_reassign slab_automove \
+    no_drop_privileges relaxed_privileges";
 
 /// `-o` keys of memcached's that have an effect here, too.
-const HONOURED: [&str; 6] = [
-    "idle_timeout",
-    "ssl_chain_cert",
-    "ssl_key",
-    "ssl_verify_mode",
-    "ssl_ca_cert",
-    "ssl_min_version",
-];
+const HONOURED: &str =
+    "idle_timeout ssl_chain_cert ssl_key ssl_verify_mode ssl_ca_cert ssl_min_version";
 
 /// `-o` keys of memcached's that tune it and have no effect here, a blank between two.
 const TUNING_KEYS: &str = "\
@@ -184,20 +163,22 @@ pub fn flag(
     known: impl Iterator<Item = String>,
     parser: &mut Parser,
 ) -> Result<String, Refused> {
-    let is = |row: &&(&str, &str, bool, &str)| flag == row.0 || flag == row.1;
-    if let Some((_, _, takes_value, why)) = TUNING.iter().find(is) {
-        if *takes_value {
-            let _ = parser.value(); // whatever it was
-        }
+    if let Some((.., why)) = TUNING.iter().find(|row| flag == row.0 || flag == row.1) {
+        let _ = parser.value(); // whatever it was
         return Ok(format!("{flag} has no effect: {why}"));
     }
-    if let Some((_, _, takes_value, why)) = REQUIRING.iter().find(is) {
-        let value = if *takes_value { parser.value().ok() } else { None };
-        let value = value.map(|value| format!("{}: ", value.to_string_lossy()));
-        return Err(Refused::unknown(format!("{}{why}", value.unwrap_or_default())));
+    let told = |value: Option<OsString>| {
+        value.map(|value| format!("{}: ", value.to_string_lossy())).unwrap_or_default()
+    };
+    // The server must not start as if it had done that.
+    if ["-e", "--memory-file"].contains(&flag) {
+        return Err(Refused::unknown(format!(
+            "{}a restart from a memory file is not supported; keep items with --data-dir DIR \
+             instead",
+            told(parser.value().ok())
+        )));
     }
-    let value = parser.optional_value();
-    let value = value.map(|value| format!("{}: ", value.to_string_lossy())).unwrap_or_default();
+    let value = told(parser.optional_value());
     Err(Refused::unknown(format!(
         "{value}not a flag of this server; {}laneway serve --help lists them",
         meant(flag, known)
@@ -249,12 +230,13 @@ impl Extended {
             return Err(Refused::unknown(format!("{key}: {why}")));
         } else if TUNING_KEYS.split(' ').any(|key| key == name) || name.starts_with("ext_") {
             self.warnings.push(format!("-o {key} has no effect: it tunes memcached's insides"));
-        } else if !GRANTED.contains(&name) {
-            let known = HONOURED.into_iter().chain(GRANTED).chain(TUNING_KEYS.split(' '));
+        } else if !GRANTED.split(' ').any(|key| key == name) {
+            let known = [HONOURED, GRANTED, TUNING_KEYS].map(|keys| keys.split(' '));
+            let known = known.into_iter().flatten();
             return Err(Refused::unknown(format!(
                 "{key}: not a key of -o; {}the keys with an effect are {}",
                 meant(name, known.map(str::to_owned)),
-                HONOURED.join(", ")
+                HONOURED.replace(' ', ", ")
             )));
         }
         Ok(())

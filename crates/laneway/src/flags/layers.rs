@@ -2,7 +2,7 @@
 //! over the ones before. A flag that is given in several places has the last place's value, a list
 //! too: lists are not joined.
 
-use super::command_line::{self, Line, Word};
+use super::command_line::{self, Asked, Word};
 use super::environment;
 use super::file;
 use super::flag::{Field, Flag};
@@ -13,29 +13,14 @@ use super::values;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// What the command line asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
-    /// Run with these flags.
-    Serve(Box<Flags>),
-    /// `-h`
-    Help,
-    /// `-V`
-    Version,
-    /// `-i`
-    Licence,
-}
-
 /// Read the command line, these variables, and the file that either names.
 pub fn read(
     args: impl IntoIterator<Item = OsString>,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Asked, Refused> {
     let (words, warnings) = match command_line::split(args)? {
-        Line::Serve(words, warnings) => (words, warnings),
-        Line::Help => return Ok(Asked::Help),
-        Line::Version => return Ok(Asked::Version),
-        Line::Licence => return Ok(Asked::Licence),
+        Ok(split) => split,
+        Err(asked) => return Ok(asked),
     };
     let variables = environment::variables(variables)?;
     let mut flags = Flags { warnings, ..Flags::default() };

@@ -1,16 +1,10 @@
 use super::foreign::STATUS_UNKNOWN;
+use super::typed as flags;
 use super::*;
 use std::ffi::OsString;
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, Refused> {
     read(args, [])
-}
-
-fn flags(line: &str) -> Flags {
-    match parse(line.split_whitespace().map(OsString::from)) {
-        Ok(Asked::Serve(flags)) => *flags,
-        other => panic!("{line}: {other:?}"),
-    }
 }
 
 #[test]

@@ -66,52 +66,41 @@ pub fn warn(flags: &Flags, server: &Server) {
             }
         }
         None => {
-            let places = [server.addresses(), server.resp_addresses()].concat();
-            let (readers, writers) = apart(server, places);
-            if let Some(words) = open_to_strangers(writers, "read, change and delete")
-                .or_else(|| open_to_strangers(readers, "read"))
+            let open = |places: [Vec<SocketAddr>; 2]| {
+                open_to_strangers(&places.concat(), &server.read_only_addresses())
+            };
+            // Encryption alone keeps nobody out.
+            let tls = server.shared().settings.tls.as_ref();
+            let asks_nobody = tls.is_some_and(|tls| tls.acceptor.terms.verify != Verify::Always);
+            if let Some((place, may)) = open([server.addresses(), server.resp_addresses()]) {
+                log::warn!(
+                    "whoever reaches {place} may {may} every item: there is no password, and \
+                     nothing is encrypted. If strangers could, listen on 127.0.0.1 (-l), name \
+                     users (-Y), or have a firewall keep them away; docs/security.md says more"
+                );
+            } else if asks_nobody
+                && let Some((place, may)) =
+                    open([server.tls_addresses(), server.tls_resp_addresses()])
             {
-                log::warn!("{words}");
-            } else if let Some(words) = encrypted_for_strangers(server) {
-                log::warn!("{words}");
+                log::warn!(
+                    "whoever reaches {place} may {may} every item: it is encrypted, but there is \
+                     no password, and no client's certificate is asked for. If strangers could, \
+                     name users (-Y) or authorities (--tls-client-ca); docs/security.md says more"
+                );
             }
         }
     }
 }
 
-/// Addresses that are read-only, and the others.
-fn apart(server: &Server, places: Vec<SocketAddr>) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
-    let read_only = server.read_only_addresses();
-    places.into_iter().partition(|place| read_only.contains(place))
-}
-
-fn open_to_strangers(places: impl IntoIterator<Item = SocketAddr>, may: &str) -> Option<String> {
-    let place = places.into_iter().find(|place| !place.ip().is_loopback())?;
-    Some(format!(
-        "whoever reaches {place} may {may} every item: there is no password, and \
-         nothing is encrypted. If strangers could, listen on 127.0.0.1 (-l), name users (-Y), or \
-         have a firewall keep them away; docs/security.md says more"
-    ))
-}
-
-/// Encryption alone keeps nobody out.
-fn encrypted_for_strangers(server: &Server) -> Option<String> {
-    let tls = server.shared().settings.tls.as_ref()?;
-    if tls.acceptor.terms.verify == Verify::Always {
-        return None;
-    }
-    let places = [server.tls_addresses(), server.tls_resp_addresses()].concat();
-    let (readers, writers) = apart(server, places);
-    let open = |places: Vec<SocketAddr>| places.into_iter().find(|place| !place.ip().is_loopback());
-    let (place, may) = match (open(writers), open(readers)) {
-        (Some(place), _) => (place, "read, change and delete"),
-        (None, place) => (place?, "read"),
-    };
-    Some(format!(
-        "whoever reaches {place} may {may} every item: it is encrypted, but \
-         there is no password, and no client's certificate is asked for. If strangers could, name \
-         users (-Y) or authorities (--tls-client-ca); docs/security.md says more"
-    ))
+/// An address beyond this machine, and what may be done there: rather one where everything may.
+fn open_to_strangers(
+    places: &[SocketAddr],
+    read_only: &[SocketAddr],
+) -> Option<(SocketAddr, &'static str)> {
+    let open = places.iter().filter(|place| !place.ip().is_loopback());
+    let (readers, writers): (Vec<_>, Vec<_>) = open.partition(|place| read_only.contains(place));
+    let writer = writers.first().map(|place| (**place, "read, change and delete"));
+    writer.or(readers.first().map(|place| (**place, "read")))
 }
 
 #[cfg(test)]
@@ -120,17 +109,21 @@ mod tests {
 
     #[test]
     fn only_who_listens_beyond_this_machine_is_warned() {
-        let places = |text: &str| text.split(' ').map(|one| one.parse().expect(one)).collect();
+        let places = |text: &str| -> Vec<SocketAddr> {
+            text.split(' ').map(|one| one.parse().expect(one)).collect()
+        };
         for (text, told) in [
             ("127.0.0.1:1 [::1]:2 127.9.9.9:3", None),
             ("127.0.0.1:1 0.0.0.0:2", Some("0.0.0.0:2")),
             ("[::]:2", Some("[::]:2")),
             ("192.0.2.1:3 10.0.0.1:4", Some("192.0.2.1:3")),
         ] {
-            let places: Vec<SocketAddr> = places(text);
-            let words = open_to_strangers(places, "read");
-            assert_eq!(words.is_some(), told.is_some(), "{text}");
-            assert!(words.unwrap_or_default().contains(told.unwrap_or_default()), "{text}");
+            let found = open_to_strangers(&places(text), &[]);
+            assert_eq!(found.map(|(place, _)| place.to_string()).as_deref(), told, "{text}");
         }
+        let both = places("192.0.2.1:3 10.0.0.1:4");
+        let found = |read_only: &[SocketAddr]| open_to_strangers(&both, read_only);
+        assert_eq!(found(&both[..1]), Some((both[1], "read, change and delete")));
+        assert_eq!(found(&both), Some((both[0], "read")));
     }
 }

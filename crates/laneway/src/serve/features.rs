@@ -37,10 +37,7 @@ mod tests {
 
     fn refused_by(line: &str, is_in: bool) -> Option<String> {
         let features = FEATURES.map(|feature| Feature { is_in, ..feature });
-        match flags::read(line.split_whitespace().map(OsString::from), []) {
-            Ok(Asked::Serve(flags)) => refused(&flags, &features),
-            other => panic!("{line}: {other:?}"),
-        }
+        refused(&flags::typed(line), &features)
     }
 
     #[test]

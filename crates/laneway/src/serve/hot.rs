@@ -88,10 +88,6 @@ fn refuse(flag: &str, value: &str, must: &str) -> String {
 fn without(flags: &Flags) -> Result<(), String> {
     let about = "slot-requests slot-us hot-threshold hot-keys hot-counters hot-rank hot-carry \
         hot-alone";
-    match flags::first_given(flags, about) {
-        Some(flag) => Err(format!(
-            "{flag}: hot keys are not looked after; leave it out, or add --hot default"
-        )),
-        None => Ok(()),
-    }
+    let why = "hot keys are not looked after; leave it out, or add --hot default";
+    flags::refuse(flags, about, why)
 }

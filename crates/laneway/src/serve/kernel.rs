@@ -30,13 +30,7 @@ pub fn settings(
                 .to_owned(),
         );
     }
-    let lane = match flags.kernel_lane.is_empty() {
-        false => Some(lane(flags, udp, memory_bytes)?),
-        true => {
-            refuse_parts(flags)?;
-            None
-        }
-    };
+    let lane = lane(flags, udp, memory_bytes)?;
     Ok(KernelSettings { lane, bypass: bypass(flags, udp)?, steer: flags.steer })
 }
 
@@ -68,12 +62,8 @@ pub fn without_capabilities<T: Send>(
 /// Where datagrams come past the stack.
 fn bypass(flags: &Flags, udp: Option<&UdpSettings>) -> Result<Option<BypassSettings>, String> {
     if flags.af_xdp.is_empty() {
-        return match flags::first_given(flags, "af-xdp-copy af-xdp-busy-poll") {
-            Some(flag) => Err(format!(
-                "{flag}: nothing comes past the stack; say where with --af-xdp IFACE too"
-            )),
-            None => Ok(None),
-        };
+        let why = "nothing comes past the stack; say where with --af-xdp IFACE too";
+        return flags::refuse(flags, "af-xdp-copy af-xdp-busy-poll", why).map(|()| None);
     }
     let names = flags.af_xdp.join(",");
     let wrong = |why: &str| Err(format!("--af-xdp {names}: {why}"));
@@ -114,22 +104,17 @@ fn interfaces(names: &str) -> Vec<String> {
     interfaces
 }
 
-/// Flags that say something of a lane that there is not.
-fn refuse_parts(flags: &Flags) -> Result<(), String> {
-    let parts = "kernel-lane-hook kernel-lane-memory kernel-lane-peers kernel-lane-rate";
-    match flags::first_given(flags, parts) {
-        Some(flag) => {
-            Err(format!("{flag}: there is no kernel lane; say where with --kernel-lane IFACE too"))
-        }
-        None => Ok(()),
-    }
-}
-
+/// The lane in the kernel, if there is one.
 fn lane(
     flags: &Flags,
     udp: Option<&UdpSettings>,
     memory_bytes: u64,
-) -> Result<LaneSettings, String> {
+) -> Result<Option<LaneSettings>, String> {
+    if flags.kernel_lane.is_empty() {
+        let parts = "kernel-lane-hook kernel-lane-memory kernel-lane-peers kernel-lane-rate";
+        let why = "there is no kernel lane; say where with --kernel-lane IFACE too";
+        return flags::refuse(flags, parts, why).map(|()| None);
+    }
     let names = flags.kernel_lane.join(",");
     let wrong = |why: &str| Err(format!("--kernel-lane {names}: {why}"));
     let interfaces = interfaces(&names);
@@ -161,13 +146,13 @@ fn lane(
     if flags.no_cas {
         return wrong("it tells CAS ids, which -C turns off; leave one of the two out");
     }
-    Ok(LaneSettings {
+    Ok(Some(LaneSettings {
         xdp: hook(flags)?,
         items_bytes: items_bytes(flags, memory_bytes)?,
         peers: peers(flags)?,
         rate_megabits: rate_megabits(flags)?,
         interfaces,
-    })
+    }))
 }
 
 fn hook(flags: &Flags) -> Result<bool, String> {

@@ -33,10 +33,8 @@ pub fn keep_to(rdma: Option<&mut RdmaSettings>, fit: usize) {
 /// The settings, or none where no flag asks for it.
 pub fn settings(flags: &Flags, workers: usize) -> Result<Option<RdmaSettings>, String> {
     let Some(wanted) = &flags.rdma else {
-        return match flags::first_given(flags, "rdma-port rdma-clients rdma-slots") {
-            Some(flag) => Err(format!("{flag}: nobody comes over RDMA; add --rdma DEVICE")),
-            None => Ok(None),
-        };
+        let why = "nobody comes over RDMA; add --rdma DEVICE";
+        return flags::refuse(flags, "rdma-port rdma-clients rdma-slots", why).map(|()| None);
     };
     let place: Place = wanted.parse().map_err(|why| format!("--rdma {wanted}: {why}"))?;
     let clients = clients_max("--rdma-clients", flags.rdma_clients, CLIENTS)?;

@@ -209,11 +209,11 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
         log::info!("SIGHUP: the configuration is as it was");
     }
     for change in changes {
-        let when = match change.name {
+        let mut when = "now".to_owned();
+        match change.name {
             "verbose" => {
                 running.verbose = new.verbose;
                 live.be_verbose(new.verbose);
-                "now".to_owned()
             }
             "memory-limit" => {
                 running.memory_bytes = new.memory_bytes;
@@ -222,30 +222,26 @@ fn apply(running: &mut Flags, new: &Flags, live: &impl Live) {
                 if let Some(words) = memory::too_much(holds) {
                     log::warn!("SIGHUP: {words}");
                 }
-                now_as_far(asked, holds)
+                when = now_as_far(asked, holds);
             }
             "slow-ms" => {
                 running.slow_milliseconds = new.slow_milliseconds;
                 live.log_slow(slow::setting(new).unwrap_or_default()); // it was checked
-                "now".to_owned()
             }
             "migrate-rate" => {
                 running.migrate_rate = new.migrate_rate;
                 live.limit_migration(new.migrate_rate.unwrap_or(0));
-                "now".to_owned()
             }
             "client-rate" => {
                 running.client_rate = new.client_rate;
                 live.limit_clients(Limited::Requests, new.client_rate.unwrap_or(0));
-                "now".to_owned()
             }
             "client-bytes" => {
                 running.client_bytes = new.client_bytes;
                 live.limit_clients(Limited::Bytes, new.client_bytes.unwrap_or(0));
-                "now".to_owned()
             }
-            _ => "at the next start".to_owned(),
-        };
+            _ => when = "at the next start".to_owned(),
+        }
         log::info!("SIGHUP: {}: {} -> {}, {when}", change.name, change.before, change.after);
     }
 }
@@ -266,6 +262,7 @@ fn now_as_far(asked: u64, holds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flags::typed as flags;
     use std::cell::RefCell;
 
     #[test]
@@ -321,13 +318,6 @@ mod tests {
 
         fn limit_clients(&self, limited: Limited, per_second: u64) {
             self.0.borrow_mut().push(format!("{limited:?} {per_second}"));
-        }
-    }
-
-    fn flags(line: &str) -> Flags {
-        match flags::read(line.split_whitespace().map(OsString::from), []) {
-            Ok(Asked::Serve(flags)) => *flags,
-            other => panic!("{line}: {other:?}"),
         }
     }
 

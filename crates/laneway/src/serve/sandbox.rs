@@ -126,8 +126,7 @@ fn unfit(settings: &Settings, can_steer: bool) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::{self, Asked};
-    use std::ffi::OsString;
+    use crate::flags;
 
     #[test]
     fn what_needs_more_than_a_sandbox_leaves_goes_without() {
@@ -139,13 +138,8 @@ mod tests {
             (STEERS, true, false),
             (STEERS, false, true),
         ] {
-            let line = format!("{line} --sandbox on");
-            let Ok(Asked::Serve(flags)) =
-                flags::read(line.split_whitespace().map(OsString::from), [])
-            else {
-                panic!("{line}")
-            };
-            let settings = super::super::settings(&flags).expect(&line);
+            let flags = flags::typed(&format!("{line} --sandbox on"));
+            let settings = super::super::settings(&flags).expect(line);
             assert_eq!(settings.sandbox, Sandbox::On, "{line}");
             assert_eq!(unfit(&settings, can_steer).is_none(), is_fit, "{line}");
         }
@@ -161,19 +155,14 @@ mod tests {
             ("--sandbox off", Some(Sandbox::Off)),
             ("--sandbox maybe", None),
         ] {
-            let Ok(Asked::Serve(flags)) =
-                flags::read(line.split_whitespace().map(OsString::from), [])
-            else {
-                panic!("{line}")
-            };
+            let flags = flags::typed(line);
             assert_eq!(setting(&flags).ok(), wanted, "{line}");
         }
     }
 
     #[test]
     fn who_did_not_ask_for_one_is_served_without() {
-        let line = ["-U", "5000", "--kernel-lane", "lo"].map(OsString::from);
-        let Ok(Asked::Serve(flags)) = flags::read(line.clone(), []) else { panic!("{line:?}") };
+        let flags = flags::typed("-U 5000 --kernel-lane lo");
         let mut settings = super::super::settings(&flags).expect("they are sound");
         let begun = begin(&flags, &mut settings).expect("nobody asked for it");
         assert_eq!((begun.sandbox, settings.sandbox), (Sandbox::Off, Sandbox::Off));

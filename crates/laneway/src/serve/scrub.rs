@@ -1,6 +1,6 @@
 //! How often the data folder is read and verified: `--scrub-every`, `--scrub-rate`, checked.
 
-use crate::flags::Flags;
+use crate::flags::{self, Flags};
 use laneway_server::durable::scrub::ScrubSettings;
 use std::time::Duration;
 
@@ -18,12 +18,8 @@ pub fn settings(flags: &Flags) -> Result<Option<ScrubSettings>, String> {
     let every = match flags.scrub_every.as_deref() {
         None => EVERY,
         Some("off") => {
-            return match flags.scrub_rate {
-                None => Ok(None),
-                Some(_) => Err("--scrub-rate: nothing is scrubbed (--scrub-every off); leave one \
-                                of them out"
-                    .into()),
-            };
+            let why = "nothing is scrubbed (--scrub-every off); leave one of them out";
+            return flags::refuse(flags, "scrub-rate", why).map(|()| None);
         }
         Some(text) => {
             time(text).filter(|time| (EVERY_MIN..=EVERY_MAX).contains(time)).ok_or_else(|| {

@@ -32,10 +32,8 @@ pub fn keep_to(shm: Option<&mut ShmSettings>, workers: usize, fit: usize) {
 /// The settings, or none where no flag asks for it.
 pub fn settings(flags: &Flags, workers: usize) -> Result<Option<ShmSettings>, String> {
     let Some(path) = &flags.shm else {
-        return match flags::first_given(flags, "shm-mask shm-clients") {
-            Some(flag) => Err(format!("{flag}: nobody comes by memory; add --shm PATH")),
-            None => Ok(None),
-        };
+        let why = "nobody comes by memory; add --shm PATH";
+        return flags::refuse(flags, "shm-mask shm-clients", why).map(|()| None);
     };
     if flags.unix_socket.as_ref() == Some(path) {
         let path = path.display();

@@ -4,10 +4,7 @@ use laneway_server::settings::Port;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 fn given(line: &str) -> Result<Settings, String> {
-    match flags::read(line.split_whitespace().map(OsString::from), []) {
-        Ok(Asked::Serve(flags)) => settings(&flags),
-        other => panic!("{line}: {other:?}"),
-    }
+    settings(&flags::typed(line))
 }
 
 #[test]
@@ -60,10 +57,7 @@ fn operators_come_by_no_address_of_clients() {
         ("-l 127.0.0.1 -p -1 --admin 127.0.0.1:0", true),
         ("-s /run/door --admin 127.0.0.1:11211", true),
     ] {
-        let Ok(Asked::Serve(flags)) = flags::read(line.split(' ').map(OsString::from), []) else {
-            panic!("{line}")
-        };
-        let refused = checked(&flags).err().unwrap_or_default();
+        let refused = checked(&flags::typed(line)).err().unwrap_or_default();
         assert_eq!(refused.is_empty(), is_apart, "{line}: {refused}");
         assert!(is_apart || refused.starts_with("--admin "), "{line}: {refused}");
     }
@@ -138,10 +132,7 @@ fn who_comes_while_a_data_folder_closes_is_refused() {
     let folder = std::env::temp_dir().join(format!("laneway-closing-{}", std::process::id()));
     let place = format!("--data-dir {} --pm-size 32m --ssd-size 64m", folder.display());
     let line = format!("-p -1 -l 127.0.0.1 -t 2 {place}");
-    let Ok(Asked::Serve(flags)) = flags::read(line.split(' ').map(OsString::from), []) else {
-        panic!("{line}")
-    };
-    let (settings, durable, ..) = checked(&flags).expect("they are sound");
+    let (settings, durable, ..) = checked(&flags::typed(&line)).expect("they are sound");
     let opened = durable.map(|durable| tier::open(durable).expect("temp is writable"));
     let server = Server::prepare(settings, opened, Vec::new()).expect("a port is free");
     server.open();
@@ -378,24 +369,21 @@ fn lane_and_steering_go_with_a_way_past_the_stack_at_another_interface() {
 #[test]
 fn redis_clients_come_by_the_common_port_and_by_one_of_their_own() {
     for (line, shared, addresses) in [
-        ("-l 127.0.0.1", true, &[][..]),
-        ("-l 127.0.0.1 --no-resp", false, &[]),
-        ("-l 127.0.0.1:11999,127.0.0.2 --resp 6379", true, &["127.0.0.1:6379", "127.0.0.2:6379"]),
-        ("-l 127.0.0.1:1,127.0.0.1:2 --resp 6379", true, &["127.0.0.1:6379"]),
-        ("--resp 6379 --no-resp", false, &["0.0.0.0:6379", "[::]:6379"]),
+        ("-l 127.0.0.1", true, ""),
+        ("-l 127.0.0.1 --no-resp", false, ""),
+        ("-l 127.0.0.1:11999,127.0.0.2 --resp 6379", true, "127.0.0.1:6379 127.0.0.2:6379"),
+        ("-l 127.0.0.1:1,127.0.0.1:2 --resp 6379", true, "127.0.0.1:6379"),
+        ("--resp 6379 --no-resp", false, "0.0.0.0:6379 [::]:6379"),
     ] {
         let resp = given(line).expect(line).resp;
         let told: Vec<String> = resp.addresses.iter().map(ToString::to_string).collect();
-        assert_eq!((resp.shared, &told[..]), (shared, &strings(addresses)[..]), "{line}");
+        assert_eq!((resp.shared, &*told.join(" ")), (shared, addresses), "{line}");
     }
 }
 
 #[test]
 fn which_of_memcacheds_protocols_are_served_is_said_by_b_and_s() {
-    let bound = |line: &str| match flags::read(line.split_whitespace().map(OsString::from), []) {
-        Ok(Asked::Serve(flags)) => binding(&flags),
-        other => panic!("{line}: {other:?}"),
-    };
+    let bound = |line: &str| binding(&flags::typed(line));
     for (line, wanted) in [
         ("", Binding::Auto),
         ("-B auto", Binding::Auto),
@@ -416,10 +404,6 @@ fn which_of_memcacheds_protocols_are_served_is_said_by_b_and_s() {
         let why = bound(line).expect_err(line);
         assert!(why.starts_with(words), "{line}: {why}");
     }
-}
-
-fn strings(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(ToString::to_string).collect()
 }
 
 /// Files of a server that encrypts, for as long as the tests run.
@@ -458,10 +442,7 @@ fn beside(flag: &str) -> &'static str {
 
 /// Settings of the server, of the store and of the log, as they would be printed.
 fn all_settings(line: &str) -> String {
-    let Ok(Asked::Serve(flags)) = flags::read(line.split_whitespace().map(OsString::from), [])
-    else {
-        panic!("{line}")
-    };
+    let flags = flags::typed(line);
     let mut settings = settings(&flags).unwrap_or_else(|error| panic!("{line}: {error}"));
     settings.secret_seed = Default::default();
     let durable = tier::settings(&flags, settings.policy.design);
@@ -526,10 +507,7 @@ fn each_choice_that_the_help_names_is_taken_and_no_other() {
         let line = format!("{} --{name}={choice}", beside(name, choice));
         told.push((name, all_settings(&line)));
         let wrong = format!("{} --{name}=neither", beside(name, choice));
-        let Ok(Asked::Serve(wrong)) = flags::read(wrong.split_whitespace().map(OsString::from), [])
-        else {
-            panic!("{wrong}")
-        };
+        let wrong = flags::typed(&wrong);
         let refused = settings(&wrong).is_err()
             || tier::settings(&wrong, policy::Design::Lanes).is_err()
             || Format::named(wrong.log_format.as_deref()).is_err();
@@ -545,10 +523,7 @@ fn each_choice_that_the_help_names_is_taken_and_no_other() {
 
 #[test]
 fn a_folder_that_may_not_be_written_to_is_told_with_the_way_out() {
-    let Ok(Asked::Serve(flags)) = flags::read(["--data-dir", "/of/others"].map(OsString::from), [])
-    else {
-        panic!("it is a flag")
-    };
+    let flags = flags::typed("--data-dir /of/others");
     let durable = tier::settings(&flags, policy::Design::Lanes).expect("it is sound");
     let directory = durable.expect("it was asked for").directory;
     for (kind, way_out) in [

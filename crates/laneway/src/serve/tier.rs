@@ -48,10 +48,8 @@ pub const OF_SERVER: &str = "\
 /// The settings, or none without `--data-dir`.
 pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>, String> {
     let Some(mut directory) = directory(flags)? else {
-        return match flags::first_given(flags, PARTS) {
-            None => Ok(None),
-            Some(flag) => Err(format!("{flag}: nothing is kept durably; say --data-dir DIR too")),
-        };
+        let why = "nothing is kept durably; say --data-dir DIR too";
+        return flags::refuse(flags, PARTS, why).map(|()| None);
     };
     directory.pm_grows = flags.pm_bytes.is_some();
     directory.ssd_grows = flags.ssd_bytes.is_some();
@@ -81,12 +79,8 @@ pub fn settings(flags: &Flags, design: Design) -> Result<Option<DurableSettings>
 /// Where backups go; none without a folder for them.
 fn backup(flags: &Flags) -> Result<Option<BackupSettings>, String> {
     let Some(folder) = flags.backup_dir.as_ref().map(PathBuf::from) else {
-        return match flags.backup_rate {
-            None => Ok(None),
-            Some(_) => {
-                Err("--backup-rate: no backup can be asked for; say --backup-dir DIR too".into())
-            }
-        };
+        let why = "no backup can be asked for; say --backup-dir DIR too";
+        return flags::refuse(flags, "backup-rate", why).map(|()| None);
     };
     if !folder.is_dir() {
         let folder = folder.display();
@@ -211,10 +205,10 @@ fn index(text: Option<&str>, backend: Backend) -> Result<Option<IndexKind>, Stri
 /// The length from which on values are compressed; `None`: none is.
 fn compress_from(flags: &Flags) -> Result<Option<usize>, String> {
     match flags.compress.as_deref() {
-        None | Some("off") => match flags.compress_from {
-            None => Ok(None),
-            Some(_) => Err("--compress-from: nothing is compressed; say --compress lz4 too".into()),
-        },
+        None | Some("off") => {
+            let why = "nothing is compressed; say --compress lz4 too";
+            flags::refuse(flags, "compress-from", why).map(|()| None)
+        }
         Some("lz4") => match flags.compress_from.unwrap_or(COMPRESS_FROM_BYTES) {
             bytes if bytes < PIECE_BYTES as u64 => Ok(Some(bytes as usize)),
             bytes => Err(format!(
@@ -270,7 +264,12 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
              next start accepts a loss that nobody has looked at"
         );
     }
-    tell_sizes(&directory, report);
+    if let Some(grown) = grown(report) {
+        log::info!("{folder}: {grown}");
+    }
+    for kept in sizes_kept(&directory, report) {
+        log::warn!("{folder}: {kept}");
+    }
     match report.is_new {
         true => log::info!("{folder}: made"),
         false => log::info!(
@@ -282,17 +281,6 @@ pub fn open(settings: DurableSettings) -> Result<Opened, String> {
         ),
     }
     Ok(opened)
-}
-
-/// Says what became of sizes that were asked for where the store has others, and if it has grown.
-fn tell_sizes(directory: &DirectorySettings, report: &Report) {
-    let folder = directory.path.display();
-    if let Some(grown) = grown(report) {
-        log::info!("{folder}: {grown}");
-    }
-    for kept in sizes_kept(directory, report) {
-        log::warn!("{folder}: {kept}");
-    }
 }
 
 /// How the store has grown just now, if it has.

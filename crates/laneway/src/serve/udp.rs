@@ -3,7 +3,7 @@
 //! It departs from memcached: UDP listens on loopback only, whatever `-l` says, unless
 //! `--udp-public` is given too; an open UDP cache is a weapon in other people's wars.
 
-use crate::flags::Flags;
+use crate::flags::{self, Flags};
 use laneway_server::settings::UdpSettings;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -18,18 +18,11 @@ pub fn settings(flags: &Flags, workers: usize) -> Result<Option<UdpSettings>, St
     };
     let port_base = flags.udp_base.map(|base| port_of_base(base, port, workers)).transpose()?;
     if port.is_none() && port_base.is_none() {
-        return match (flags.udp_public, &flags.udp_listen) {
-            (true, _) => Err(without_port("--udp-public")),
-            (false, Some(_)) => Err(without_port("--udp-listen")),
-            (false, None) => Ok(None),
-        };
+        let why = "UDP is off; give it a port with -U PORT or --udp-base PORT too";
+        return flags::refuse(flags, "udp-public udp-listen", why).map(|()| None);
     }
     let (address, public) = (address(flags)?, flags.udp_public);
     Ok(Some(UdpSettings { address, port_base, port, public }))
-}
-
-fn without_port(flag: &str) -> String {
-    format!("{flag}: UDP is off; give it a port with -U PORT or --udp-base PORT too")
 }
 
 fn port_of_base(base: i32, port: Option<u16>, workers: usize) -> Result<u16, String> {

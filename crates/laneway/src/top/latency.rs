@@ -72,21 +72,17 @@ impl Latencies {
 mod tests {
     use super::*;
 
-    fn family(lines: &[(&str, u64)]) -> Family {
-        Family(lines.iter().map(|(name, count)| (name.to_string(), count.to_string())).collect())
-    }
-
     #[test]
     fn quantiles_are_of_what_came_between_and_of_all_operations() {
-        let before = family(&[("get:small:whole_ns:1024", 1_000), ("get:large:whole_ns:2048", 5)]);
-        let after = family(&[
-            ("get:small:whole_ns:1024", 1_090),
-            ("set:small:whole_ns:4096", 9),
-            ("set:small:whole_ns:more", 1),
-            ("set:small:wait_ns:1536", 10),
-            ("get:large:whole_ns:2048", 5),
-            ("get:large:nonsense", 5),
-        ]);
+        let before = Family::of("get:small:whole_ns:1024 1000\nget:large:whole_ns:2048 5");
+        let after = Family::of(
+            "get:small:whole_ns:1024 1090
+             set:small:whole_ns:4096 9
+             set:small:whole_ns:more 1
+             set:small:wait_ns:1536 10
+             get:large:whole_ns:2048 5
+             get:large:nonsense 5",
+        );
         let found = Latencies::between(&before, &after);
         assert_eq!((found.count(false), found.count(true)), (100, 0));
         let whole = |share| found.quantile(false, Part::Whole, share);

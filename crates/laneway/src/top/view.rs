@@ -234,13 +234,8 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    fn family(text: &str) -> Family {
-        let lines = text.lines().map(|line| line.trim().split_once(' ').expect("name and value"));
-        Family(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
-    }
-
     fn samples() -> [Sample; 2] {
-        let at = Instant::now();
+        let (at, family) = (Instant::now(), Family::of);
         let before = Sample {
             at,
             general: family("get_hits 10\nget_misses 5\nbytes_read 100\nevictions 7"),

@@ -33,5 +33,5 @@ fn large_workers_come_as_large_requests_do() {
 #[test]
 fn a_wrong_flag_is_told_before_anything_starts() {
     let (good, _, said) = adapt(&["--workers", "2"]);
-    assert!(!good && said.contains("--workers 2: must be from 3 to 64"), "{said}");
+    assert!(!good && said.contains("--workers 2: must be in 3..=64"), "{said}");
 }

@@ -43,7 +43,7 @@ use caladan::Cores;
 use central::Dispatcher;
 use control::Control;
 use laneway_load::random::Random;
-use laneway_policy::{BATCH, Design, ItemBytes, Turn, WorkerId};
+use laneway_policy::{Design, ItemBytes, Turn, WorkerId};
 use lines::Lines;
 use nic::Wire;
 use std::collections::VecDeque;
@@ -53,7 +53,7 @@ use streams::{Desk, Stream};
 pub const WORKERS_MAX: u16 = 64;
 
 /// One request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Request {
     /// For the first time.
     arrived: u64,
@@ -93,8 +93,9 @@ impl Transfer {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 enum Doing {
+    #[default]
     Nothing,
     /// All of a request.
     Serve(Request),
@@ -120,7 +121,7 @@ enum Doing {
     },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Worker {
     doing: Doing,
     /// Taken from RX queues and not begun.
@@ -235,7 +236,7 @@ impl<'a> Run<'a> {
             phase: 0,
             events: Events::new(workers + 4),
             now: 0,
-            workers: (0..workers).map(|_| Worker::new()).collect(),
+            workers: (0..workers).map(|_| Worker::default()).collect(),
             rx: vec![VecDeque::with_capacity(1024); workers],
             shared: VecDeque::with_capacity(1024),
             streams: (0..connections).map(|_| Stream::default()).collect(),
@@ -394,22 +395,6 @@ impl<'a> Run<'a> {
         }
         if self.now >= self.window_end {
             self.end_window();
-        }
-    }
-}
-
-impl Worker {
-    fn new() -> Self {
-        Worker {
-            doing: Doing::Nothing,
-            batch: VecDeque::with_capacity(2 * BATCH as usize),
-            transfers: VecDeque::with_capacity(64),
-            offered: 0,
-            steal_next: 0,
-            turn: Turn::default(),
-            requests: 0,
-            packets: 0,
-            busy: 0,
         }
     }
 }

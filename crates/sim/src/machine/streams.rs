@@ -150,26 +150,17 @@ impl Run<'_> {
         stream.pending.extend(requests);
         if !stream.queued {
             stream.queued = true;
-            self.becomes_ready(connection);
+            let home = self.home(connection);
+            self.waits(home, connection, false);
         }
     }
 
-    /// It is at home and has something to read.
-    fn becomes_ready(&mut self, connection: u32) {
-        let home = self.home(connection);
-        let desk = &mut self.desks[home];
-        let ahead = desk.ready.len() as u64;
-        desk.ready.push_back(connection);
-        let wait = Wait { since: desk.slices, ahead, bound: 1 };
-        self.streams[connection as usize].wait = Some(wait);
-        self.wake(home);
-    }
-
-    fn waits_for_another_turn(&mut self, worker: usize, connection: u32) {
+    /// It waits with a worker: for another turn, or, at home, with something to read.
+    fn waits(&mut self, worker: usize, connection: u32, again: bool) {
         let desk = &mut self.desks[worker];
-        let ahead = desk.again.len() as u64;
-        desk.again.push_back(connection);
-        let wait = Wait { since: desk.slices, ahead, bound: 1 };
+        let line = if again { &mut desk.again } else { &mut desk.ready };
+        let wait = Wait { since: desk.slices, ahead: line.len() as u64, bound: 1 };
+        line.push_back(connection);
         self.streams[connection as usize].wait = Some(wait);
         self.wake(worker);
     }
@@ -340,8 +331,11 @@ impl Run<'_> {
             stream.visit = None;
         }
         match (reads, stream.pending.is_empty()) {
-            (false, _) => self.waits_for_another_turn(here, connection),
-            (true, false) => self.becomes_ready(connection),
+            (false, _) => self.waits(here, connection, true),
+            (true, false) => {
+                let home = self.home(connection);
+                self.waits(home, connection, false);
+            }
             (true, true) => stream.queued = false,
         }
     }

@@ -75,8 +75,7 @@ mod tests {
         let mut run = Run::new(&machine, &traffic, 1);
         let request = |bytes: u32| {
             let (service, large) = (u64::from(bytes) * US, bytes > 10);
-            let (put, replied, counted, remote) = (false, true, false, false);
-            Request { arrived: 0, came: 0, service, bytes, large, put, replied, counted, remote }
+            Request { service, bytes, large, replied: true, ..Request::default() }
         };
         for bytes in [101, 102, 103] {
             run.join_shortest(request(bytes));

@@ -49,6 +49,5 @@ fn measure(study: &Study, bound: Bound, given: &Given, network: u64) -> Row {
     let (small, large) = (of(|outcome| &outcome.small), of(|outcome| &outcome.large));
     let p99 = measured.p99();
     let row = Row::default().with("p99", p99.mean + network_us).with("p99_ci", p99.half_width);
-    let row = row.with("small_p99", small.mean).with("small_p99_ci", small.half_width);
-    row.with("large_p99", large.mean).with("large_p99_ci", large.half_width)
+    row.sure("small_p99", small).sure("large_p99", large)
 }

@@ -6,10 +6,10 @@
 //! over a hundred epochs, in which it tries the extra worker again now and then and finds the wire
 //! still full.
 
-use super::{Figure, MEGA, Setup, bare, by_class, cpu_peak, wire_name};
+use super::{Figure, Setup, at_load, bare, by_class, wire_name};
 use crate::machine::{Nic, WireOrder};
 use crate::row::Row;
-use crate::study::{EPOCH_REQUESTS, Point, Study};
+use crate::study::{EPOCH_REQUESTS, Study};
 use crate::workload::Mix;
 use laneway_policy::Design;
 
@@ -19,7 +19,6 @@ const EPOCHS_LONG: u64 = 100;
 
 pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let mix = Mix::etc();
-    let peak = cpu_peak(&setup.costs, &mix, setup.workers);
     let mut points = Vec::new();
     for order in [WireOrder::RoundRobin, WireOrder::SmallFirst] {
         let nic = Nic { order, ..setup.nic };
@@ -37,20 +36,13 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
                     "lanes-2" => Some(2.min(setup.workers - 1)),
                     _ => None,
                 };
-                points.push(Point {
-                    row: Row::of("tx-backpressure")
-                        .with("design", design)
-                        .with("wire", wire_name(Some(nic)))
-                        .with("load", load)
-                        .with("mops", load * peak / MEGA),
-                    machine,
-                    mix: mix.clone(),
-                    rate: load * peak,
-                    requests: match long {
-                        true => EPOCHS_LONG * EPOCH_REQUESTS,
-                        false => study.effort.pick(300_000, 1_000_000),
-                    },
-                });
+                let row = Row::of("tx-backpressure").with("design", design);
+                let row = row.with("wire", wire_name(Some(nic)));
+                let requests = match long {
+                    true => EPOCHS_LONG * EPOCH_REQUESTS,
+                    false => study.effort.pick(300_000, 1_000_000),
+                };
+                points.push(at_load(row, machine, &mix, load, requests));
             }
         }
     }

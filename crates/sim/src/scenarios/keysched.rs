@@ -162,8 +162,7 @@ fn rows(study: &Study, name: &str, tasks: &[Task]) -> Vec<Row> {
                 task.row
                     .clone()
                     .with("window", window)
-                    .with("max_avg_ratio", ratio.mean)
-                    .with("max_avg_ratio_ci", ratio.half_width)
+                    .sure("max_avg_ratio", ratio)
                     .with("max_over_others_run", of(|b| b.run_others).mean)
                     .with("hot_keys_per_slot", of(|b| b.hot_per_slot).mean)
                     .with("found_per_slot", of(|b| b.moves_per_slot).mean)
@@ -177,16 +176,9 @@ fn rows(study: &Study, name: &str, tasks: &[Task]) -> Vec<Row> {
 }
 
 fn chart(window: &str, x: &'static str, x_label: &'static str) -> Chart {
-    Chart {
-        x,
-        x_label,
-        y: "max_avg_ratio",
-        y_label: "busiest core / mean",
-        series: "policy",
-        log: false,
-        ..Chart::latency(window, format!("KeySched: balance over a {window}"))
-    }
-    .only("window", window)
+    let chart = Chart::latency(window, format!("KeySched: balance over a {window}"));
+    let chart = Chart { series: "policy", log: false, ..chart }.over(x, x_label);
+    chart.of("max_avg_ratio", "busiest core / mean").only("window", window)
 }
 
 pub(super) fn ratio(study: &Study, _setup: &Setup) -> Figure {
@@ -229,10 +221,8 @@ pub(super) fn threshold(study: &Study, _setup: &Setup) -> Figure {
             for (policy, hot) in
                 [("keysched", HotSettings::keysched_2018(cores, threshold)), ("lanes", lanes)]
             {
-                let row = Row::of("keysched-threshold")
-                    .with("policy", policy)
-                    .with("cores", cores)
-                    .with("threshold", u64::from(threshold));
+                let row = Row::of("keysched-threshold").with("policy", policy);
+                let row = row.with("cores", cores).with("threshold", u64::from(threshold));
                 tasks.push(Task { row, cores, owner: Owner::Moved(hot) });
             }
         }

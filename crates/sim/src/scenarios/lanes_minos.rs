@@ -9,11 +9,11 @@
 //! queueing alone allows ([`crate::bounds`]).
 
 use super::allowed::allowed;
-use super::{Figure, MEGA, Setup, bare, by_class, cpu_peak, wire_name};
+use super::{Figure, Setup, at_load, bare, by_class, wire_name};
 use crate::machine::{Outcome, State};
 use crate::row::Row;
 use crate::stats::{Estimate, Latencies};
-use crate::study::{Measured, Point, Study};
+use crate::study::{Measured, Study};
 use crate::workload::Mix;
 use laneway_policy::Design;
 
@@ -43,19 +43,10 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
                 for design in DESIGNS {
                     let mut machine = bare(setup, design, workers);
                     machine.nic = nic;
-                    let rate = load * cpu_peak(&setup.costs, &mix, workers);
-                    points.push(Point {
-                        row: Row::of("lanes-minos")
-                            .with("design", design.name())
-                            .with("workers", workers)
-                            .with("wire", wire_name(nic))
-                            .with("load", load)
-                            .with("mops", rate / MEGA),
-                        machine,
-                        mix: mix.clone(),
-                        rate,
-                        requests: study.effort.pick(400_000, 1_000_000),
-                    });
+                    let row = Row::of("lanes-minos").with("design", design.name());
+                    let row = row.with("workers", workers).with("wire", wire_name(nic));
+                    let requests = study.effort.pick(400_000, 1_000_000);
+                    points.push(at_load(row, machine, &mix, load, requests));
                 }
             }
         }
@@ -67,10 +58,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             let row = own.row(point.row.clone(), study.seed);
             let small = over(own, &measured[0], |outcome| &outcome.small);
             let large = over(own, &measured[0], |outcome| &outcome.large);
-            let row = row.with("small_over_minos", small.mean);
-            let row = row.with("small_over_minos_ci", small.half_width);
-            let row = row.with("large_over_minos", large.mean);
-            rows.push(row.with("large_over_minos_ci", large.half_width));
+            rows.push(row.sure("small_over_minos", small).sure("large_over_minos", large));
         }
     }
     let bare = points.iter().filter(|point| point.machine.nic.is_none());

@@ -152,13 +152,10 @@ fn grid(study: &Study, setup: &Setup) -> Vec<Asked> {
         for &cores in &all {
             for &load in &loads {
                 let rate = load * cpu_peak(&setup.costs, &mix, cores);
+                let row = Row::of("losses").with("p_l", percent).with("s_l_kb", kb);
+                let row = row.with("cores", cores).with("load", load).with("mops", rate / MEGA);
                 asked.push(Asked {
-                    row: Row::of("losses")
-                        .with("p_l", percent)
-                        .with("s_l_kb", kb)
-                        .with("cores", cores)
-                        .with("load", load)
-                        .with("mops", rate / MEGA),
+                    row,
                     mix: mix.clone(),
                     name: format!("{percent} | {kb} | {cores} | {load}"),
                     rate,

@@ -56,13 +56,9 @@ fn one(study: &Study, setup: &Setup, design: Design) -> Vec<Row> {
 pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let designs = [Design::Minos, Design::HkhWs, Design::Lanes];
     let rows = study.parallel("minos-fig10", &designs, |&design| one(study, setup, design));
-    let chart = |name: &str, y, y_label, log| Chart {
-        x: "time_s",
-        x_label: "time (s)",
-        y,
-        y_label,
-        log,
-        ..Chart::latency(name, format!("Minos figure 10: {y_label}"))
+    let chart = |name: &str, y, y_label, log| {
+        let chart = Chart::latency(name, format!("Minos figure 10: {y_label}"));
+        Chart { log, ..chart }.over("time_s", "time (s)").of(y, y_label)
     };
     let charts = vec![
         chart("latency", "p99", "p99 of each epoch (us)", true),

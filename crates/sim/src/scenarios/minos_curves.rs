@@ -58,16 +58,10 @@ fn figure(study: &Study, setup: &Setup, name: &'static str, mix: &Mix, only: &[&
                 continue;
             }
             for mops in MOPS {
-                points.push(Point {
-                    row: Row::of(name)
-                        .with("design", design)
-                        .with("wire", wire_name(nic))
-                        .with("mops", mops),
-                    machine: Machine { nic, ..machine.clone() },
-                    mix: mix.clone(),
-                    rate: mops * MEGA,
-                    requests: study.effort.pick(200_000, 500_000),
-                });
+                let row = Row::of(name).with("design", design).with("wire", wire_name(nic));
+                let (row, machine) = (row.with("mops", mops), Machine { nic, ..machine.clone() });
+                let requests = study.effort.pick(200_000, 500_000);
+                points.push(Point { row, machine, mix: mix.clone(), rate: mops * MEGA, requests });
             }
         }
     }
@@ -82,13 +76,8 @@ fn charts(setup: &Setup, title: &str, y: &'static str, y_label: &'static str) ->
     let mut charts = Vec::new();
     for (suffix, nic) in [("wire", Some(setup.nic)), ("cpu", None)] {
         let wire = wire_name(nic);
-        let chart = Chart {
-            x: "mops",
-            x_label: "throughput (Mops)",
-            y,
-            y_label,
-            ..Chart::latency(suffix, format!("{title}, wire: {wire}"))
-        };
+        let chart = Chart::latency(suffix, format!("{title}, wire: {wire}"));
+        let chart = chart.over("mops", "throughput (Mops)").of(y, y_label);
         charts.push(chart.only("wire", wire));
     }
     charts

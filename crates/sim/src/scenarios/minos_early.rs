@@ -34,16 +34,9 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         };
         for binding in ["early", "late", "stealing"] {
             for load in LOADS {
-                points.push(Point {
-                    row: Row::of("minos-fig2")
-                        .with("design", binding)
-                        .with("k", k)
-                        .with("load", load),
-                    machine: machine(binding, setup.workers),
-                    mix: mix.clone(),
-                    rate: load * peak,
-                    requests,
-                });
+                let row = Row::of("minos-fig2").with("design", binding).with("k", k);
+                let (row, machine) = (row.with("load", load), machine(binding, setup.workers));
+                points.push(Point { row, machine, mix: mix.clone(), rate: load * peak, requests });
             }
         }
     }

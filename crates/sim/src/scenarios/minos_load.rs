@@ -20,35 +20,21 @@ pub(super) fn sampling(study: &Study, setup: &Setup) -> Figure {
     for design in [Design::Minos, Design::Lanes] {
         for percent in SAMPLES {
             for mops in MOPS {
-                points.push(Point {
-                    row: Row::of("minos-fig8")
-                        .with("design", design.name())
-                        .with("s", percent)
-                        .with("mops", mops),
-                    machine: server(setup, design),
-                    mix: Mix {
-                        reply_share: percent as f64 / 100.0,
-                        ..Mix::etc().with_large_percent(0.75)
-                    },
-                    rate: mops * MEGA,
-                    requests: study.effort.pick(150_000, 500_000),
-                });
+                let row = Row::of("minos-fig8").with("design", design.name());
+                let row = row.with("s", percent).with("mops", mops);
+                let (machine, rate) = (server(setup, design), mops * MEGA);
+                let mix = Mix::etc().with_large_percent(0.75);
+                let mix = Mix { reply_share: percent as f64 / 100.0, ..mix };
+                let requests = study.effort.pick(150_000, 500_000);
+                points.push(Point { row, machine, mix, rate, requests });
             }
         }
     }
     let rows = study.rows("minos-fig8", &points);
     let chart = |name: &str, y, y_label, log| {
         let title = format!("Minos figure 8 (p_L = 0.75, minos): {y_label}");
-        Chart {
-            x: "mops",
-            x_label: "throughput (Mops)",
-            y,
-            y_label,
-            series: "s",
-            log,
-            ..Chart::latency(name, title)
-        }
-        .only("design", "minos")
+        let chart = Chart { series: "s", log, ..Chart::latency(name, title) };
+        chart.over("mops", "throughput (Mops)").of(y, y_label).only("design", "minos")
     };
     let charts = vec![
         chart("latency", "p99", "p99 (us)", true),
@@ -58,19 +44,14 @@ pub(super) fn sampling(study: &Study, setup: &Setup) -> Figure {
 }
 
 pub(super) fn per_core(study: &Study, setup: &Setup) -> Figure {
-    let points: Vec<Point> = PERCENTS
-        .into_iter()
-        .map(|percent| {
-            let mix = Mix::etc().with_large_percent(percent);
-            Point {
-                row: Row::of("minos-fig9").with("design", "minos").with("p_l", percent),
-                machine: server(setup, Design::Minos),
-                rate: LOAD * cpu_peak(&setup.costs, &mix, setup.workers),
-                mix,
-                requests: study.effort.pick(300_000, 1_000_000),
-            }
-        })
-        .collect();
+    let points = PERCENTS.map(|percent| {
+        let mix = Mix::etc().with_large_percent(percent);
+        let row = Row::of("minos-fig9").with("design", "minos").with("p_l", percent);
+        let (machine, requests) =
+            (server(setup, Design::Minos), study.effort.pick(300_000, 1_000_000));
+        let rate = LOAD * cpu_peak(&setup.costs, &mix, setup.workers);
+        Point { row, machine, mix, rate, requests }
+    });
     let measured = study.parallel("minos-fig9", &points, |point| study.all_seeds(point));
     let mut rows = Vec::new();
     for (point, measured) in points.iter().zip(&measured) {
@@ -97,14 +78,9 @@ pub(super) fn per_core(study: &Study, setup: &Setup) -> Figure {
             );
         }
     }
-    let chart = |name: &str, y, y_label, log| Chart {
-        x: "core",
-        x_label: "core",
-        y,
-        y_label,
-        series: "p_l",
-        log,
-        ..Chart::latency(name, format!("Minos figure 9: {y_label}, by p_L"))
+    let chart = |name: &str, y, y_label, log| {
+        let chart = Chart::latency(name, format!("Minos figure 9: {y_label}, by p_L"));
+        Chart { series: "p_l", log, ..chart }.over("core", "core").of(y, y_label)
     };
     let charts = vec![
         chart("requests", "requests_percent", "requests (%)", true),

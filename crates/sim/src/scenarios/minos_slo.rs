@@ -32,13 +32,8 @@ fn highest_within(
     let peak = cpu_peak(&machine.costs, mix, machine.settings.workers);
     let each = study.each_seed().map(|seed| {
         let found = highest(1.25 * peak / RANGE, 1.25 * peak, |rate| {
-            let point = Point {
-                row: Row::default(),
-                machine: machine.clone(),
-                mix: mix.clone(),
-                rate,
-                requests,
-            };
+            let (row, machine, mix) = (Row::default(), machine.clone(), mix.clone());
+            let point = Point { row, machine, mix, rate, requests };
             study.one_until(&point, seed, Some((slo_us * US as f64) as u64)).holds(slo_us)
         });
         found.unwrap_or(0.0)
@@ -65,16 +60,9 @@ fn tasks(cases: &[Case]) -> Vec<Task> {
     for slo_us in SLOS_US {
         for Case { row, mix, machines } in cases {
             for (design, machine) in machines {
-                tasks.push(Task {
-                    row: row
-                        .clone()
-                        .with("slo_us", slo_us)
-                        .with("wire", wire_name(machine.nic))
-                        .with("design", *design),
-                    machine: machine.clone(),
-                    mix: mix.clone(),
-                    slo_us,
-                });
+                let row = row.clone().with("slo_us", slo_us).with("wire", wire_name(machine.nic));
+                let (row, mix) = (row.with("design", *design), mix.clone());
+                tasks.push(Task { row, machine: machine.clone(), mix, slo_us });
             }
         }
     }
@@ -102,10 +90,8 @@ fn figure(study: &Study, name: &'static str, cases: &[Case]) -> Vec<Row> {
                     .clone()
                     .with("mops", rate.mean / MEGA)
                     .with("mops_ci", rate.half_width / MEGA)
-                    .with("minos_over_it", minos.mean)
-                    .with("minos_over_it_ci", minos.half_width)
-                    .with("lanes_over_it", lanes.mean)
-                    .with("lanes_over_it_ci", lanes.half_width)
+                    .sure("minos_over_it", minos)
+                    .sure("lanes_over_it", lanes)
                     .with("seed", study.seed)
                     .with("seeds", study.seeds()),
             );
@@ -122,14 +108,9 @@ fn times(others: &[f64], its: &[f64]) -> Estimate {
 
 fn charts(title: &str, x: &'static str, x_label: &'static str) -> Vec<Chart> {
     let chart = |slo: f64| {
-        Chart {
-            x,
-            x_label,
-            y: "mops",
-            y_label: "Mops within the SLO",
-            ..Chart::latency(format!("slo{slo}"), format!("{title}, p99 within {slo} us"))
-        }
-        .only("slo_us", slo)
+        let title = format!("{title}, p99 within {slo} us");
+        let chart = Chart::latency(format!("slo{slo}"), title).over(x, x_label);
+        chart.of("mops", "Mops within the SLO").only("slo_us", slo)
     };
     SLOS_US.map(chart).to_vec()
 }
@@ -185,14 +166,10 @@ pub(super) fn by_packet_cost(study: &Study, setup: &Setup) -> Figure {
         });
     }
     let rows = figure(study, "minos-ratio", &cases);
-    let chart = Chart {
-        x: "packet_ns",
-        x_label: "cost of a packet (ns), at the same mean cost of a request",
-        y: "mops",
-        y_label: "Mops with p99 within 50 us",
-        log: false,
-        ..Chart::latency("packet", "What the ratios hang on (default workload)")
-    };
+    let chart = Chart::latency("packet", "What the ratios hang on (default workload)");
+    let chart = Chart { log: false, ..chart }.of("mops", "Mops with p99 within 50 us");
+    let chart =
+        chart.over("packet_ns", "cost of a packet (ns), at the same mean cost of a request");
     let chart = chart.only("slo_us", 50).only("p_l", 0.125).only("burst", 1);
     Figure::new(rows, vec![chart])
 }

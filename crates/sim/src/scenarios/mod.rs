@@ -23,7 +23,7 @@ use crate::machine::{Costs, Machine, Nic, Reach, Standby, WireOrder};
 use crate::plot::Chart;
 use crate::row::Row;
 use crate::stats::{SECOND, US};
-use crate::study::Study;
+use crate::study::{Point, Study};
 use crate::workload::Mix;
 use laneway_policy::{CostModel, Design};
 
@@ -46,21 +46,6 @@ pub struct Setup {
     pub standby: Standby,
     /// Whether designs without lanes count sizes too.
     pub profiles: bool,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        Setup {
-            workers: 8,
-            costs: Costs::MINOS,
-            reach: WAYS[0].reach,
-            nic: Nic::MINOS,
-            network: NETWORK,
-            batch: laneway_policy::BATCH,
-            standby: Standby::Returns,
-            profiles: true,
-        }
-    }
 }
 
 /// What the paper's clients see besides the server's work: their "mean service time 5 µs" is the
@@ -94,105 +79,48 @@ pub struct Scenario {
     pub run: fn(&Study, &Setup) -> Figure,
 }
 
+macro_rules! scenarios {
+    ($($name:literal => $run:path: $about:literal;)*) => {
+        &[$(Scenario { name: $name, about: $about, run: $run },)* SCALE]
+    };
+}
+
 /// All of them, in the order of the papers.
-const ALL: &[Scenario] = &[
-    Scenario {
-        name: "minos-fig2",
-        about: "p99 against load of early binding, late binding and stealing, K = 1 to 1000",
-        run: minos_early::run,
-    },
-    Scenario {
-        name: "minos-fig3",
-        about: "p99 against throughput of five designs, default workload",
-        run: minos_curves::read_mostly,
-    },
-    Scenario {
-        name: "minos-fig4",
-        about: "p99 of large requests against throughput",
-        run: minos_curves::large,
-    },
-    Scenario {
-        name: "minos-fig5",
-        about: "p99 against throughput with half the requests writes",
-        run: minos_curves::half_writes,
-    },
-    Scenario {
-        name: "minos-fig6",
-        about: "throughput under an SLO as the share of large requests grows",
-        run: minos_slo::by_share,
-    },
-    Scenario {
-        name: "minos-fig7",
-        about: "throughput under an SLO as large requests grow",
-        run: minos_slo::by_size,
-    },
-    Scenario {
-        name: "minos-ratio",
-        about: "the same as a packet costs more or less: what the paper's ratios hang on",
-        run: minos_slo::by_packet_cost,
-    },
-    Scenario {
-        name: "minos-fig8",
-        about: "with only S % of the replies sent: is the wire or the CPU the limit?",
-        run: minos_load::sampling,
-    },
-    Scenario {
-        name: "minos-fig9",
-        about: "requests and packets by core",
-        run: minos_load::per_core,
-    },
-    Scenario {
-        name: "minos-fig10",
-        about: "large cores and p99 over time as the share of large requests changes",
-        run: minos_adapt::run,
-    },
-    Scenario {
-        name: "keysched-ratio",
-        about: "busiest core against the mean, by key hash and with hot keys moved, 8 to 64 cores",
-        run: keysched::ratio,
-    },
-    Scenario {
-        name: "keysched-threshold",
-        about: "the same as the threshold falls from 256 to 32",
-        run: keysched::threshold,
-    },
-    Scenario {
-        name: "lanes-minos",
-        about: "lanes against minos on small and large p99, 8 and 2 workers, with and without wire",
-        run: lanes_minos::run,
-    },
-    Scenario {
-        name: "losses",
-        about: "where lanes loses to the best rival, 1 to 64 cores; --full: every mix of the sweep",
-        run: losses::run,
-    },
-    Scenario {
-        name: "nic-options",
-        about: "every design with a TX queue for each lane, and with small replies sent first",
-        run: nic_options::run,
-    },
-    Scenario {
-        name: "small-sharding",
-        about: "sharding small requests by size as well (Minos §3.1: it performed poorly)",
-        run: sharding::run,
-    },
-    Scenario {
-        name: "tx-backpressure",
-        about: "a wire too thin: what lanes gives up, and what it would be like if it did not",
-        run: backpressure::run,
-    },
-    Scenario {
-        name: "pipelined",
-        about: "small requests behind large ones on their connection, and behind which bound",
-        run: pipelined::run,
-    },
-    Scenario {
-        name: "slice",
-        about: "the sweep that sets SLICE_BYTES and the other constants of lanes",
-        run: slice::run,
-    },
-    SCALE,
-];
+const ALL: &[Scenario] = scenarios! {
+    "minos-fig2" => minos_early::run:
+        "p99 against load of early binding, late binding and stealing, K = 1 to 1000";
+    "minos-fig3" => minos_curves::read_mostly:
+        "p99 against throughput of five designs, default workload";
+    "minos-fig4" => minos_curves::large: "p99 of large requests against throughput";
+    "minos-fig5" => minos_curves::half_writes:
+        "p99 against throughput with half the requests writes";
+    "minos-fig6" => minos_slo::by_share:
+        "throughput under an SLO as the share of large requests grows";
+    "minos-fig7" => minos_slo::by_size: "throughput under an SLO as large requests grow";
+    "minos-ratio" => minos_slo::by_packet_cost:
+        "the same as a packet costs more or less: what the paper's ratios hang on";
+    "minos-fig8" => minos_load::sampling:
+        "with only S % of the replies sent: is the wire or the CPU the limit?";
+    "minos-fig9" => minos_load::per_core: "requests and packets by core";
+    "minos-fig10" => minos_adapt::run:
+        "large cores and p99 over time as the share of large requests changes";
+    "keysched-ratio" => keysched::ratio:
+        "busiest core against the mean, by key hash and with hot keys moved, 8 to 64 cores";
+    "keysched-threshold" => keysched::threshold: "the same as the threshold falls from 256 to 32";
+    "lanes-minos" => lanes_minos::run:
+        "lanes against minos on small and large p99, 8 and 2 workers, with and without wire";
+    "losses" => losses::run:
+        "where lanes loses to the best rival, 1 to 64 cores; --full: every mix of the sweep";
+    "nic-options" => nic_options::run:
+        "every design with a TX queue for each lane, and with small replies sent first";
+    "small-sharding" => sharding::run:
+        "sharding small requests by size as well (Minos §3.1: it performed poorly)";
+    "tx-backpressure" => backpressure::run:
+        "a wire too thin: what lanes gives up, and what it would be like if it did not";
+    "pipelined" => pipelined::run:
+        "small requests behind large ones on their connection, and behind which bound";
+    "slice" => slice::run: "the sweep that sets SLICE_BYTES and the other constants of lanes";
+};
 
 /// What is in every build.
 const ALWAYS: &[Scenario] = &[SCALE];
@@ -253,10 +181,17 @@ fn bare(setup: &Setup, design: Design, workers: u16) -> Machine {
     machine
 }
 
+/// A point at which so much of what the CPUs can do is asked for.
+fn at_load(row: Row, machine: Machine, mix: &Mix, load: f64, requests: u64) -> Point {
+    let rate = load * cpu_peak(&machine.costs, mix, machine.settings.workers);
+    let row = row.with("load", load).with("mops", rate / MEGA);
+    Point { row, machine, mix: mix.clone(), rate, requests }
+}
+
 /// Pictures of small and of large requests' p99, by load.
 fn by_class(name: &str, title: &str) -> [Chart; 2] {
     let classes = [("small_p99", "p99 of small (us)"), ("large_p99", "p99 of large (us)")];
-    classes.map(|(y, y_label)| Chart { y, y_label, ..Chart::latency(format!("{name}-{y}"), title) })
+    classes.map(|(y, y_label)| Chart::latency(format!("{name}-{y}"), title).of(y, y_label))
 }
 
 /// Requests per second at which so many workers would have no time left, serving only.

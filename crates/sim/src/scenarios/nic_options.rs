@@ -4,10 +4,10 @@
 //! alone is no merit of its own.
 
 use super::minos_curves::designs;
-use super::{Figure, MEGA, Setup, by_class, cpu_peak, wire_name};
+use super::{Figure, Setup, at_load, by_class, wire_name};
 use crate::machine::{Machine, Nic, WireOrder};
 use crate::row::Row;
-use crate::study::{Point, Study};
+use crate::study::Study;
 use crate::workload::Mix;
 
 const LOADS: [f64; 7] = [0.3, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
@@ -25,22 +25,15 @@ fn nics(setup: &Setup) -> [(&'static str, Nic); 3] {
 
 pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let mix = Mix::etc();
-    let peak = cpu_peak(&setup.costs, &mix, setup.workers);
     let mut points = Vec::new();
     for (_, nic) in nics(setup) {
         for (design, machine) in designs(setup) {
             for load in LOADS {
-                points.push(Point {
-                    row: Row::of("nic-options")
-                        .with("design", design)
-                        .with("wire", wire_name(Some(nic)))
-                        .with("load", load)
-                        .with("mops", load * peak / MEGA),
-                    machine: Machine { nic: Some(nic), network: 0, ..machine.clone() },
-                    mix: mix.clone(),
-                    rate: load * peak,
-                    requests: study.effort.pick(200_000, 1_000_000),
-                });
+                let row = Row::of("nic-options").with("design", design);
+                let row = row.with("wire", wire_name(Some(nic)));
+                let machine = Machine { nic: Some(nic), network: 0, ..machine.clone() };
+                let requests = study.effort.pick(200_000, 1_000_000);
+                points.push(at_load(row, machine, &mix, load, requests));
             }
         }
     }

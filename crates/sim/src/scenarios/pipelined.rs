@@ -9,7 +9,7 @@
 
 use super::scale::WAYS;
 use super::{Figure, MEGA, Setup, bare, cpu_peak};
-use crate::machine::{Costs, Machine, Reach, Streams};
+use crate::machine::{Costs, Reach, Streams};
 use crate::plot::Chart;
 use crate::row::Row;
 use crate::study::{Point, Study};
@@ -66,23 +66,15 @@ fn points(study: &Study, setup: &Setup) -> Vec<Point> {
                     ("lanes", Design::Lanes, true),
                 ] {
                     let streams = Streams { connections, burst, turn, urgency };
-                    points.push(Point {
-                        row: Row::of("pipelined")
-                            .with("workers", workers)
-                            .with("clients", clients.clone())
-                            .with("load", load)
-                            .with("design", name)
-                            .with("mops", load * peak / MEGA),
-                        machine: Machine {
-                            costs,
-                            reach: Reach::Offered,
-                            streams: Some(streams),
-                            ..bare(setup, design, workers)
-                        },
-                        mix: mix.clone(),
-                        rate: load * peak,
-                        requests: study.effort.pick(400_000, 2_000_000),
-                    });
+                    let row = Row::of("pipelined").with("workers", workers);
+                    let row = row.with("clients", clients.clone()).with("load", load);
+                    let row = row.with("design", name).with("mops", load * peak / MEGA);
+                    let mut machine = bare(setup, design, workers);
+                    (machine.costs, machine.reach) = (costs, Reach::Offered);
+                    machine.streams = Some(streams);
+                    let (mix, rate) = (mix.clone(), load * peak);
+                    let requests = study.effort.pick(400_000, 2_000_000);
+                    points.push(Point { row, machine, mix, rate, requests });
                 }
             }
         }
@@ -105,8 +97,7 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             [("small_p99", "p99 of small (us)"), ("large_p99", "p99 of large (us)")]
         {
             let title = format!("Depth 16, workers: {workers}; {y_label}");
-            let file = format!("{workers}-{name}");
-            let chart = Chart { y: name, y_label, ..Chart::latency(file, title) };
+            let chart = Chart::latency(format!("{workers}-{name}"), title).of(name, y_label);
             charts.push(chart.only("clients", "depth 16").only("workers", workers));
         }
     }

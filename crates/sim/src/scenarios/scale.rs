@@ -96,15 +96,9 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
             .with("seed", study.seed)
             .with("seeds", study.seeds())
     });
-    let chart = Chart {
-        x: "cores",
-        x_label: "cores",
-        y: "billions_per_day",
-        y_label: "billions of requests a day",
-        series: "way",
-        log_x: true,
-        ..Chart::latency("day", "What so many cores serve in a day at 70 % load")
-    };
+    let chart = Chart::latency("day", "What so many cores serve in a day at 70 % load");
+    let chart = Chart { series: "way", log_x: true, ..chart }.over("cores", "cores");
+    let chart = chart.of("billions_per_day", "billions of requests a day");
     Figure::new(rows, vec![chart])
 }
 

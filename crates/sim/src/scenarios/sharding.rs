@@ -3,10 +3,10 @@
 //! workers with size ranges of their own, whatever it weighs. At 40 % all but the tiny are handed
 //! over.
 
-use super::{Figure, MEGA, Setup, bare, cpu_peak};
+use super::{Figure, Setup, at_load, bare};
 use crate::plot::Chart;
 use crate::row::Row;
-use crate::study::{Point, Study};
+use crate::study::Study;
 use crate::workload::Mix;
 use laneway_policy::Design;
 
@@ -15,23 +15,15 @@ const LOADS: [f64; 8] = [0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 
 pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     let mix = Mix::etc();
-    let peak = cpu_peak(&setup.costs, &mix, setup.workers);
     let mut points = Vec::new();
     for percentile in PERCENTILES {
         for load in LOADS {
             let mut machine = bare(setup, Design::Minos, setup.workers);
             machine.settings.percentile = percentile;
-            points.push(Point {
-                row: Row::of("small-sharding")
-                    .with("design", "minos")
-                    .with("percentile", percentile)
-                    .with("load", load)
-                    .with("mops", load * peak / MEGA),
-                machine,
-                mix: mix.clone(),
-                rate: load * peak,
-                requests: study.effort.pick(200_000, 500_000),
-            });
+            let row = Row::of("small-sharding").with("design", "minos");
+            let row = row.with("percentile", percentile);
+            let requests = study.effort.pick(200_000, 500_000);
+            points.push(at_load(row, machine, &mix, load, requests));
         }
     }
     let title = "Sharding small requests too: p99 by target percentile";

@@ -84,17 +84,12 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
     for (constant, value, machine) in variants(setup) {
         let workers = machine.settings.workers;
         for load in LOADS {
-            points.push(Point {
-                row: Row::of("slice")
-                    .with("constant", constant)
-                    .with("value", value.clone())
-                    .with("workers", workers)
-                    .with("load", load),
-                machine: machine.clone(),
-                mix: mix.clone(),
-                rate: load * cpu_peak(&setup.costs, &mix, workers),
-                requests: study.effort.pick(200_000, 1_000_000),
-            });
+            let row = Row::of("slice").with("constant", constant).with("value", value.clone());
+            let row = row.with("workers", workers).with("load", load);
+            let (machine, mix) = (machine.clone(), mix.clone());
+            let rate = load * cpu_peak(&setup.costs, &mix, workers);
+            let requests = study.effort.pick(200_000, 1_000_000);
+            points.push(Point { row, machine, mix, rate, requests });
         }
     }
     let first = study.seed + SEED_OFFSET;
@@ -104,17 +99,10 @@ pub(super) fn run(study: &Study, setup: &Setup) -> Figure {
         crate::study::Measured { outcomes }.row(point.row.clone(), first)
     });
     let chart = |y, y_label: &'static str| {
-        Chart {
-            x: "value",
-            x_label: "slice (KiB)",
-            y,
-            y_label,
-            series: "load",
-            log_x: true,
-            ..Chart::latency(y, format!("lanes, 8 workers: {y_label} by slice and load"))
-        }
-        .only("constant", "slice KiB")
-        .only("workers", 8)
+        let chart = Chart::latency(y, format!("lanes, 8 workers: {y_label} by slice and load"));
+        let chart = Chart { series: "load", log_x: true, ..chart }.of(y, y_label);
+        let chart = chart.over("value", "slice (KiB)");
+        chart.only("constant", "slice KiB").only("workers", 8)
     };
     let charts = vec![
         chart("small_p99", "p99 of small requests (us)"),

@@ -13,9 +13,10 @@ mod spec;
 pub use axes::{help, number, whole};
 
 use crate::inputs::Inputs;
-use crate::machine::{Central, Outcome};
+use crate::machine::{Central, Machine, Outcome};
 use crate::report;
 use crate::row::{Cell, Row};
+use crate::scenarios::{NETWORK, Setup};
 use crate::study::{Measured, Point, Study};
 use axes::{AXES, cell, column, designs};
 use journal::{Journal, SCHEMA, fingerprint, program};
@@ -33,106 +34,51 @@ pub const SCHEMA_TEXT: &str = include_str!("schema.json");
 const FILES: [&str; 3] = ["workload", "service-file", "trace"];
 
 /// What a file has of its own, so that no flag may say it too.
-const OWN: [(&str, &[&str]); 4] = [
-    (
-        "workload",
-        &[
-            "service-file",
-            "trace",
-            "large-percent",
-            "large-bytes-max",
-            "k",
-            "get-share",
-            "keys",
-            "zipf",
-        ],
-    ),
-    (
-        "service-file",
-        &[
-            "trace",
-            "large-percent",
-            "large-bytes-max",
-            "k",
-            "way",
-            "request-ns",
-            "packet-ns",
-            "profile",
-        ],
-    ),
-    ("trace", &["large-percent", "large-bytes-max", "k", "get-share", "keys", "zipf"]),
+const OWN: [(&str, &str); 4] = [
+    ("workload", "service-file trace large-percent large-bytes-max k get-share keys zipf"),
+    ("service-file", "trace large-percent large-bytes-max k way request-ns packet-ns profile"),
+    ("trace", "large-percent large-bytes-max k get-share keys zipf"),
     (
         "connections",
-        &[
-            "access",
-            "way",
-            "reach",
-            "queue",
-            "batch",
-            "slice-order",
-            "steal-queue-min",
-            "steal-requests-max",
-            "steal-when-idle",
-            "slices-unsent-max",
-            "handoff-ns",
-            "steal-ns",
-        ],
+        "access way reach queue batch slice-order steal-queue-min steal-requests-max \
+         steal-when-idle slices-unsent-max handoff-ns steal-ns",
     ),
 ];
 
 /// Flags of some designs alone: other designs of a sweep run once whatever these say.
-const OF_DESIGNS: [(&str, &[&str]); 28] = [
-    ("quantum-us", &["shinjuku", "tq"]),
-    ("preempt-ns", &["shinjuku", "tq"]),
-    ("look-us", &["caladan"]),
-    ("grant-us", &["caladan"]),
-    ("search-us", &["caladan"]),
-    ("handoff-workers", &["sho"]),
-    ("extra-large", &["minos"]),
-    ("standby", &["minos"]),
-    ("slice-bytes", &["lanes"]),
-    ("slice-order", &["lanes"]),
-    ("slice-ns", &["lanes"]),
-    ("slices-unsent-max", &["lanes"]),
-    ("urgency", &["lanes"]),
-    ("access", &["hkh"]),
-    ("keys", &["hkh"]),
-    ("zipf", &["hkh"]),
-    ("epoch-requests", PLANNED),
-    ("percentile", &["lanes", "minos"]),
-    ("threshold", &["lanes", "minos"]),
-    ("cost", &["lanes", "minos"]),
-    ("workers-large", PLANNED),
-    ("steal-queue-min", PLANNED),
-    ("steal-requests-max", PLANNED),
-    ("steal-when-idle", PLANNED),
-    ("batch", PLANNED),
-    ("queue", PLANNED),
-    ("reach", PLANNED),
-    ("handoff-ns", PLANNED),
+const OF_DESIGNS: [(&str, &str); 8] = [
+    ("shinjuku tq", "quantum-us preempt-ns"),
+    ("caladan", "look-us grant-us search-us"),
+    ("sho", "handoff-workers"),
+    ("minos", "extra-large standby"),
+    ("lanes", "slice-bytes slice-order slice-ns slices-unsent-max urgency"),
+    ("hkh", "access keys zipf"),
+    ("lanes minos", "percentile threshold cost"),
+    (
+        PLANNED,
+        "epoch-requests workers-large steal-queue-min steal-requests-max steal-when-idle batch \
+         queue reach handoff-ns",
+    ),
 ];
 
 /// Designs whose workers ask the policies; the others have a scheduler instead.
-const PLANNED: &[&str] = &["lanes", "minos", "hkh", "hkh-ws", "sho"];
+const PLANNED: &str = "lanes minos hkh hkh-ws sho";
 
-/// Flags that say something of what another one makes, and what to do where that is not given.
-const NEEDS: [(&str, &str, &str); 15] = [
-    ("keys", "access", "keys have no owners; give --access erew or crew"),
-    ("zipf", "access", "keys have no owners; give --access erew or crew"),
-    ("nic-order", "nic-gbit", "there is no wire; give --nic-gbit"),
-    ("nic-burst", "nic-gbit", "there is no wire; give --nic-gbit"),
-    ("tx-queues", "nic-gbit", "there is no wire; give --nic-gbit"),
-    ("burst-share", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
-    ("burst-us", "burst-factor", "there are no bursts; give a --burst-factor above 1"),
-    ("retry-us", "rx-queue", "nothing is lost; give a --rx-queue"),
-    ("numa-strays", "numa", "there is one domain; give a --numa above 1"),
-    ("numa-ns", "numa", "there is one domain; give a --numa above 1"),
-    ("line-spread", "shared-lines", "there are no shared lines; give --shared-lines"),
-    ("line-ns", "shared-lines", "there are no shared lines; give --shared-lines"),
-    ("depth", "connections", "there are no connections; give --connections"),
-    ("turn-ns", "connections", "there are no connections; give --connections"),
-    ("urgency", "connections", "there are no connections; give --connections"),
+/// What flags say something of, which ones, and what to do where it is not given.
+const NEEDS: [(&str, &str, &str); 7] = [
+    ("access", "keys zipf", "keys have no owners; give --access erew or crew"),
+    ("nic-gbit", "nic-order nic-burst tx-queues", "there is no wire; give --nic-gbit"),
+    ("burst-factor", "burst-share burst-us", "there are no bursts; give a --burst-factor above 1"),
+    ("rx-queue", "retry-us", "nothing is lost; give a --rx-queue"),
+    ("numa", "numa-strays numa-ns", "there is one domain; give a --numa above 1"),
+    ("shared-lines", "line-spread line-ns", "there are no shared lines; give --shared-lines"),
+    ("connections", "depth turn-ns urgency", "there are no connections; give --connections"),
 ];
+
+/// Whether a list separated by spaces has this word.
+fn lists(words: &str, word: &str) -> bool {
+    words.split(' ').any(|other| other == word)
+}
 
 /// Axes with their values, as typed.
 #[derive(Debug, Clone, Default)]
@@ -164,12 +110,13 @@ impl Sweep {
 
     /// Whether all of these machines could have a wire.
     pub fn may_have_wire(&self) -> bool {
-        let scheduled = |design: &String| !PLANNED.contains(&design.as_str());
+        let scheduled = |design: &String| !lists(PLANNED, design);
         let apart = ["connections", "numa"].iter().any(|name| self.given(name).is_some());
         !apart && !self.given("design").is_some_and(|all| all.iter().any(scheduled))
     }
 
-    fn set_all(&mut self, name: &str, mut values: Vec<String>) -> Result<(), String> {
+    /// Give a parameter these values; what was given last counts.
+    pub fn set_all(&mut self, name: &str, mut values: Vec<String>) -> Result<(), String> {
         let place = AXES.iter().position(|axis| axis.name == name);
         let place = place.ok_or_else(|| format!("--{name}: no such flag of run"))?;
         if values.is_empty() {
@@ -210,6 +157,19 @@ impl Sweep {
         Ok(())
     }
 
+    /// What the first value of each parameter says of the machine of the figures.
+    pub fn setup(&self) -> Result<Setup, String> {
+        let mut spec = Spec::new();
+        spec.machine.network = NETWORK;
+        for (place, values) in &self.values {
+            (AXES[*place].read)(&mut spec, &values[0])?;
+        }
+        let (nic, profiles) = (spec.nic, spec.profiles_all);
+        let Machine { settings, costs, reach, network, batch, standby, .. } = spec.machine;
+        let workers = settings.workers;
+        Ok(Setup { workers, costs, reach, nic, network, batch, standby, profiles })
+    }
+
     /// Every combination, with its number of seeds.
     pub fn points(&self) -> Result<Vec<(Point, u64)>, String> {
         let mut inputs = Inputs::default();
@@ -247,19 +207,22 @@ impl Sweep {
     fn agrees(&self) -> Result<(), String> {
         let given = |name: &str| self.given(name).is_some();
         for (file, others) in OWN {
-            if let (true, Some(other)) = (given(file), others.iter().find(|other| given(other))) {
+            let other = others.split(' ').find(|other| given(other));
+            if let (true, Some(other)) = (given(file), other) {
                 return Err(format!("--{other}: --{file} has its own; leave one of the two out"));
             }
         }
         let default = [Design::default().name().to_owned()];
         let designs = self.given("design").unwrap_or(&default);
-        for (flag, own) in OF_DESIGNS {
-            if given(flag) && !designs.iter().any(|design| own.contains(&&**design)) {
-                return Err(format!("--{flag}: is of --design {} alone", own.join(" or ")));
+        for (own, flags) in OF_DESIGNS {
+            let has = designs.iter().any(|design| lists(own, design));
+            if let Some(flag) = flags.split(' ').find(|flag| !has && given(flag)) {
+                let own = own.replace(' ', " or ");
+                return Err(format!("--{flag}: is of --design {own} alone"));
             }
         }
-        for (flag, needs, words) in NEEDS {
-            if given(flag) && !given(needs) {
+        for (needs, flags, words) in NEEDS {
+            if let Some(flag) = flags.split(' ').find(|flag| !given(needs) && given(flag)) {
                 return Err(format!("--{flag}: {words}"));
             }
         }
@@ -282,8 +245,8 @@ impl Sweep {
             if axis.name == "design" {
                 design = value;
             }
-            let own = OF_DESIGNS.iter().find(|(flag, _)| *flag == axis.name);
-            if own.is_none_or(|(_, own)| own.contains(&design)) {
+            let own = OF_DESIGNS.iter().find(|(_, flags)| lists(flags, axis.name));
+            if own.is_none_or(|(own, _)| lists(own, design)) {
                 (axis.read)(&mut spec, value)?;
                 row = row.with(column(axis.name), cell(axis.name, value));
             } else if which > 0 {
@@ -339,6 +302,12 @@ impl Sweep {
         let rows = rows.into_iter().flatten().collect::<Vec<Row>>();
         folder.map_or(Ok(()), |folder| report::write_rows(folder, "run", &rows))?;
         Ok(rows)
+    }
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Sweep::default().setup().expect("nothing is wrong with parameters that are left out")
     }
 }
 

@@ -133,25 +133,11 @@ fn what_cannot_be_run_is_refused_before_anything_starts() {
 /// What only the policies' plans and queues have, a design with a scheduler would pass over.
 #[test]
 fn a_scheduler_takes_no_flags_of_plans_and_queues() {
-    for (flag, value) in [
-        ("queue", "central"),
-        ("batch", "1"),
-        ("slice-bytes", "16384"),
-        ("slice-order", "in-turn"),
-        ("slice-ns", "0"),
-        ("slices-unsent-max", "2"),
-        ("steal-queue-min", "2"),
-        ("steal-requests-max", "2"),
-        ("steal-when-idle", "true"),
-        ("threshold", "1000"),
-        ("percentile", "98"),
-        ("cost", "bytes"),
-        ("workers-large", "2"),
-        ("reach", "offered"),
-        ("handoff-ns", "0"),
-        ("epoch-requests", "1000"),
-        ("access", "erew"),
-    ] {
+    const FLAGS: &str = "queue=central batch=1 slice-bytes=16384 slice-order=in-turn slice-ns=0 \
+        slices-unsent-max=2 steal-queue-min=2 steal-requests-max=2 steal-when-idle=true \
+        threshold=1000 percentile=98 cost=bytes workers-large=2 reach=offered handoff-ns=0 \
+        epoch-requests=1000 access=erew";
+    for (flag, value) in FLAGS.split(' ').filter_map(|flag| flag.split_once('=')) {
         for design in ["shinjuku", "darc", "tq", "caladan", "tq,darc"] {
             let refused = sweep(&[("design", design), (flag, value)]).expect("each fits");
             let refused = refused.points().expect_err(flag);

@@ -10,7 +10,7 @@ pub mod adapt;
 pub mod designs;
 
 use designs::Sweep;
-use laneway_load::arguments::{self, number, text};
+use laneway_load::arguments::{self, number, text, within};
 use laneway_load::output;
 use laneway_load::pairs::definition::{self, Definition};
 use laneway_load::pairs::{self, Options, Round, builtin};
@@ -151,9 +151,7 @@ impl Flags {
                 Arg::Long("pairs") => flags.pairs = Some(number("pairs", &mut parser)?),
                 Arg::Long("get-share") => {
                     let share: f64 = number("get-share", &mut parser)?;
-                    if !(0.0..=1.0).contains(&share) {
-                        return Err(format!("--get-share {share}: must be from 0 to 1"));
-                    }
+                    within("get-share", share, 0.0..=1.0)?;
                     flags.get_share = Some(share.to_string());
                 }
                 Arg::Long("out") => flags.out = Some(text("out", &mut parser)?.into()),
@@ -311,7 +309,7 @@ mod tests {
         let parse = |line: &str| Flags::parse(line.split(' ').map(Into::into).collect());
         assert!(parse("--pairs 0").is_err_and(|words| words.contains("--pairs 0")));
         assert!(parse("--pears 1").is_err_and(|words| words.contains("--pears")));
-        assert!(parse("--get-share 2").is_err_and(|words| words.contains("from 0 to 1")));
+        assert!(parse("--get-share 2").is_err_and(|words| words.contains("must be in 0..=1")));
         assert!(parse("--get-share 0.5").is_ok_and(|flags| flags.is_some()));
         assert!(parse("--help").is_ok_and(|flags| flags.is_none()));
     }

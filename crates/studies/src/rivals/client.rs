@@ -62,8 +62,6 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
-
 /// Why a request was not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
@@ -88,8 +86,6 @@ impl fmt::Display for Refused {
         }
     }
 }
-
-impl std::error::Error for Refused {}
 
 /// A request that is over.
 #[derive(Debug, Clone, PartialEq, Eq)]

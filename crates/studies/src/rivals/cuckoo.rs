@@ -50,8 +50,6 @@ impl fmt::Display for Full {
     }
 }
 
-impl std::error::Error for Full {}
-
 #[derive(Debug)]
 struct Item {
     key: Box<[u8]>,

@@ -3,7 +3,7 @@
 //! threads takes any.
 
 use super::flags::Closed;
-use super::report::{Counted, Tallies, Timed};
+use super::report::{Tallies, Timed};
 use super::rig::{Ends, Items};
 use crate::rivals::client::{Answer, Client, Failure};
 use crate::rivals::design::Design;
@@ -72,13 +72,7 @@ fn run(design: Design, items: &Items<'_>, window: usize, closed: &Closed) -> Res
     };
     let us = |quantile| measured.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
     Ok(Timed {
-        counted: Counted {
-            design: design.name().into(),
-            operation: "mix".into(),
-            value_bytes: items.value_bytes,
-            window,
-            ..tallies.counted()
-        },
+        counted: tallies.counted((design.name(), "mix"), items.value_bytes, window),
         round: 0,
         get_share: closed.get_share,
         seconds: measured.seconds,

@@ -17,14 +17,9 @@ pub(super) fn count(
     let mut ends = Ends::new(design, items, window)?;
     let put = each(&mut ends, items, false).map_err(|error| format!("{design}, PUT: {error}"))?;
     let get = each(&mut ends, items, true).map_err(|error| format!("{design}, GET: {error}"))?;
-    let row = |operation: &str, tallies: &Tallies| Counted {
-        design: design.name().into(),
-        operation: operation.into(),
-        value_bytes: items.value_bytes,
-        window,
-        ..tallies.counted()
-    };
-    Ok([row("GET", &get), row("PUT", &put)])
+    Ok([("GET", get), ("PUT", put)].map(|(operation, tallies)| {
+        tallies.counted((design.name(), operation), items.value_bytes, window)
+    }))
 }
 
 fn each(ends: &mut Ends, items: &Items<'_>, is_get: bool) -> Result<Tallies, String> {

@@ -3,7 +3,7 @@
 use crate::rivals::client::WINDOW_MAX;
 use crate::rivals::design::Design;
 use crate::rivals::message::VALUE_BYTES_MAX;
-use laneway_load::arguments::{number, text};
+use laneway_load::arguments::{number, text, within};
 use laneway_load::workload::keys::{KEY_BYTES, KEY_BYTES_MAX};
 use laneway_rdma::verbs::{Place, Service};
 use lexopt::{Arg, Parser};
@@ -151,7 +151,26 @@ pub struct Closed {
     pub cpus: Option<(usize, usize)>,
 }
 
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            designs: Design::ALL.to_vec(),
+            shm: None,
+            value_bytes: vec![32],
+            windows: vec![1],
+            keys: 10_000,
+            key_bytes: 16,
+            seed: 1,
+            closed: None,
+            trials: None,
+            many: None,
+            json: None,
+        }
+    }
+}
+
 /// Flags as typed.
+#[derive(Default)]
 struct Typed {
     /// The names of the flags that were there.
     names: Vec<String>,
@@ -172,35 +191,7 @@ struct Typed {
 
 /// Reads a command line; `None` is a question for help.
 pub fn parse(arguments: Vec<OsString>) -> Result<Option<Options>, String> {
-    let options = Options {
-        designs: Design::ALL.to_vec(),
-        shm: None,
-        value_bytes: vec![32],
-        windows: vec![1],
-        keys: 10_000,
-        key_bytes: 16,
-        seed: 1,
-        closed: None,
-        trials: None,
-        many: None,
-        json: None,
-    };
-    let mut typed = Typed {
-        names: Vec::new(),
-        options,
-        place: None,
-        operations: None,
-        door: None,
-        clients: None,
-        service: None,
-        at_most: None,
-        is_closed: false,
-        get_share: None,
-        duration_s: None,
-        warmup_s: None,
-        rounds: None,
-        cpus: None,
-    };
+    let mut typed = Typed::default();
     let mut parser = Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
@@ -270,73 +261,54 @@ fn list<T: FromStr>(name: &str, parser: &mut Parser) -> Result<Vec<T>, String> {
 }
 
 /// What goes with `--rdma`.
-const WITH_RDMA: [&str; 4] = ["rdma", "operations", "value-bytes", "json"];
+const WITH_RDMA: &str = "rdma operations value-bytes json";
 
 /// What goes with `--door`.
-const WITH_DOOR: [&str; 12] = [
-    "rdma",
-    "door",
-    "clients",
-    "rdma-service",
-    "operations",
-    "rounds",
-    "at-most",
-    "value-bytes",
-    "keys",
-    "key-bytes",
-    "seed",
-    "json",
-];
+const WITH_DOOR: &str = "rdma door clients rdma-service operations rounds at-most value-bytes \
+                         keys key-bytes seed json";
 /// Of these, what means nothing without it.
-const WITH_DOOR_ONLY: [&str; 3] = ["clients", "rdma-service", "at-most"];
+const WITH_DOOR_ONLY: &str = "clients rdma-service at-most";
+
+impl Typed {
+    /// The first flag that is one of these, or that is none of them.
+    fn given(&self, names: &str, is_in: bool) -> Option<&String> {
+        self.names.iter().find(|name| names.split(' ').any(|one| one == *name) == is_in)
+    }
+}
 
 fn many(typed: &Typed) -> Result<Option<Many>, String> {
-    let given = |names: &[&str], is_in: bool| {
-        typed.names.iter().find(|name| names.contains(&name.as_str()) == is_in)
-    };
     let Some(door) = typed.door.clone() else {
-        return match given(&WITH_DOOR_ONLY, true) {
+        return match typed.given(WITH_DOOR_ONLY, true) {
             None => Ok(None),
             Some(name) => Err(format!("--{name}: means something with --door only")),
         };
     };
-    if let Some(name) = given(&WITH_DOOR, false) {
+    if let Some(name) = typed.given(WITH_DOOR, false) {
         return Err(format!("--{name}: means nothing with --door; leave one of them out"));
     }
     let place = typed.place.clone().ok_or("--door: needs --rdma DEVICE, by which to go there")?;
     let operations = operations(typed)?;
     let (clients, rounds) = (typed.clients.unwrap_or(500), typed.rounds.unwrap_or(3));
-    if !(2..=CLIENTS_MAX).contains(&clients) {
-        return Err(format!("--clients {clients}: must be in 2..={CLIENTS_MAX}"));
-    }
-    if !(1..=ROUNDS_MAX).contains(&rounds) {
-        return Err(format!("--rounds {rounds}: must be in 1..={ROUNDS_MAX}"));
-    }
-    if let Some(most) = typed.at_most.filter(|most| !(1.0..=1e6).contains(most)) {
-        return Err(format!("--at-most {most}: must be in 1..=1e6"));
-    }
+    within("clients", clients, 2..=CLIENTS_MAX)?;
+    within("rounds", rounds, 1..=ROUNDS_MAX)?;
+    within("at-most", typed.at_most.unwrap_or(1.0), 1.0..=1e6)?;
     let (service, at_most) = (typed.service.unwrap_or(Some(Service::Datagrams)), typed.at_most);
     Ok(Some(Many { place, door, service, clients, operations, rounds, at_most }))
 }
 
 fn operations(typed: &Typed) -> Result<u64, String> {
     let operations = typed.operations.unwrap_or(10_000);
-    if !(1..=OPERATIONS_MAX).contains(&operations) {
-        return Err(format!("--operations {operations}: must be in 1..={OPERATIONS_MAX}"));
-    }
-    Ok(operations)
+    within("operations", operations, 1..=OPERATIONS_MAX).map(|()| operations)
 }
 
 fn trials(typed: &Typed) -> Result<Option<Trials>, String> {
     let Some(place) = typed.place.clone() else {
         return match typed.operations {
             None => Ok(None),
-            Some(operations) => {
-                Err(format!("--operations {operations}: means something with --rdma only"))
-            }
+            Some(_) => Err("--operations: means something with --rdma only".into()),
         };
     };
-    if let Some(name) = typed.names.iter().find(|name| !WITH_RDMA.contains(&name.as_str())) {
+    if let Some(name) = typed.given(WITH_RDMA, false) {
         return Err(format!("--{name}: means nothing with --rdma; leave one of them out"));
     }
     Ok(Some(Trials { place, operations: operations(typed)? }))
@@ -346,23 +318,14 @@ fn check(typed: Typed) -> Result<Options, String> {
     let many = many(&typed)?;
     let trials = if many.is_some() { None } else { trials(&typed)? };
     let Typed { options, is_closed, get_share, duration_s, warmup_s, rounds, cpus, .. } = typed;
-    let Options { keys, key_bytes, .. } = options;
     for bytes in &options.value_bytes {
-        if !(1..=VALUE_BYTES_MAX).contains(bytes) {
-            return Err(format!("--value-bytes {bytes}: each must be in 1..={VALUE_BYTES_MAX}"));
-        }
+        within("value-bytes", *bytes, 1..=VALUE_BYTES_MAX)?;
     }
     for window in &options.windows {
-        if !(1..=WINDOW_MAX).contains(window) {
-            return Err(format!("--window {window}: each must be in 1..={WINDOW_MAX}"));
-        }
+        within("window", *window, 1..=WINDOW_MAX)?;
     }
-    if !(1..=KEYS_MAX).contains(&keys) {
-        return Err(format!("--keys {keys}: must be in 1..={KEYS_MAX}"));
-    }
-    if !(KEY_BYTES..=KEY_BYTES_MAX).contains(&key_bytes) {
-        return Err(format!("--key-bytes {key_bytes}: must be in {KEY_BYTES}..={KEY_BYTES_MAX}"));
-    }
+    within("keys", options.keys, 1..=KEYS_MAX)?;
+    within("key-bytes", options.key_bytes, KEY_BYTES..=KEY_BYTES_MAX)?;
     let is_timed = [get_share, duration_s, warmup_s].iter().any(Option::is_some);
     let is_repeated = rounds.is_some() && many.is_none();
     if !is_closed && (is_timed || is_repeated || cpus.is_some()) {
@@ -371,18 +334,10 @@ fn check(typed: Typed) -> Result<Options, String> {
     }
     let (get_share, duration_s) = (get_share.unwrap_or(0.95), duration_s.unwrap_or(5.0));
     let (warmup_s, rounds) = (warmup_s.unwrap_or(0.5), rounds.unwrap_or(1));
-    if !(0.0..=1.0).contains(&get_share) {
-        return Err(format!("--get-share {get_share}: must be in 0..=1"));
-    }
-    if !(0.001..=SECONDS_MAX).contains(&duration_s) {
-        return Err(format!("--duration {duration_s}: seconds, 0.001 to {SECONDS_MAX}"));
-    }
-    if !(0.0..=SECONDS_MAX).contains(&warmup_s) {
-        return Err(format!("--warmup {warmup_s}: seconds, 0 to {SECONDS_MAX}"));
-    }
-    if !(1..=ROUNDS_MAX).contains(&rounds) {
-        return Err(format!("--rounds {rounds}: must be in 1..={ROUNDS_MAX}"));
-    }
+    within("get-share", get_share, 0.0..=1.0)?;
+    within("duration", duration_s, 0.001..=SECONDS_MAX)?;
+    within("warmup", warmup_s, 0.0..=SECONDS_MAX)?;
+    within("rounds", rounds, 1..=ROUNDS_MAX)?;
     let closed = is_closed.then(|| Closed {
         get_share,
         duration: Duration::from_secs_f64(duration_s),
@@ -442,18 +397,18 @@ mod tests {
     fn what_makes_no_sense_is_refused_by_name() {
         for (line, words) in [
             ("--designs herd,drtm", "--designs drtm: some of herd,send,pilaf,farm,farm-var"),
-            ("--value-bytes 0", "--value-bytes 0: each must be in 1..=1024"),
+            ("--value-bytes 0", "--value-bytes 0: must be in 1..=1024"),
             ("--value-bytes 16,1025", "--value-bytes 1025"),
             ("--value-bytes x", "--value-bytes x: numbers"),
-            ("--window 33", "--window 33: each must be in 1..=32"),
+            ("--window 33", "--window 33: must be in 1..=32"),
             ("--keys 0", "--keys 0: must be"),
             ("--key-bytes 7", "--key-bytes 7: must be"),
             ("--key-bytes 251", "--key-bytes 251: must be"),
             ("--duration 1", "with --closed only"),
-            ("--closed --duration 0", "--duration 0: seconds"),
-            ("--closed --duration NaN", "--duration NaN: seconds"),
+            ("--closed --duration 0", "--duration 0: must be in 0.001..=86400"),
+            ("--closed --duration NaN", "--duration NaN: must be in"),
             ("--closed --get-share 1.1", "--get-share 1.1: must be"),
-            ("--closed --warmup -1", "--warmup -1: seconds"),
+            ("--closed --warmup -1", "--warmup -1: must be in 0..=86400"),
             ("--closed --cpus 1", "--cpus: two numbers"),
             ("--rounds 2", "with --closed only"),
             ("--closed --rounds 0", "--rounds 0: must be"),

@@ -32,14 +32,9 @@ pub(super) fn count(path: &Path, items: &Items<'_>, window: usize) -> Result<[Co
     let mut counter = Counter::new(ring, "shm", window.min(most).max(1));
     let put = counter.each(items, false).map_err(told)?;
     let get = counter.each(items, true).map_err(told)?;
-    let row = |operation: &str, tallies: &Tallies| Counted {
-        design: NAME.into(),
-        operation: operation.into(),
-        value_bytes: items.value_bytes,
-        window,
-        ..tallies.counted()
-    };
-    Ok([row("GET", &get), row("PUT", &put)])
+    Ok([("GET", get), ("PUT", put)].map(|(operation, tallies)| {
+        tallies.counted((NAME, operation), items.value_bytes, window)
+    }))
 }
 
 /// What both kinds of memory have beside the contract.
@@ -52,29 +47,24 @@ pub(super) trait Link: Requester {
     fn sleep(&mut self, most: Duration) -> io::Result<()>;
 }
 
-impl Link for RingRequester {
-    fn has_reply(&mut self) -> bool {
-        RingRequester::has_reply(self)
-    }
-    fn is_server_gone(&self) -> bool {
-        RingRequester::is_server_gone(self)
-    }
-    fn sleep(&mut self, most: Duration) -> io::Result<()> {
-        RingRequester::sleep(self, most)
-    }
+macro_rules! link {
+    ($ring:ty) => {
+        impl Link for $ring {
+            fn has_reply(&mut self) -> bool {
+                <$ring>::has_reply(self)
+            }
+            fn is_server_gone(&self) -> bool {
+                <$ring>::is_server_gone(self)
+            }
+            fn sleep(&mut self, most: Duration) -> io::Result<()> {
+                <$ring>::sleep(self, most)
+            }
+        }
+    };
 }
 
-impl Link for VerbsRequester {
-    fn has_reply(&mut self) -> bool {
-        VerbsRequester::has_reply(self)
-    }
-    fn is_server_gone(&self) -> bool {
-        VerbsRequester::is_server_gone(self)
-    }
-    fn sleep(&mut self, most: Duration) -> io::Result<()> {
-        VerbsRequester::sleep(self, most)
-    }
-}
+link!(RingRequester);
+link!(VerbsRequester);
 
 /// The server's counts, and how many frames of stats it sent before them, and with them.
 #[derive(Default)]

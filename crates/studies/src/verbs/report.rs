@@ -78,11 +78,20 @@ pub(super) struct Tallies {
 }
 
 impl Tallies {
-    /// The same per request, of what kind of which run is for the caller to say.
-    pub fn counted(&self) -> Counted {
+    /// The same per request, of this design and kind.
+    pub fn counted(
+        &self,
+        (design, operation): (&str, &str),
+        value_bytes: usize,
+        window: usize,
+    ) -> Counted {
         let mean = |count: u64| count as f64 / self.requests.max(1) as f64;
         let Tallies { client, server, requests, trips, torn } = self;
         Counted {
+            design: design.into(),
+            operation: operation.into(),
+            value_bytes,
+            window,
             requests: *requests,
             round_trips: mean(*trips),
             client: Posts::of(client, *requests),
@@ -91,7 +100,6 @@ impl Tallies {
             bytes_to_server: mean(client.bytes_sent),
             bytes_to_client: mean(client.bytes_read + server.bytes_sent),
             torn: *torn,
-            ..Counted::default()
         }
     }
 }

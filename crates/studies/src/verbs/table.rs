@@ -8,34 +8,16 @@ use std::fmt::Write as _;
 pub(super) fn render(report: &Report) -> String {
     let mut out = String::new();
     if !report.counted.is_empty() {
-        let head = [
-            "design",
-            "operation",
-            "value bytes",
-            "window",
-            "round trips",
-            "client posts",
-            "server's CPU posts",
-            "server's card",
-            "bytes to server",
-            "bytes back",
-        ];
+        let head = "\
+            design | operation | value bytes | window | round trips | client posts | \
+            server's CPU posts | server's card | bytes to server | bytes back";
         let rows = report.counted.iter().map(counted);
         align(&mut out, head, rows.collect());
     }
     if !report.timed.is_empty() {
-        let head = [
-            "design",
-            "GETs",
-            "value bytes",
-            "window",
-            "requests/s",
-            "p50 us",
-            "p99 us",
-            "round trips",
-            "verbs client + server",
-            "torn, given up, corrupt",
-        ];
+        let head = "\
+            design | GETs | value bytes | window | requests/s | p50 us | p99 us | round trips | \
+            verbs client + server | torn, given up, corrupt";
         align(&mut out, head, rounds(&report.timed).iter().map(|rows| timed(rows)).collect());
         out.push_str(
             "\nMedian [least..largest] of the rounds. Over shared memory: a READ takes no time of\n\
@@ -43,16 +25,9 @@ pub(super) fn render(report: &Report) -> String {
         );
     }
     if !report.tried.is_empty() {
-        let head = [
-            "verb",
-            "bytes",
-            "inline",
-            "signalled",
-            "operations",
-            "completions",
-            "wrong, lost",
-            "operations/s",
-        ];
+        let head = "\
+            verb | bytes | inline | signalled | operations | completions | wrong, lost | \
+            operations/s";
         align(&mut out, head, report.tried.iter().map(tried).collect());
         out.push_str("\nBoth ends are here, behind one port; 32 at a time, each waited for.\n");
         let refused = |tried: &Tried| {
@@ -68,18 +43,9 @@ pub(super) fn render(report: &Report) -> String {
 }
 
 fn many(out: &mut String, report: &Report) {
-    let head = [
-        "service",
-        "value bytes",
-        "clients",
-        "p50 us alone",
-        "p50 us beside",
-        "p99 us alone, beside",
-        "server's SENDs",
-        "completions",
-        "polls",
-        "p50, SENDs, completions of those alone",
-    ];
+    let head = "\
+        service | value bytes | clients | p50 us alone | p50 us beside | p99 us alone, beside | \
+        server's SENDs | completions | polls | p50, SENDs, completions of those alone";
     let lengths = report.beside.chunk_by(|one, next| one.value_bytes == next.value_bytes);
     let rows = lengths.zip(report.ratios()).map(|(rounds, ratios)| beside(rounds, ratios));
     align(out, head, rows.collect());
@@ -198,7 +164,9 @@ fn short(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-fn align<const N: usize>(out: &mut String, head: [&str; N], rows: Vec<[String; N]>) {
+/// Rows under their heads, which have ` | ` between them.
+fn align<const N: usize>(out: &mut String, head: &str, rows: Vec<[String; N]>) {
+    let head: Vec<&str> = head.split(" | ").collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].chars().count()]).max().unwrap_or(0)
@@ -210,7 +178,7 @@ fn align<const N: usize>(out: &mut String, head: [&str; N], rows: Vec<[String; N
         }
         out.push_str("|\n");
     };
-    line(head);
+    line(std::array::from_fn(|column| head[column]));
     line(widths.map(|width| &DASHES[..width.min(DASHES.len())]));
     rows.iter().for_each(|row| line(std::array::from_fn(|column| row[column].as_str())));
 }

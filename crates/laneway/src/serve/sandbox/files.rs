@@ -172,8 +172,7 @@ pub fn guard(rules: &[Rule]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::{self, Asked};
-    use std::ffi::OsString;
+    use crate::flags::typed as flags;
     use std::net::{TcpListener, TcpStream};
 
     /// Since Linux 6.7.
@@ -181,13 +180,6 @@ mod tests {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or_default());
         (numbers.next(), numbers.next()) >= (Some(6), Some(7))
-    }
-
-    fn flags(line: &str) -> Flags {
-        match flags::read(line.split_whitespace().map(OsString::from), []) {
-            Ok(Asked::Serve(flags)) => *flags,
-            other => panic!("{line}: {other:?}"),
-        }
     }
 
     #[test]

@@ -85,9 +85,7 @@ impl Case {
 
     fn request(&self, ask: &Ask) -> Request {
         let (bytes, large) = (self.bytes(ask) as u32, ask.is_some());
-        let (arrived, came, service, replied) = (0, 0, 1_000_000, true);
-        let (put, counted, remote) = (false, false, false);
-        Request { arrived, came, service, bytes, large, put, replied, counted, remote }
+        Request { service: 1_000_000, bytes, large, replied: true, ..Request::default() }
     }
 
     fn reply(&self, ask: &Ask) -> Vec<u8> {

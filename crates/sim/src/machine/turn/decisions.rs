@@ -58,8 +58,7 @@ fn traffic() -> Traffic {
 /// A small request with a number.
 fn request(number: usize) -> Request {
     let (bytes, came, service) = (SMALL_BYTES, number as u64, 1_000_000);
-    let (arrived, large, put, replied, counted, remote) = (0, false, false, true, false, false);
-    Request { arrived, came, service, bytes, large, put, replied, counted, remote }
+    Request { came, service, bytes, replied: true, ..Request::default() }
 }
 
 /// What a worker does next, which is over at once; `None`: it rests.

@@ -17,7 +17,7 @@ mod show;
 
 use follow::{Epoch, Outcome, Phase};
 use lanes::{Sample, Sampler};
-use laneway_load::arguments::{self, number, text};
+use laneway_load::arguments::{self, number, text, within};
 use laneway_load::cli;
 use laneway_load::connection::Target;
 use laneway_load::output;
@@ -138,14 +138,8 @@ impl Flags {
         if epoch_requests < 1_000 {
             return Err(format!("--epoch-requests {epoch_requests}: must be at least 1000"));
         }
-        if !(3..=64).contains(&workers) {
-            let why = "fewer have no roles to change";
-            return Err(format!("--workers {workers}: must be from 3 to 64; {why}"));
-        }
-        if !(1_000..=1_000_000).contains(&keys) {
-            return Err(format!("--keys {keys}: must be from 1000 to 1000000"));
-        }
-        Ok(self)
+        within("workers", workers, 3..=64).map_err(|why| why + "; fewer have no roles to change")?;
+        within("keys", keys, 1_000..=1_000_000).map(|()| self)
     }
 
     /// The share that costs most.
@@ -253,14 +247,13 @@ fn server(flags: &Flags, design: Design, epoch_s: f64) -> ServerDefinition {
 
 /// Starts it: of the ports behind the one that was free, another program may have one.
 fn start(definition: &ServerDefinition, places: &Places) -> Result<Server, String> {
-    let mut started = Server::start(definition, places);
-    for _ in 0..STARTS_AGAIN {
-        if started.is_ok() {
-            break;
+    let mut again = 0..STARTS_AGAIN;
+    loop {
+        match Server::start(definition, places) {
+            Err(_) if again.next().is_some() => {}
+            started => return started,
         }
-        started = Server::start(definition, places);
     }
-    started
 }
 
 /// Requests that the server needs to believe an epoch at once.
@@ -378,8 +371,8 @@ mod tests {
             ("--p-large NaN", "--p-large NaN: percentages"),
             ("--epochs 2", "--epochs 2: must be at least"),
             ("--epoch-requests 5", "--epoch-requests 5: must be at least"),
-            ("--workers 2", "--workers 2: must be from 3"),
-            ("--keys 10", "--keys 10: must be from 1000"),
+            ("--workers 2", "--workers 2: must be in 3..=64; fewer"),
+            ("--keys 10", "--keys 10: must be in 1000..="),
             ("--epoch 5", "--epoch"),
         ] {
             let message = parsed(line).expect_err(line);

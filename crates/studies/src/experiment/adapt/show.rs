@@ -62,21 +62,13 @@ pub(super) fn write(folder: &Path, all: &[Followed]) -> Result<(), String> {
     let chart = |title, y_label| Chart { title, x_label: "epochs", y_label, log: Log::Neither };
     let workers = chart("Large workers while the share of large requests changes", "workers");
     let mut lines: Vec<Line> = all.first().map(large_requests).into_iter().collect();
-    lines.extend(all.iter().map(|one| stairs(one, "large workers", Epoch::workers_large_f64)));
+    let large = |epoch: &Epoch| f64::from(epoch.workers_large());
+    lines.extend(all.iter().map(|one| stairs(one, "large workers", large)));
     file("adapt-workers.svg", plot::svg(workers, &lines, &Extras::default())?)?;
     let threshold = chart("The threshold meanwhile", "bytes");
-    let lines: Vec<Line> =
-        all.iter().map(|one| stairs(one, "threshold", Epoch::threshold_bytes_f64)).collect();
+    let bytes = |epoch: &Epoch| epoch.sample.threshold_bytes as f64;
+    let lines: Vec<Line> = all.iter().map(|one| stairs(one, "threshold", bytes)).collect();
     file("adapt-threshold.svg", plot::svg(threshold, &lines, &Extras::default())?)
-}
-
-impl Epoch {
-    fn workers_large_f64(&self) -> f64 {
-        f64::from(self.sample.workers_large)
-    }
-    fn threshold_bytes_f64(&self) -> f64 {
-        self.sample.threshold_bytes as f64
-    }
 }
 
 /// The phase that a moment belongs to.
@@ -179,7 +171,8 @@ mod tests {
         assert_eq!(text.lines().count(), 11);
         assert!(text.contains("\nminos,1,2.000,0.125,1,1,1,1408\n"), "{text}");
         assert!(text.contains("\nminos,5,10.000,0.75,3,4,1,1408\n"), "{text}");
-        let (name, points) = stairs(&one, "large workers", Epoch::workers_large_f64);
+        let (name, points) =
+            stairs(&one, "large workers", |epoch| f64::from(epoch.workers_large()));
         assert_eq!(name, "minos: large workers");
         assert!(points.contains(&(6.0, 1.0)) && points.contains(&(6.0, 4.0)), "{points:?}");
         let (_, share) = large_requests(&one);
