@@ -39,8 +39,8 @@ fn sealed(said: &[u8]) {
     let card = Twin::new(&memory, &memory, sealed.seal, 0);
     let rendezvous =
         RendezvousBuffer::new(card, MEMORY_BYTES, MEMORY_BYTES, Arc::new(Counts::default()));
-    let Some(mut lent) = rendezvous.claim(sealed) else { return };
-    assert!(sealed.fits(MEMORY_BYTES) && rendezvous.claim(sealed).is_none());
+    let Some(mut lent) = rendezvous.claim(sealed, false) else { return };
+    assert!(sealed.fits(MEMORY_BYTES) && rendezvous.claim(sealed, false).is_none());
     let mut copy = Vec::new();
     while copy.len() < lent.bytes() {
         let bytes = PIECE_BYTES.min(lent.bytes() - copy.len());

@@ -71,7 +71,7 @@ fuzz_target!(|input: &[u8]| {
     for lane in 0..TERMS.lanes {
         let is_served = |number: u32| {
             let control = Control { sequence: number, note: 0, bytes: 4 };
-            slot::write(&words[TERMS.request(lane, number)], control, &[b"good"]);
+            slot::write(&words[TERMS.request(lane, number)], control, [&b"good"[..]]);
             world.responder.poll_slots(lane, 1) == 1 && world.responder.request(0).bytes == b"good"
         };
         // A poll takes a burst at most, and what is wrong beside it.

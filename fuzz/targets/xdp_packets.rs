@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
             }
             3 => {
                 if let Some(packet) = receiver.look() {
-                    check(packet.bytes);
+                    check(packet);
                     receiver.pass();
                 }
                 if a & 1 == 0 {

@@ -5,7 +5,6 @@
 //!
 //! It knows no clock, and no request: the core's datagrams go in and out as they are.
 
-use crate::answer::Lying;
 use crate::core::Core;
 use crate::told::{Notice, Told};
 use crate::waiting::{Waiting, end_loans, lent_id, posted};
@@ -151,18 +150,6 @@ fn post(
     posted(ring.post_request(queue, &said), gone)
 }
 
-impl Lying for LyingReply<'_> {
-    fn bytes(&self) -> usize {
-        LyingReply::bytes(self)
-    }
-    fn copied(&self, range: Range<usize>) -> Vec<u8> {
-        LyingReply::copied(self, range)
-    }
-    fn is_there(&self) -> bool {
-        LyingReply::is_there(self)
-    }
-}
-
 fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the server behind the shared memory is gone")
 }
@@ -189,8 +176,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_room_does_not_leave_once_its_request_is_given_up() {
-        const BULK_BYTES: usize = 8192;
-        let terms = Terms { window: 1, replies: 2, loans: 1, ..Terms::of(1, BULK_BYTES) };
+        let terms = Terms { window: 1, replies: 2, loans: 1, ..Terms::of(1, 8192) };
         let requests = [
             Request::set("k", "v"),
             Request::set("k", vec![7; 5000]),
@@ -198,12 +184,7 @@ mod tests {
             Request::get("k"),
         ];
         for (request, is_told) in requests.iter().flat_map(|one| [(one, true), (one, false)]) {
-            let registry = Arc::new(Registry::new(terms, 1));
-            let (given, _, _server) = door::join(&registry).expect("memory").expect("a place");
-            let mut memory = Memory::new(RingRequester::new(given));
-            let mut server = RingResponder::new(registry, 0);
-            let topology = Topology::in_memory(1, BULK_BYTES);
-            let mut core = Core::new(Settings::in_memory(), topology, 1);
+            let World { mut memory, mut core, mut server, _door, .. } = World::of(terms);
             for request in [&Request::get("other"), request] {
                 core.push(request.clone(), 0).expect("it is a fine request");
                 memory.send(&mut core, 0).expect("memory does not fail");
@@ -234,13 +215,26 @@ mod tests {
     }
 
     impl World {
-        fn new() -> World {
-            let terms = Terms::of(1, 64 << 10);
+        fn of(terms: Terms) -> World {
             let registry = Arc::new(Registry::new(terms, 1));
             let (given, peer, _door) = door::join(&registry).expect("memory").expect("a place");
             let server = RingResponder::new(registry, 0);
-            let core = Core::new(Settings::in_memory(), Topology::in_memory(1, 64 << 10), 1);
+            let topology = Topology::in_memory(1, terms.bulk_bytes);
+            let core = Core::new(Settings::in_memory(), topology, 1);
             World { memory: Memory::new(RingRequester::new(given)), core, server, peer, _door }
+        }
+
+        /// One that has asked for a value, and by which id.
+        fn asking() -> (World, u16) {
+            let mut world = World::of(Terms::of(1, 64 << 10));
+            world.core.push(Request::get("k"), 0).expect("it is a fine request");
+            let id = world.sent(0)[0].request_id;
+            (world, id)
+        }
+
+        /// Of what kinds that is which the client sends now.
+        fn kinds(&mut self, now_nanos: u64) -> Vec<Kind> {
+            self.sent(now_nanos).iter().map(|header| header.kind).collect()
         }
 
         /// What the client sends now.
@@ -276,9 +270,7 @@ mod tests {
     fn a_value_is_copied_out_of_its_place_or_left_there_until_it_was_taken() {
         let data: Vec<u8> = (0..5000).map(|at| (at * 7) as u8).collect();
         for leaves in [false, true] {
-            let mut world = World::new();
-            world.core.push(Request::get("k"), 0).expect("it is a fine request");
-            let id = world.sent(0)[0].request_id;
+            let (mut world, id) = World::asking();
             world.memory.leave_next(leaves);
             world.place(id, &data);
             let answer = world.receive().expect("it is there").expect("it is a value");
@@ -307,9 +299,7 @@ mod tests {
     #[test]
     fn a_reply_that_is_being_placed_is_not_asked_for_again() {
         for is_placed in [true, false] {
-            let mut world = World::new();
-            world.core.push(Request::get("k"), 0).expect("it is a fine request");
-            let id = world.sent(0)[0].request_id;
+            let (mut world, id) = World::asking();
             let data = vec![7; 5000];
             let reply = [&b"VALUE k 0 5000\r\n"[..], &data, b"\r\nEND\r\n"].concat();
             let placed = world.server.lenders().place(world.peer, id, reply.len(), 0);
@@ -341,24 +331,19 @@ mod tests {
     #[test]
     fn a_reply_in_memory_is_no_longer_than_the_settings_allow() {
         for leaves in [false, true] {
-            let mut world = World::new();
+            let (mut world, id) = World::asking();
             world.core.settings_mut().reply_message_bytes_max = 4000;
-            world.core.push(Request::get("k"), 0).expect("it is a fine request");
-            let id = world.sent(0)[0].request_id;
             world.memory.leave_next(leaves);
             world.place(id, &[7; 5000]);
             assert!(matches!(world.receive(), Some(Err(Error::ReplyTooLong))));
-            let sent = world.sent(0);
-            assert_eq!(sent.iter().map(|sent| sent.kind).collect::<Vec<_>>(), [Kind::Forget]);
+            assert_eq!(world.kinds(0), [Kind::Forget]);
         }
     }
 
     #[test]
     fn frames_are_asked_for_of_a_reply_whose_place_has_ended() {
         for leaves in [false, true] {
-            let mut world = World::new();
-            world.core.push(Request::get("k"), 0).expect("it is a fine request");
-            let id = world.sent(0)[0].request_id;
+            let (mut world, id) = World::asking();
             world.memory.leave_next(leaves);
             world.place(id, &[7; 5000]);
             world.server.lenders().taken(world.peer, id);
@@ -369,7 +354,7 @@ mod tests {
             for _ in 0..2 {
                 let now_nanos = world.core.wake_nanos().expect("it is under way");
                 world.core.tick(now_nanos);
-                kinds.extend(world.sent(now_nanos).iter().map(|sent| sent.kind));
+                kinds.extend(world.kinds(now_nanos));
             }
             assert_eq!(kinds, [Kind::Resend]);
         }
@@ -378,11 +363,7 @@ mod tests {
     #[test]
     fn what_is_short_goes_past_what_waits_for_memory_to_lend() {
         let terms = Terms { window: 8, replies: 16, loans: 1, ..Terms::of(1, 8192) };
-        let registry = Arc::new(Registry::new(terms, 1));
-        let (given, _, _server) = door::join(&registry).expect("memory").expect("a place");
-        let mut memory = Memory::new(RingRequester::new(given));
-        let mut server = RingResponder::new(registry, 0);
-        let mut core = Core::new(Settings::in_memory(), Topology::in_memory(1, 8192), 1);
+        let World { mut memory, mut core, mut server, _door, .. } = World::of(terms);
         for number in 0..3 {
             let long = Request::set(format!("long:{number}"), vec![7; 5000]);
             core.push(long, 0).expect("it is a fine request");

@@ -26,15 +26,7 @@ impl Topology {
     /// One port that takes everything, of a server that may be memcached itself: a request is one
     /// datagram, and nothing is asked for again.
     pub const fn single(port: u16) -> Topology {
-        Topology {
-            queues: 1,
-            port_base: port,
-            placement: None,
-            exclusive: false,
-            extended: false,
-            lent_bytes_max: 0,
-            framed: true,
-        }
+        Topology { extended: false, ..Topology::queues(port, 1) }
     }
 
     /// `queues` from `port_base` on, of a server of this kind.
@@ -78,12 +70,9 @@ impl Topology {
 
     /// From the answer to `stats topology`; or what is missing in it.
     pub fn read(stats: &[(String, String)]) -> Result<Topology, String> {
-        let find = |name: &str| {
-            stats.iter().find(|(told, _)| told == name).map(|(_, value)| value.as_str())
-        };
         let number = |name: &str| -> Result<Option<u16>, String> {
             let parse = |value: &str| value.parse().map_err(|_| format!("{name} {value}"));
-            find(name).map(parse).transpose()
+            find(stats, name).map(parse).transpose()
         };
         let port_base = number("udp_port_base")?
             .ok_or("it has no UDP queues; start it with --udp-base PORT")?;
@@ -96,9 +85,7 @@ impl Topology {
 
     /// The same with what the answer to `stats topology` says of keys; or what is missing in it.
     pub fn told(self, stats: &[(String, String)]) -> Result<Topology, String> {
-        let find = |name: &str| {
-            stats.iter().find(|(told, _)| told == name).map(|(_, value)| value.as_str())
-        };
+        let find = |name| find(stats, name);
         let (topology, queues) = (self, self.queues);
         let topology = if find("access") == Some("erew") { topology.exclusive() } else { topology };
         if find("hash") != Some(HASH_NAME) {
@@ -168,6 +155,10 @@ impl Topology {
             placement.domain(one) == placement.domain(other)
         }
     }
+}
+
+fn find<'a>(stats: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    stats.iter().find(|(told, _)| told == name).map(|(_, value)| value.as_str())
 }
 
 #[cfg(test)]

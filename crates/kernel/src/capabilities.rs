@@ -5,64 +5,41 @@
 use crate::error::Error;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// The capabilities that loading and attaching need, with their numbers in the kernel's mask.
-const CAPABILITIES: &[(&str, u32)] = &[("CAP_BPF", 39), ("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38)];
+/// Capabilities, with their numbers in the kernel's mask.
+type Needed = &'static [(&'static str, u32)];
 
-/// What AF_XDP sockets need beside these.
+/// What loading and attaching need.
+pub(crate) const LANE: Needed = &[("CAP_BPF", 39), ("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38)];
+
+/// What AF_XDP sockets need as well.
 #[cfg(any(test, feature = "kernel"))]
-const BYPASS: &[(&str, u32)] = &[("CAP_NET_RAW", 13)];
+pub(crate) const BYPASS: Needed =
+    &[("CAP_BPF", 39), ("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_NET_RAW", 13)];
 
 /// Of the capabilities needed, those that this process lacks.
-pub fn missing_capabilities() -> Vec<&'static str> {
-    missing_in(&status(), CAPABILITIES)
-}
-
-/// Of those that AF_XDP sockets need as well, those that this process lacks.
-#[cfg(feature = "kernel")]
-pub fn missing_for_bypass() -> Vec<&'static str> {
-    let status = status();
-    [missing_in(&status, CAPABILITIES), missing_in(&status, BYPASS)].concat()
-}
-
-fn status() -> String {
-    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
+pub(crate) fn missing(needed: Needed) -> Vec<&'static str> {
+    missing_in(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), needed)
 }
 
 /// The command that grants them to this program.
-pub(crate) fn grant() -> String {
-    format!("setcap cap_bpf,cap_net_admin,cap_perfmon+ep {}", program())
-}
-
-/// The same with what AF_XDP sockets need.
-#[cfg(feature = "kernel")]
-pub(crate) fn grant_bypass() -> String {
-    format!("setcap cap_bpf,cap_net_admin,cap_perfmon,cap_net_raw+ep {}", program())
-}
-
-fn program() -> String {
-    std::env::current_exe().map_or("laneway".into(), |path| path.display().to_string())
+pub(crate) fn grant(needed: Needed) -> String {
+    let names: Vec<String> = needed.iter().map(|(name, _)| name.to_lowercase()).collect();
+    let program = std::env::current_exe();
+    let program = program.map_or("laneway".into(), |path| path.display().to_string());
+    format!("setcap {}+ep {program}", names.join(","))
 }
 
 /// An error that says which are missing and how to get them.
 #[cfg(feature = "kernel")]
-pub(crate) fn require(what: &str) -> Result<(), Error> {
-    require_all(what, &missing_capabilities(), &grant())
-}
-
-/// The same for AF_XDP.
-#[cfg(feature = "kernel")]
-pub(crate) fn require_bypass(what: &str) -> Result<(), Error> {
-    require_all(what, &missing_for_bypass(), &grant_bypass())
-}
-
-#[cfg(feature = "kernel")]
-fn require_all(what: &str, missing: &[&str], grant: &str) -> Result<(), Error> {
+pub(crate) fn require(what: &str, needed: Needed) -> Result<(), Error> {
+    let missing = missing(needed);
     if missing.is_empty() {
         return Ok(());
     }
     let told = format!(
-        "this process lacks {}; grant them with `{grant}`, start it as root, or leave the flag out",
+        "this process lacks {}; grant them with `{}`, start it as root, or leave the flag out",
         missing.join(", "),
+        grant(needed),
     );
     Err(Error::said(what, told))
 }
@@ -85,7 +62,7 @@ pub fn drop_capabilities() -> bool {
     set_capabilities(None, sets).is_ok()
 }
 
-fn missing_in(status: &str, needed: &[(&'static str, u32)]) -> Vec<&'static str> {
+fn missing_in(status: &str, needed: Needed) -> Vec<&'static str> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     let lacks = |(_, bit): &&(&'static str, u32)| mask >> bit & 1 == 0;
@@ -99,7 +76,7 @@ mod tests {
     #[test]
     fn capabilities_are_read_from_the_effective_mask() {
         let all = "Name:\tx\nCapPrm:\t0\nCapEff:\t000001ffffffffff\n";
-        let missing_in = |status: &str| super::missing_in(status, CAPABILITIES);
+        let missing_in = |status: &str| super::missing_in(status, LANE);
         assert!(missing_in(all).is_empty());
         assert!(super::missing_in(all, BYPASS).is_empty());
         assert_eq!(super::missing_in("CapEff:\t000000c000001000\n", BYPASS), ["CAP_NET_RAW"]);
@@ -116,7 +93,7 @@ mod tests {
         const UNIT: &str = include_str!("../../../packaging/systemd/laneway.service");
         let comments: Vec<&str> = UNIT.lines().filter_map(|line| line.strip_prefix('#')).collect();
         let says = |word: &str| comments.iter().any(|line| line.contains(word));
-        for (name, _) in CAPABILITIES {
+        for (name, _) in LANE {
             for list in ["CapabilityBoundingSet=", "AmbientCapabilities="] {
                 let gives = |line: &&str| line.contains(list) && line.contains(name);
                 assert!(comments.iter().any(gives), "{list} without {name}");

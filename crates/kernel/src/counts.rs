@@ -1,79 +1,59 @@
 //! What the programs counted, summed over the CPUs. Unit: packets, unless it says otherwise.
 
-/// What became of a packet addressed to the lane's port. All but `Hit` and `Lost` went up to user
-/// space as they came. Of several keys the first one that is not answered decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Outcome {
-    /// Answered, all its keys.
-    Hit,
-    /// No such key, as far as the lane looked.
-    Miss,
-    /// Expired or flushed.
-    Dead,
-    /// Its bucket or bytes are not in the lane's memory, or it is stale or large.
-    Elsewhere,
-    /// A writer was inside the bucket.
-    Writing,
-    /// It changed during every attempt.
-    Torn,
-    /// The reply would not fit.
-    Long,
-    /// Not one plain `get` or `mg`, or a `get` of too many keys.
-    Request,
-    /// Fragments, options, a VLAN tag, several datagrams, lengths that disagree, another host's
-    /// Ethernet address.
-    Frame,
-    /// A wrong checksum.
-    Checksum,
-    /// From an address that is not served, or from one of our own.
-    Stranger,
-    /// The packet could not grow.
-    Room,
-    /// Could not be written after it had grown: dropped.
-    Lost,
-    /// Its sender's address was sent as much as it may be for now.
-    Rate,
+macro_rules! outcomes {
+    ($($(#[$what:meta])* $outcome:ident $name:literal,)*) => {
+        /// What became of a packet addressed to the lane's port. All but `Hit` and `Lost` went up
+        /// to user space as they came. Of several keys the first one that is not answered decides.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Outcome {
+            $($(#[$what])* $outcome,)*
+        }
+
+        impl Outcome {
+            /// All of them, in the order of the program's counters.
+            pub const ALL: [Outcome; [$($name),*].len()] = [$(Outcome::$outcome),*];
+
+            /// One word, as statistics have it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Outcome::$outcome => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Outcome {
-    /// One word, as statistics have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Hit => "hit",
-            Outcome::Miss => "miss",
-            Outcome::Dead => "dead",
-            Outcome::Elsewhere => "elsewhere",
-            Outcome::Writing => "writing",
-            Outcome::Torn => "torn",
-            Outcome::Long => "long",
-            Outcome::Request => "request",
-            Outcome::Frame => "frame",
-            Outcome::Checksum => "checksum",
-            Outcome::Stranger => "stranger",
-            Outcome::Room => "room",
-            Outcome::Lost => "lost",
-            Outcome::Rate => "rate",
-        }
-    }
-
-    /// All of them, in the order of the program's counters.
-    pub const ALL: [Outcome; 14] = [
-        Outcome::Hit,
-        Outcome::Miss,
-        Outcome::Dead,
-        Outcome::Elsewhere,
-        Outcome::Writing,
-        Outcome::Torn,
-        Outcome::Long,
-        Outcome::Request,
-        Outcome::Frame,
-        Outcome::Checksum,
-        Outcome::Stranger,
-        Outcome::Room,
-        Outcome::Lost,
-        Outcome::Rate,
-    ];
+outcomes! {
+    /// Answered, all its keys.
+    Hit "hit",
+    /// No such key, as far as the lane looked.
+    Miss "miss",
+    /// Expired or flushed.
+    Dead "dead",
+    /// Its bucket or bytes are not in the lane's memory, or it is stale or large.
+    Elsewhere "elsewhere",
+    /// A writer was inside the bucket.
+    Writing "writing",
+    /// It changed during every attempt.
+    Torn "torn",
+    /// The reply would not fit.
+    Long "long",
+    /// Not one plain `get` or `mg`, or a `get` of too many keys.
+    Request "request",
+    /// Fragments, options, a VLAN tag, several datagrams, lengths that disagree, another host's
+    /// Ethernet address.
+    Frame "frame",
+    /// A wrong checksum.
+    Checksum "checksum",
+    /// From an address that is not served, or from one of our own.
+    Stranger "stranger",
+    /// The packet could not grow.
+    Room "room",
+    /// Could not be written after it had grown: dropped.
+    Lost "lost",
+    /// Its sender's address was sent as much as it may be for now.
+    Rate "rate",
 }
 
 const SIZE_CLASSES: usize = 32;

@@ -7,7 +7,7 @@ use crate::counts::Counts;
 use crate::error::Error;
 use crate::layout::{Control, ITEMS_ELEMENT_BYTES, MARK_GRANULE_BYTES, RECORD_BYTES_MAX};
 use crate::mapped::{Mapped, Shared};
-use crate::verify;
+use crate::program;
 use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::tc::{SchedClassifierLinkId, TcAttachOptions};
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, TestRun, TestRunOptions};
@@ -153,12 +153,12 @@ impl Lane {
             .map_err(|why| Error::new("creating the kernel lane's arrays", &why))?;
         let loaded = match program {
             Program::Xdp => {
-                let program = xdp(&mut ebpf)?;
-                verify::load(|| program.load())
+                let program = program::find::<Xdp>(&mut ebpf, NAME)?;
+                program::load(|| program.load())
             }
             Program::TrafficControl | Program::Unvalidated => {
-                let program = classifier(&mut ebpf)?;
-                verify::load(|| program.load())
+                let program = program::find::<SchedClassifier>(&mut ebpf, NAME)?;
+                program::load(|| program.load())
             }
         };
         loaded.map_err(|why| Error::new("loading the kernel lane's program", &why))?;
@@ -171,13 +171,13 @@ impl Lane {
     pub fn attach(&mut self, interface: &str) -> Result<(), Error> {
         let what = || format!("attaching the kernel lane to `{interface}`");
         let link = match self.program {
-            Program::Xdp => xdp(&mut self.ebpf)?
+            Program::Xdp => program::find::<Xdp>(&mut self.ebpf, NAME)?
                 .attach(interface, XdpMode::Driver)
                 .map(Link::Xdp)
                 .map_err(|why| Error::new(what(), &why))?,
             Program::TrafficControl | Program::Unvalidated => {
                 let order = TcAttachOptions::TcxOrder(LinkOrder::default());
-                classifier(&mut self.ebpf)?
+                program::find::<SchedClassifier>(&mut self.ebpf, NAME)?
                     .attach_with_options(interface, TcAttachType::Ingress, order)
                     .map(Link::TrafficControl)
                     .map_err(|why| Error::new(what(), &why))?
@@ -193,8 +193,10 @@ impl Lane {
             return Ok(false);
         };
         let detached = match self.links.swap_remove(at).1 {
-            Link::Xdp(id) => xdp(&mut self.ebpf)?.detach(id),
-            Link::TrafficControl(id) => classifier(&mut self.ebpf)?.detach(id),
+            Link::Xdp(id) => program::find::<Xdp>(&mut self.ebpf, NAME)?.detach(id),
+            Link::TrafficControl(id) => {
+                program::find::<SchedClassifier>(&mut self.ebpf, NAME)?.detach(id)
+            }
         };
         let what = || format!("detaching the kernel lane from `{interface}`");
         detached.map(|()| true).map_err(|why| Error::new(what(), &why))
@@ -317,20 +319,6 @@ impl Lane {
         let run_ns = result.duration.as_nanos() as u64;
         Ok(Answered { hit: result.return_value != pass, frame: out, run_ns })
     }
-}
-
-fn classifier(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, Error> {
-    let what = "the kernel lane's program";
-    let program =
-        ebpf.program_mut(NAME).ok_or_else(|| Error::said(what, "is not in its object"))?;
-    program.try_into().map_err(|why| Error::new(what, &why))
-}
-
-fn xdp(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
-    let what = "the kernel lane's program";
-    let program =
-        ebpf.program_mut(NAME).ok_or_else(|| Error::said(what, "is not in its object"))?;
-    program.try_into().map_err(|why| Error::new(what, &why))
 }
 
 /// Map one of the arrays.

@@ -135,16 +135,6 @@ impl Range {
     }
 }
 
-/// One range in the control array.
-#[derive(Debug)]
-#[repr(C)]
-pub struct RangeWords([AtomicU64; 4]);
-
-/// One interface in the control array: its number and its Ethernet address.
-#[derive(Debug)]
-#[repr(C)]
-pub struct PlaceWords([AtomicU64; 2]);
-
 /// What the lane's program is told, word by word at any time.
 #[derive(Debug)]
 #[repr(C)]
@@ -161,10 +151,11 @@ pub struct Control {
     place_count: AtomicU32,
     period_bytes: AtomicU64,
     ports: [[AtomicU32; 2]; PORTS_MAX],
-    own: [RangeWords; LISTED_MAX],
-    served: [RangeWords; LISTED_MAX],
-    refused: [RangeWords; REFUSED_MAX],
-    places: [PlaceWords; LISTED_MAX],
+    own: [[AtomicU64; 4]; LISTED_MAX],
+    served: [[AtomicU64; 4]; LISTED_MAX],
+    refused: [[AtomicU64; 4]; REFUSED_MAX],
+    /// Number and Ethernet address.
+    places: [[AtomicU64; 2]; LISTED_MAX],
     buckets: [AtomicU64; laneway_store::layout::PARTITIONS],
 }
 
@@ -222,8 +213,8 @@ impl Control {
         let refused: Vec<Range> = settings.refused.iter().copied().map(Range::of).collect();
         list(&self.refused, &self.refused_count, &refused);
         for (place, interface) in self.places.iter().zip(&settings.interfaces) {
-            place.0[0].store(interface.index.into(), Relaxed);
-            place.0[1].store(interface.ethernet_word(), Relaxed);
+            place[0].store(interface.index.into(), Relaxed);
+            place[1].store(interface.ethernet_word(), Relaxed);
         }
         let place_count = settings.interfaces.len().min(LISTED_MAX) as u32;
         self.place_count.store(place_count, Relaxed);
@@ -254,9 +245,9 @@ impl Control {
     }
 }
 
-fn list(places: &[RangeWords], count: &AtomicU32, ranges: &[Range]) {
+fn list(places: &[[AtomicU64; 4]], count: &AtomicU32, ranges: &[Range]) {
     for (place, range) in places.iter().zip(ranges) {
-        for (word, value) in place.0.iter().zip(range.words()) {
+        for (word, value) in place.iter().zip(range.words()) {
             word.store(value, Relaxed);
         }
     }

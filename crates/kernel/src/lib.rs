@@ -18,6 +18,16 @@
 //! It knows the layouts of `store`; knows no protocol beyond what `bpf/request.h` parses, and no
 //! clock: the difference between wall clock and time since boot is given.
 
+/// Functions of what has no value: whoever calls one would have to hold a value.
+#[cfg(not(feature = "kernel"))]
+macro_rules! none {
+    (
+        $($(#[$what:meta])* fn $name:ident(&self $(, $given:ident: $kind:ty)*) $(-> $result:ty)?;)*
+    ) => {
+        $($(#[$what])* pub fn $name(&self $(, $given: $kind)*) $(-> $result)? { match *self {} })*
+    };
+}
+
 mod capabilities;
 mod counts;
 mod error;
@@ -31,6 +41,8 @@ pub mod layout;
 #[cfg(feature = "kernel")]
 mod mapped;
 pub mod probe;
+#[cfg(feature = "kernel")]
+mod program;
 mod realtime;
 #[cfg(feature = "kernel")]
 pub mod redirect;
@@ -38,8 +50,6 @@ pub mod service;
 #[cfg(feature = "kernel")]
 mod steer;
 pub mod steering;
-#[cfg(feature = "kernel")]
-mod verify;
 
 pub use capabilities::drop_capabilities;
 pub use counts::{Counts, Outcome, SteerCounts};

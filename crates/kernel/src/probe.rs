@@ -2,9 +2,9 @@
 //!
 //! It looks by trying: the programs are loaded and let go again, nothing is attached.
 
-use crate::capabilities::{grant, missing_capabilities};
 #[cfg(feature = "kernel")]
-use crate::capabilities::{grant_bypass, missing_for_bypass};
+use crate::capabilities::BYPASS;
+use crate::capabilities::{LANE, grant, missing};
 use crate::realtime;
 #[cfg(feature = "kernel")]
 use rustix::net::{AddressFamily, SocketType};
@@ -43,12 +43,12 @@ fn is_since(release: &str, (major, minor): (u32, u32)) -> bool {
 
 /// Every layer.
 pub fn layers() -> Vec<Layer> {
-    let lacking = missing_capabilities();
+    let lacking = missing(LANE);
     let capabilities = (!lacking.is_empty()).then(|| {
         format!(
             "this process lacks {}; grant them to the program with `{}`, or start it as root",
             lacking.join(", "),
-            grant()
+            grant(LANE)
         )
     });
     let uname = rustix::system::uname();
@@ -85,9 +85,9 @@ fn programs(layers: &mut Vec<Layer>) {
 /// The sockets and their program.
 #[cfg(feature = "kernel")]
 fn bypass() -> Option<String> {
-    let lacking = missing_for_bypass();
+    let lacking = missing(BYPASS);
     if !lacking.is_empty() {
-        let (lacking, grant) = (lacking.join(", "), grant_bypass());
+        let (lacking, grant) = (lacking.join(", "), grant(BYPASS));
         return Some(format!("this process lacks {lacking}; grant them with `{grant}`"));
     }
     let kind = (AddressFamily::XDP, SocketType::RAW);

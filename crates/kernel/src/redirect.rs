@@ -7,7 +7,7 @@
 use crate::capabilities;
 use crate::error::Error;
 use crate::interfaces;
-use crate::verify;
+use crate::program;
 use aya::maps::{Array, PerCpuArray, XskMap};
 use aya::programs::xdp::XdpLinkId;
 use aya::programs::{TestRun, TestRunOptions, Xdp, XdpMode};
@@ -94,7 +94,7 @@ pub struct Redirect {
 
 /// Whether this process may make AF_XDP sockets and load the program; if not, what would help.
 pub fn require(interface: &str) -> Result<(), Error> {
-    capabilities::require_bypass(&format!("--af-xdp {interface}"))
+    capabilities::require(&format!("--af-xdp {interface}"), capabilities::BYPASS)
 }
 
 /// What is known of an interface.
@@ -110,8 +110,8 @@ impl Redirect {
             .load(object)
             .map_err(|why| Error::new("creating the redirecting program's arrays", &why))?;
         let what = "loading the redirecting program";
-        let program = program(&mut ebpf)?;
-        verify::load(|| program.load()).map_err(|why| Error::new(what, &why))?;
+        let program = program::find::<Xdp>(&mut ebpf, NAME)?;
+        program::load(|| program.load()).map_err(|why| Error::new(what, &why))?;
         Ok(Redirect { ebpf, link: None })
     }
 
@@ -132,7 +132,7 @@ impl Redirect {
     ) -> Result<Hook, Error> {
         self.tell(settings, interface)?;
         let what = format!("--af-xdp {}", settings.interface);
-        let program = program(&mut self.ebpf)?;
+        let program = program::find::<Xdp>(&mut self.ebpf, NAME)?;
         let modes = [(XdpMode::Driver, Hook::Driver), (XdpMode::Skb, Hook::Generic)];
         let mut last = None;
         for (mode, hook) in modes {
@@ -150,7 +150,7 @@ impl Redirect {
     /// Lead nothing past the stack any more.
     pub fn detach(&mut self) -> Result<(), Error> {
         let Some(link) = self.link.take() else { return Ok(()) };
-        let detached = program(&mut self.ebpf)?.detach(link);
+        let detached = program::find::<Xdp>(&mut self.ebpf, NAME)?.detach(link);
         detached.map_err(|why| Error::new("detaching the redirecting program", &why))
     }
 
@@ -218,11 +218,4 @@ fn words(settings: &RedirectSettings, interface: &Interface) -> [u64; WORDS] {
         port(settings.base),
         settings.workers as u64,
     ]
-}
-
-fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
-    let what = "the redirecting program";
-    let program =
-        ebpf.program_mut(NAME).ok_or_else(|| Error::said(what, "is not in its object"))?;
-    program.try_into().map_err(|why| Error::new(what, &why))
 }

@@ -72,6 +72,7 @@ pub use real::Service;
 #[cfg(feature = "kernel")]
 mod real {
     use super::ServiceSettings;
+    use crate::capabilities;
     use crate::counts::Counts;
     use crate::error::Error;
     use crate::ethtool;
@@ -124,7 +125,7 @@ mod real {
         /// Load the program and make its arrays. Nothing is served yet.
         pub fn load(settings: &ServiceSettings) -> Result<Service, Error> {
             let what = format!("--kernel-lane {}", settings.interfaces.join(","));
-            crate::capabilities::require(&what)?;
+            capabilities::require(&what, capabilities::LANE)?;
             let program = if settings.xdp { Program::Xdp } else { Program::TrafficControl };
             let buckets = super::buckets_for(settings.memory_bytes);
             let items_bytes = usize::try_from(settings.items_bytes).unwrap_or(usize::MAX);
@@ -173,11 +174,23 @@ mod real {
                 false => self.settings.peers.clone(),
             };
             let refused = unbelievable(&own, &places.links);
-            self.check_listed("addresses of its own", own.len(), LISTED_MAX)?;
-            self.check_listed("address ranges to serve; name the peers", served.len(), LISTED_MAX)?;
-            self.check_listed("own and broadcast addresses", refused.len(), REFUSED_MAX)?;
-            self.check_listed("interfaces", places.interfaces.len(), LISTED_MAX)?;
-            self.check_served(&served)?;
+            for (what, count, most) in [
+                ("addresses of its own", own.len(), LISTED_MAX),
+                ("address ranges to serve; name the peers", served.len(), LISTED_MAX),
+                ("own and broadcast addresses", refused.len(), REFUSED_MAX),
+                ("interfaces", places.interfaces.len(), LISTED_MAX),
+            ] {
+                if count > most {
+                    let told = format!("{count} {what}: the kernel lane knows {most} at most");
+                    return self.refuse(told);
+                }
+            }
+            if served.is_empty() {
+                return self.refuse(
+                    "the interface has no address, so nobody is on its link; give it one, or \
+                     name who is served with --kernel-lane-peers",
+                );
+            }
             lane.control().open(&Settings {
                 ports,
                 own,
@@ -227,20 +240,7 @@ mod real {
             Ok(())
         }
 
-        fn check_listed(&self, what: &str, count: usize, most: usize) -> Result<(), Error> {
-            if count <= most {
-                return Ok(());
-            }
-            let told = format!("{count} {what}: the kernel lane knows {most} at most");
-            Err(Error::said(self.settings.interfaces.join(","), told))
-        }
-
-        fn check_served(&self, served: &[Range]) -> Result<(), Error> {
-            if !served.is_empty() {
-                return Ok(());
-            }
-            let why = "the interface has no address, so nobody is on its link; give it one, or \
-                       name who is served with --kernel-lane-peers";
+        fn refuse(&self, why: impl Into<String>) -> Result<(), Error> {
             Err(Error::said(self.settings.interfaces.join(","), why))
         }
 
@@ -287,39 +287,24 @@ mod absent {
             Err(Error::absent(&settings.interfaces.join(",")))
         }
 
-        /// What it was loaded with.
-        pub fn settings(&self) -> &ServiceSettings {
-            match *self {}
-        }
-
-        /// The memory for the store to work in.
-        pub fn window(&self) -> Result<Window, Error> {
-            match *self {}
-        }
-
-        /// Attach to the interfaces and serve what the store holds.
-        pub fn open(
-            &self,
-            _ports: Vec<RangeInclusive<u16>>,
-            _hash_start: [u64; 4],
-            _unix_minus_boot_ns: i64,
-        ) -> Result<(), Error> {
-            match *self {}
-        }
-
-        /// Serve nothing any more, and detach.
-        pub fn close(&self) -> Result<(), Error> {
-            match *self {}
-        }
-
-        /// The difference of wall clock and time since boot.
-        pub fn set_clock(&self, _unix_minus_boot_ns: i64) {
-            match *self {}
-        }
-
-        /// What was counted since it was loaded.
-        pub fn counts(&self) -> Result<Counts, Error> {
-            match *self {}
+        none! {
+            /// What it was loaded with.
+            fn settings(&self) -> &ServiceSettings;
+            /// The memory for the store to work in.
+            fn window(&self) -> Result<Window, Error>;
+            /// Attach to the interfaces and serve what the store holds.
+            fn open(
+                &self,
+                _ports: Vec<RangeInclusive<u16>>,
+                _hash_start: [u64; 4],
+                _unix_minus_boot_ns: i64
+            ) -> Result<(), Error>;
+            /// Serve nothing any more, and detach.
+            fn close(&self) -> Result<(), Error>;
+            /// The difference of wall clock and time since boot.
+            fn set_clock(&self, _unix_minus_boot_ns: i64);
+            /// What was counted since it was loaded.
+            fn counts(&self) -> Result<Counts, Error>;
         }
     }
 }

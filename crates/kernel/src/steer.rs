@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::lane::mapped;
 use crate::layout::{HOT_MAX, Lead, SteerWords};
 use crate::mapped::Mapped;
-use crate::verify;
+use crate::program;
 use aya::maps::{PerCpuArray, ReusePortSockArray};
 use aya::programs::SkReuseport;
 use aya::{Ebpf, EbpfLoader};
@@ -50,8 +50,8 @@ impl Steer {
             .load(object)
             .map_err(|why| Error::new("creating the steering program's arrays", &why))?;
         let what = "loading the steering program";
-        let program = program(&mut ebpf)?;
-        verify::load(|| program.load()).map_err(|why| Error::new(what, &why))?;
+        let program = program::find::<SkReuseport>(&mut ebpf, NAME)?;
+        program::load(|| program.load()).map_err(|why| Error::new(what, &why))?;
         let words: Arc<Mapped<SteerWords>> = Arc::new(mapped(&ebpf, "steer")?);
         words[0].seed.store(seed, Relaxed);
         // Untouched cells claim timeslot 0.
@@ -70,7 +70,8 @@ impl Steer {
     /// Begin to steer the datagrams of all sockets that share `socket`'s port.
     pub fn attach(&mut self, socket: impl AsFd) -> Result<(), Error> {
         let what = "attaching the steering program";
-        program(&mut self.ebpf)?.attach(socket).map_err(|why| Error::new(what, &why))
+        let program = program::find::<SkReuseport>(&mut self.ebpf, NAME)?;
+        program.attach(socket).map_err(|why| Error::new(what, &why))
     }
 
     /// Stop. Closing all the sockets does it, too.
@@ -132,11 +133,4 @@ impl Steer {
     pub fn verified_instructions(&self) -> Option<u32> {
         self.ebpf.program(NAME)?.info().ok()?.verified_instruction_count()
     }
-}
-
-fn program(ebpf: &mut Ebpf) -> Result<&mut SkReuseport, Error> {
-    let what = "the steering program";
-    let program =
-        ebpf.program_mut(NAME).ok_or_else(|| Error::said(what, "is not in its object"))?;
-    program.try_into().map_err(|why| Error::new(what, &why))
 }

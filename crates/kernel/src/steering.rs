@@ -3,7 +3,7 @@
 //!
 //! It knows no owner: who leads the slots says whose each is, and may say otherwise at any time.
 
-use crate::capabilities::missing_capabilities;
+use crate::capabilities;
 use crate::counts::SteerCounts;
 use crate::error::Error;
 use crate::layout::STEER_SLOTS;
@@ -19,7 +19,9 @@ pub const fn middle_of_slot(slot: usize) -> u64 {
 /// Whether this process may load the program here; false means that [`Steering::start`] fails. The
 /// kernel may refuse it for reasons of its own all the same.
 pub fn is_possible() -> bool {
-    cfg!(feature = "kernel") && missing_capabilities().is_empty() && !is_realtime()
+    cfg!(feature = "kernel")
+        && capabilities::missing(capabilities::LANE).is_empty()
+        && !is_realtime()
 }
 
 #[cfg(feature = "kernel")]
@@ -27,7 +29,7 @@ pub use real::Steering;
 
 #[cfg(feature = "kernel")]
 mod real {
-    use super::{BorrowedFd, Error, STEER_SLOTS, SteerCounts, middle_of_slot};
+    use super::{BorrowedFd, Error, STEER_SLOTS, SteerCounts, capabilities, middle_of_slot};
     use crate::layout::Lead;
     use crate::steer::{Steer, SteerTable};
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -48,7 +50,7 @@ mod real {
             sockets: &[BorrowedFd<'_>],
             owner: impl Fn(u64) -> u32,
         ) -> Result<Steering, Error> {
-            crate::capabilities::require("steering keys in the kernel")?;
+            capabilities::require("steering keys in the kernel", capabilities::LANE)?;
             let mut steer = Steer::load(seed)?;
             for (index, socket) in sockets.iter().enumerate() {
                 steer.set_socket(index as u32, socket)?;
@@ -104,19 +106,13 @@ mod absent {
             Err(Error::absent("steering keys in the kernel"))
         }
 
-        /// Where the keys of a slot go from now on.
-        pub fn set_slot(&self, _slot: usize, _lead: Lead) {
-            match *self {}
-        }
-
-        /// How often a slot was rewritten since the start.
-        pub fn rewritten(&self) -> u64 {
-            match *self {}
-        }
-
-        /// What was counted since the start.
-        pub fn counts(&self) -> Result<SteerCounts, Error> {
-            match *self {}
+        none! {
+            /// Where the keys of a slot go from now on.
+            fn set_slot(&self, _slot: usize, _lead: Lead);
+            /// How often a slot was rewritten since the start.
+            fn rewritten(&self) -> u64;
+            /// What was counted since the start.
+            fn counts(&self) -> Result<SteerCounts, Error>;
         }
     }
 }

@@ -18,7 +18,7 @@ use laneway_transport::xdp::watch::Watch;
 use laneway_transport::xdp::{Bypass, Interface, Part, SIZES};
 use laneway_xdp::packet::{Link, Own, compose};
 use laneway_xdp::queue::{Kick, Sender};
-use laneway_xdp::socket::{self, Mode, Wanted};
+use laneway_xdp::socket::{self, Mode};
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -52,7 +52,7 @@ impl Server {
         let mut redirect = Redirect::load().expect("it loads");
         let mut parts = Vec::new();
         let index = interface.index;
-        let open = |number| server.run(|| socket::open(index, number, SIZES, Wanted::Best));
+        let open = |number| server.run(|| socket::open(index, number, SIZES, Mode::ZeroCopy));
         while let Some(queue) = open(parts.len() as u32).expect("sockets") {
             assert_eq!(queue.mode, Mode::Copy, "virtual Ethernet has no memory of its own");
             if parts.len() < known {
@@ -120,7 +120,7 @@ struct Outs {
 impl Outs {
     fn open(client: &Host, link: Link) -> Arc<Outs> {
         let index = client.run(|| redirect::look(PEER)).expect("it is there").index;
-        let open = |number| client.run(|| socket::open(index, number, SIZES, Wanted::Copy));
+        let open = |number| client.run(|| socket::open(index, number, SIZES, Mode::Copy));
         let mut senders = Vec::new();
         while let Some(queue) = open(senders.len() as u32).expect("sockets") {
             senders.push(queue.sender);
@@ -346,7 +346,7 @@ fn the_program_leads_what_the_parser_takes_and_is_small() {
     let ethernet = [2, 0, 0, 0, 0, 1];
     let interface = redirect::Interface { index: 1, ethernet, mtu_bytes: 1500 };
     // Trial runs come by the loopback's queue 0.
-    let opened = host.run(|| socket::open(1, 0, SIZES, Wanted::Copy));
+    let opened = host.run(|| socket::open(1, 0, SIZES, Mode::Copy));
     let queue = opened.expect("a socket").expect("a queue");
     redirect.set_socket(0, queue.socket.as_fd()).expect("set");
     let link = Link { peer: ethernet, own: [2, 0, 0, 0, 0, 2] };

@@ -178,7 +178,6 @@ impl ClientTable {
 
 impl House for ClientTable {
     type Hello = Infallible;
-    const SAY: &str = "";
 
     none! {
         self.none;
@@ -217,7 +216,6 @@ impl Responder for VerbsResponder {
         fn pump(&mut self) -> io::Result<()>;
         fn tidy(&mut self);
         fn lenders(&self) -> Box<dyn Lenders>;
-        fn verbs(&self) -> Verbs;
     }
 }
 

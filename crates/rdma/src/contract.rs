@@ -6,7 +6,9 @@
 //! A *queue* is where requests of any client arrive, one per worker of the server. Nothing here
 //! waits or allocates per request; what finds no room says so. Messages are bytes without meaning.
 
-use crate::long::sealed_descriptor::{SEALED_DESCRIPTOR_BYTES, SealedDescriptor};
+use crate::long::sealed_descriptor::{
+    SEALED_DESCRIPTOR_BYTES, SealedDescriptor, put_words, words_in,
+};
 use std::io::{self, IoSlice};
 
 /// Longest message of a slot.
@@ -26,7 +28,7 @@ pub struct Peer {
 pub struct Verbs {
     /// Requests written into the other's memory (WRITE).
     pub writes: u64,
-    /// Replies sent (SEND), each one frame, or a part of one where packets are short.
+    /// Messages sent (SEND), each one datagram, or a part of one where packets are short.
     pub sends: u64,
     /// Replies received (RECV).
     pub receives: u64,
@@ -78,26 +80,13 @@ const _: () = assert!(DESCRIPTOR_BYTES == SEALED_DESCRIPTOR_BYTES, "a notice has
 impl Descriptor {
     /// As it stands in a message.
     pub fn to_bytes(self) -> [u8; DESCRIPTOR_BYTES] {
-        let mut out = [0; DESCRIPTOR_BYTES];
-        out[..8].copy_from_slice(&self.number.to_le_bytes());
-        out[8..16].copy_from_slice(&self.offset.to_le_bytes());
-        out[16..20].copy_from_slice(&self.bytes.to_le_bytes());
-        out[20..].copy_from_slice(&self.loan.to_le_bytes());
-        out
+        put_words([self.number, self.offset, u64::from(self.loan) << 32 | u64::from(self.bytes)])
     }
 
     /// From a message; `None` if it is not as long as one.
     pub fn parse(bytes: &[u8]) -> Option<Descriptor> {
-        let bytes: &[u8; DESCRIPTOR_BYTES] = bytes.try_into().ok()?;
-        let (words, rest) = bytes.as_chunks::<8>();
-        debug_assert!(rest.is_empty());
-        let last = u64::from_le_bytes(words[2]);
-        Some(Descriptor {
-            number: u64::from_le_bytes(words[0]),
-            offset: u64::from_le_bytes(words[1]),
-            bytes: last as u32,
-            loan: (last >> 32) as u32,
-        })
+        let [number, offset, last] = words_in(bytes)?;
+        Some(Descriptor { loan: (last >> 32) as u32, number, offset, bytes: last as u32 })
     }
 }
 
@@ -242,8 +231,6 @@ pub trait Responder: Send {
     fn tidy(&mut self);
     /// Who claims what clients lend.
     fn lenders(&self) -> Box<dyn Lenders>;
-    /// What was asked so far.
-    fn verbs(&self) -> Verbs;
 }
 
 #[cfg(test)]

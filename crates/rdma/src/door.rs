@@ -77,13 +77,14 @@ struct Member {
 }
 
 /// What was heard of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard<T> {
     /// All that it has to say.
-    Hello(T),
+    Whole(T),
     /// Less.
     More,
-    /// Something else.
-    Nonsense,
+    /// Something else; and what is to be said of it, or was.
+    Nonsense(String),
 }
 
 /// What became of who said hello.
@@ -100,10 +101,8 @@ pub enum Admitted {
 pub trait House {
     /// What a client says.
     type Hello;
-    /// What whoever said something else is told to say.
-    const SAY: &str;
 
-    /// Judge all that a connection has said.
+    /// Judge all that a connection has said. Who says something else is told why it is that.
     fn hear(&self, said: &[u8]) -> Heard<Self::Hello>;
     /// Give a client its place, and say so.
     fn admit(&self, hello: Self::Hello, stream: &OwnedFd) -> Admitted;
@@ -230,7 +229,7 @@ impl<L: AsFd, H: House> Door<L, H> {
                 continue; // that was its end
             }
             match self.house.hear(&hello.said) {
-                Heard::Hello(said) => match self.house.admit(said, &hello.stream) {
+                Heard::Whole(said) => match self.house.admit(said, &hello.stream) {
                     Admitted::Member(peer) => {
                         let prove_by = Some(now.saturating_add(PROOF_NANOS));
                         self.members.push(Member { stream: hello.stream, peer, prove_by });
@@ -241,9 +240,9 @@ impl<L: AsFd, H: House> Door<L, H> {
                 },
                 Heard::More if is_late => self.house.misheard(),
                 Heard::More => self.hellos.push_back(hello),
-                Heard::Nonsense => {
+                Heard::Nonsense(why) => {
                     self.house.misheard();
-                    refuse(&hello.stream, H::SAY);
+                    refuse(&hello.stream, &why);
                 }
             }
         }
@@ -342,14 +341,13 @@ impl Version {
 
 impl House for Registry {
     type Hello = Version;
-    const SAY: &str = "say laneway-shm 2";
 
     fn hear(&self, said: &[u8]) -> Heard<Version> {
         match said {
-            said if said == HELLO => Heard::Hello(Version::Placed),
-            said if said == HELLO_FRAMED => Heard::Hello(Version::Framed),
+            said if said == HELLO => Heard::Whole(Version::Placed),
+            said if said == HELLO_FRAMED => Heard::Whole(Version::Framed),
             said if HELLO.starts_with(said) || HELLO_FRAMED.starts_with(said) => Heard::More,
-            _ => Heard::Nonsense,
+            _ => Heard::Nonsense("say laneway-shm 2".into()),
         }
     }
 

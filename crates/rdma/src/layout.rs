@@ -6,7 +6,6 @@
 //! the client may lend; and that in which long replies have their places. Slots are [`SLOT_BYTES`]
 //! long, 22 cache lines. Offsets are bytes from the region's start; pages are 4096.
 
-use std::fmt;
 use std::ops::Range;
 
 /// Bytes of a slot: a datagram of memcached's UDP (1400) and the control word.
@@ -51,25 +50,6 @@ pub struct Terms {
     pub reply_bytes: usize,
 }
 
-/// Terms that no region can have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TermsError(String);
-
-impl TermsError {
-    #[cfg(feature = "verbs")]
-    pub(crate) fn new(why: String) -> TermsError {
-        TermsError(why)
-    }
-}
-
-impl fmt::Display for TermsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TermsError {}
-
 impl Terms {
     /// What a server of so many workers gives where nobody says otherwise: the window of HERD's
     /// figures at its widest (32), twice as many replies, `bulk_bytes` to lend, and as many for
@@ -84,8 +64,8 @@ impl Terms {
         Terms { places: 0, reply_bytes: 0, ..self }
     }
 
-    /// Whether a region can be so.
-    pub fn check(&self) -> Result<(), TermsError> {
+    /// Whether a region can be so; or why not.
+    pub fn check(&self) -> Result<(), String> {
         let rows = [
             ("lanes", self.lanes, 1, LANES_MAX),
             ("window", self.window, 1, WINDOW_MAX),
@@ -97,12 +77,12 @@ impl Terms {
         ];
         for (name, value, least, most) in rows {
             if !(least..=most).contains(&value) {
-                return Err(TermsError(format!("{name} {value}: must be from {least} to {most}")));
+                return Err(format!("{name} {value}: must be from {least} to {most}"));
             }
         }
         for (name, bytes) in [("bulk_bytes", self.bulk_bytes), ("reply_bytes", self.reply_bytes)] {
             if !bytes.is_multiple_of(8) {
-                return Err(TermsError(format!("{name} {bytes}: must be a multiple of 8")));
+                return Err(format!("{name} {bytes}: must be a multiple of 8"));
             }
         }
         Ok(())
@@ -274,7 +254,7 @@ mod tests {
             (Terms { reply_bytes: BULK_BYTES_MAX + 1, ..good }, "reply_bytes"),
             (Terms { reply_bytes: 12, ..good }, "reply_bytes 12"),
         ] {
-            let said = bad.check().expect_err(words).to_string();
+            let said = bad.check().expect_err(words);
             assert!(said.contains(words), "{said}");
         }
     }

@@ -2,7 +2,7 @@
 //! polls, the server answers by a message of its own. Neither asks the other's kernel.
 //!
 //! - [`contract`]: what a kind of such memory offers: `post_request` and `pump` on the client's
-//!   side, `poll_slots`, `reply` and `pump` on the server's, and the verbs that they count.
+//!   side, `poll_slots`, `reply` and `pump` on the server's, and the verbs that a client counts.
 //! - [`shmring`]: the kind over shared memory, for clients on the same host: [`layout`] says where
 //!   what stands, [`door`] how a client gets its region, [`region`] is the server's side of one,
 //!   [`lenders`] what of it carries long messages, by the account of [`reply_places`].

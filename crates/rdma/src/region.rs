@@ -23,8 +23,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Pieces of one reply at most: a header and what a frame touches.
-const PIECES_MAX: usize = 16;
 /// So much of the memory for long replies is asked for at a time, as soon as some of it is to be
 /// written.
 const STRETCH_BYTES: usize = 64 << 10;
@@ -83,6 +81,15 @@ counts! {
 /// Add to a count that this thread alone writes, or nearly.
 pub(crate) fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Relaxed);
+}
+
+/// What a lock guards, unless somebody is at it. Whoever panicked there left it whole.
+pub(crate) fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match lock.try_lock() {
+        Ok(guarded) => Some(guarded),
+        Err(TryLockError::Poisoned(guarded)) => Some(guarded.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// What became of a look into a lane.
@@ -186,23 +193,15 @@ impl Region {
     /// Whether the next slot of a lane holds something, at a glance, or may soon.
     #[inline]
     pub fn has_request(&self, lane: usize) -> bool {
-        let next = match self.requests[lane].try_lock() {
-            Ok(next) => *next,
-            Err(TryLockError::Poisoned(next)) => *next.into_inner(),
-            // Whoever has it takes a request and may leave the next one, which nobody will ring
-            // for: who looks before a sleep is to look again.
-            Err(TryLockError::WouldBlock) => return true,
-        };
-        slot::is_taken(&self.map.words()[self.terms.request(lane, next)])
+        // Whoever has it takes a request and may leave the next one, which nobody will ring for:
+        // who looks before a sleep is to look again.
+        let Some(next) = try_lock(&self.requests[lane]) else { return true };
+        slot::is_taken(&self.map.words()[self.terms.request(lane, *next)])
     }
 
     /// Take the next request of a lane: copied behind what is in `out`, its slot freed.
     pub fn take(&self, lane: usize, out: &mut Vec<u8>) -> Look {
-        let mut next = match self.requests[lane].try_lock() {
-            Ok(next) => next,
-            Err(TryLockError::Poisoned(next)) => next.into_inner(),
-            Err(TryLockError::WouldBlock) => return Look::Nothing,
-        };
+        let Some(mut next) = try_lock(&self.requests[lane]) else { return Look::Nothing };
         let slot = &self.map.words()[self.terms.request(lane, *next)];
         if !slot::is_taken(slot) {
             return Look::Nothing;
@@ -239,19 +238,11 @@ impl Region {
             self.blocked[worker].store(true, Relaxed);
             return Posted::Full;
         }
-        let mut short: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
-        let long: Vec<&[u8]>;
-        let slices = if pieces.len() <= PIECES_MAX {
-            short.iter_mut().zip(pieces).for_each(|(place, piece)| *place = piece);
-            &short[..pieces.len()]
-        } else {
-            long = pieces.iter().map(|piece| &**piece).collect();
-            &long
-        };
-        let bytes = slices.iter().map(|piece| piece.len()).sum::<usize>();
+        let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
         let bytes = u16::try_from(bytes).expect("a reply fits its slot");
         let control = Control { sequence, note: from as u16, bytes };
-        slot::write(&self.map.words()[self.terms.reply(worker, sequence)], control, slices);
+        let slot = &self.map.words()[self.terms.reply(worker, sequence)];
+        slot::write(slot, control, pieces.iter().map(|piece| &**piece));
         self.replies[worker].store(slot::next(sequence), Relaxed);
         Posted::Done
     }

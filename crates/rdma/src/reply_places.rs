@@ -133,6 +133,7 @@ impl ReplyPlaces {
 mod tests {
     use super::*;
     use crate::layout::LINE_BYTES;
+    use crate::long::twin::Draws;
     use std::collections::BTreeMap;
 
     fn none(_: usize) {
@@ -181,11 +182,8 @@ mod tests {
     #[test]
     fn no_byte_is_anothers_before_its_place_has_ended_whatever_happens() {
         for seed in 1..=20u64 {
-            let mut state = seed;
-            let mut draw = |most: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
-                (state >> 33) % most
-            };
+            let mut draws = Draws::new(seed);
+            let mut draw = |most: u64| draws.below(most);
             let mut places = ReplyPlaces::new(6, 32 * LINE_BYTES);
             // By place: what was given there and not said to have ended.
             let mut model: BTreeMap<usize, (ReplyPlace, usize)> = BTreeMap::new();

@@ -8,8 +8,9 @@
 use crate::contract::{
     Descriptor, Lenders, MESSAGE_BYTES_MAX, Peer, Posted, Request, Requester, Responder, Verbs,
 };
-use crate::layout::Terms;
+use crate::layout::{LOANS_MAX, Terms};
 use crate::lenders::RingLenders;
+use crate::long::ledger::{self, Ledger, Place};
 use crate::mapped::Mapped;
 use crate::polled::{Polled, TURN, by_turns};
 use crate::region::{Look, Region, Registry, add};
@@ -20,14 +21,17 @@ use laneway_sync::prim::AtomicU64;
 use laneway_sync::slot::{self, Control, Loan, Taken};
 use laneway_sync::words;
 use rustix::fs::Timespec;
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::thread::futex;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+const _: () = assert!(LOANS_MAX <= ledger::PLACES_MAX);
 
 /// One worker's handle.
 pub struct RingResponder {
@@ -45,7 +49,6 @@ pub struct RingResponder {
     requests: Polled,
     /// Clients that were replied to since the last pump.
     replied: Vec<u16>,
-    verbs: Verbs,
 }
 
 impl RingResponder {
@@ -63,7 +66,6 @@ impl RingResponder {
             looks: 0,
             requests: Polled::default(),
             replied: Vec::new(),
-            verbs: Verbs::default(),
         }
     }
 
@@ -139,7 +141,6 @@ impl Responder for RingResponder {
         let counts = &self.registry.counts[self.worker];
         match posted {
             Posted::Done => {
-                self.verbs.sends += 1;
                 add(&counts.verbs_send, 1);
                 if !self.replied.contains(&peer.client) {
                     self.replied.push(peer.client);
@@ -158,7 +159,6 @@ impl Responder for RingResponder {
         for client in self.replied.drain(..) {
             let region = self.clients.get(usize::from(client)).and_then(Option::as_ref);
             if region.is_some_and(|region| region.wake_client()) {
-                self.verbs.rings += 1;
                 add(&self.registry.counts[self.worker].clients_woken, 1);
             }
         }
@@ -173,10 +173,6 @@ impl Responder for RingResponder {
 
     fn lenders(&self) -> Box<dyn Lenders> {
         Box::new(RingLenders::new(self.registry.clone()))
-    }
-
-    fn verbs(&self) -> Verbs {
-        self.verbs
     }
 }
 
@@ -195,9 +191,7 @@ pub struct Given {
 /// Memory that this client has lent, or may.
 #[derive(Debug, Clone, Default)]
 struct Block {
-    /// What of the memory it has; none if empty.
-    bytes: Range<usize>,
-    /// The loan's number.
+    /// The loan's number; 0 of none.
     number: u64,
     /// Whoever lent it needs it no more; it is free once its reader is through.
     is_over: bool,
@@ -219,6 +213,8 @@ pub struct RingRequester {
     turn: usize,
     room: Vec<u8>,
     blocks: Vec<Block>,
+    /// Who of these has which memory.
+    places: Ledger,
     numbers: u64,
     verbs: Verbs,
     /// What keeps the server knowing us.
@@ -240,6 +236,7 @@ impl RingRequester {
             turn: 0,
             room: Vec::new(),
             blocks: vec![Block::default(); terms.loans],
+            places: Ledger::new(terms.bulk_bytes),
             numbers: 0,
             verbs: Verbs::default(),
             door,
@@ -266,8 +263,8 @@ impl RingRequester {
         self.sweep();
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         let bytes = u32::try_from(length).ok().filter(|bytes| *bytes > 0)?;
-        let loan = self.blocks.iter().position(|block| block.bytes.is_empty())?;
-        let offset = self.gap(length)?;
+        let loan = self.blocks.iter().position(|block| block.number == 0)?;
+        let Place { offset, .. } = self.places.take(loan as u16, length, 0, u64::MAX)?;
         self.numbers += 1;
         let number = self.numbers;
         let mut at = offset;
@@ -276,9 +273,7 @@ impl RingRequester {
             at += piece.len();
         }
         slot::offer(self.loan_word(loan), number);
-        // In whole words, so that no two loans share one.
-        let end = at.next_multiple_of(8);
-        self.blocks[loan] = Block { bytes: offset..end, number, is_over: false };
+        self.blocks[loan] = Block { number, is_over: false };
         Some(Descriptor { loan: loan as u32, number, offset: offset as u64, bytes })
     }
 
@@ -310,27 +305,9 @@ impl RingRequester {
             let word = self.loan_word(loan);
             if slot::loan(word) == Loan::Ended || slot::take_back(word, number) {
                 self.blocks[loan] = Block::default();
+                self.places.give_back(loan as u16);
             }
         }
-    }
-
-    /// The first gap of so many bytes.
-    fn gap(&self, bytes: usize) -> Option<usize> {
-        let mut taken: Vec<&Range<usize>> = self
-            .blocks
-            .iter()
-            .map(|block| &block.bytes)
-            .filter(|range| !range.is_empty())
-            .collect();
-        taken.sort_unstable_by_key(|range| range.start);
-        let mut at = 0;
-        for range in taken {
-            if range.start - at >= bytes {
-                return Some(at);
-            }
-            at = range.end;
-        }
-        (self.terms.bulk_bytes.checked_sub(at)? >= bytes).then_some(at)
     }
 
     /// The long reply that a notice tells of, where it lies. `None`: it lies nowhere, or not any
@@ -363,13 +340,7 @@ impl RingRequester {
 
     /// Whether the server has ended, or sent us away.
     pub fn is_server_gone(&self) -> bool {
-        let mut room = [0; 1];
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        match rustix::net::recv(&self.door, &mut room, flags) {
-            Ok((count, _)) => count == 0,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
-            Err(_) => true,
-        }
+        has_ended(&self.door)
     }
 
     /// Whether a reply is there.
@@ -388,15 +359,12 @@ impl RingRequester {
             slot::wake_up(word);
             return Ok(());
         }
-        let most = Timespec {
-            tv_sec: most.as_secs().min(i64::MAX as u64) as i64,
-            tv_nsec: most.subsec_nanos().into(),
-        };
-        let woken = futex::wait(word, futex::Flags::empty(), 1, Some(&most));
+        let most = Timespec::try_from(most).ok();
+        let woken = futex::wait(word, futex::Flags::empty(), 1, most.as_ref());
         slot::wake_up(word);
         match woken {
-            Ok(()) => Ok(()),
-            Err(error) if is_over(error) => Ok(()),
+            // The sleep has an end: time is up, a signal came, or the word had changed.
+            Ok(()) | Err(Errno::TIMEDOUT | Errno::INTR | Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -432,7 +400,7 @@ impl RingRequester {
         }
         self.verbs.rings += 1;
         match rustix::io::write(&self.doorbells[lane], &1u64.to_ne_bytes()) {
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -482,10 +450,15 @@ impl LyingReply<'_> {
     }
 }
 
-/// The sleep has an end: time is up, a signal came, or the word had changed.
-fn is_over(error: rustix::io::Errno) -> bool {
-    use rustix::io::Errno;
-    matches!(error, Errno::TIMEDOUT | Errno::INTR | Errno::AGAIN)
+/// Whether the other side of a connection has ended it.
+pub(crate) fn has_ended(connection: impl AsFd) -> bool {
+    let mut room = [0; 1];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    match rustix::net::recv(connection, &mut room, flags) {
+        Ok((count, _)) => count == 0,
+        Err(Errno::AGAIN | Errno::INTR) => false,
+        Err(_) => true,
+    }
 }
 
 impl Requester for RingRequester {
@@ -501,7 +474,7 @@ impl Requester for RingRequester {
             return Posted::Full;
         }
         let control = Control { sequence, note: 0, bytes: message.len() as u16 };
-        slot::write(slot, control, &[message]);
+        slot::write(slot, control, [message]);
         self.requests[queue] = slot::next(sequence);
         self.verbs.writes += 1;
         if !self.posted.contains(&queue) {

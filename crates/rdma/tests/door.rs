@@ -22,13 +22,12 @@ struct Inn {
 
 impl House for Inn {
     type Hello = ();
-    const SAY: &str = "say hello";
 
     fn hear(&self, said: &[u8]) -> Heard<()> {
         match said {
-            b"hello" => Heard::Hello(()),
+            b"hello" => Heard::Whole(()),
             said if b"hello".starts_with(said) => Heard::More,
-            _ => Heard::Nonsense,
+            _ => Heard::Nonsense("say hello".into()),
         }
     }
 

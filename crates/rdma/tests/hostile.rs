@@ -141,7 +141,7 @@ fn impossible_lengths_and_stale_numbers_are_thrown_away_and_the_next_request_is_
     let slot = &words[TERMS.request(0, 3)];
     slot[170].store(u64::MAX, Relaxed);
     assert_eq!(responder.poll_slots(0, 32), 0);
-    slot::write(slot, Control { sequence: 3, note: 0, bytes: 4 }, &[b"good"]);
+    slot::write(slot, Control { sequence: 3, note: 0, bytes: 4 }, [&b"good"[..]]);
     assert_eq!(responder.poll_slots(0, 32), 1);
     assert_eq!(responder.request(0).bytes, b"good");
     // Every byte of the region, whatever it is.

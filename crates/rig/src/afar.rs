@@ -82,11 +82,11 @@ impl Lenders for ByTwin {
     }
 
     fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.0.rendezvous(peer)?.claim(SealedDescriptor::parse(said)?)
+        self.0.rendezvous(peer)?.claim(SealedDescriptor::parse(said)?, false)
     }
 
     fn claim_again(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.0.rendezvous(peer)?.claim_again(SealedDescriptor::parse(said)?)
+        self.0.rendezvous(peer)?.claim(SealedDescriptor::parse(said)?, true)
     }
 
     fn place(&self, peer: Peer, id: u16, bytes: usize, now: u64) -> Option<Box<dyn Placed>> {
@@ -127,9 +127,6 @@ impl<R: Responder> Responder for Afar<R> {
     }
     fn lenders(&self) -> Box<dyn Lenders> {
         Box::new(ByTwin(self.rendezvous_buffers.clone()))
-    }
-    fn verbs(&self) -> Verbs {
-        self.inner.verbs()
     }
 }
 

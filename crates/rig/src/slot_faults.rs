@@ -5,7 +5,7 @@
 //!
 //! The same seed and the same calls make the same faults.
 
-use laneway_rdma::contract::{Lenders, Peer, Posted, Request, Responder, Verbs};
+use laneway_rdma::contract::{Lenders, Peer, Posted, Request, Responder};
 use std::io::{self, IoSlice};
 
 /// Faults happen so many times in so many.
@@ -162,9 +162,5 @@ impl<R: Responder> Responder for Lossy<R> {
 
     fn lenders(&self) -> Box<dyn Lenders> {
         self.inner.lenders()
-    }
-
-    fn verbs(&self) -> Verbs {
-        self.inner.verbs()
     }
 }

@@ -18,7 +18,7 @@ use laneway_transport::xdp::watch::Watch;
 use laneway_transport::xdp::{Bypass, Interface, Part, SIZES, TooFew};
 use laneway_xdp::packet::{MTU_BYTES_MAX_RECEIVED, Own};
 use laneway_xdp::queue::Sender;
-use laneway_xdp::socket::{self, Mode, Wanted};
+use laneway_xdp::socket::{self, Mode};
 use std::fmt;
 use std::io;
 use std::mem;
@@ -76,7 +76,7 @@ impl Opened {
             return Err(Error::said(what, told));
         }
         let mut redirect = Redirect::load()?;
-        let wanted = if settings.copy { Wanted::Copy } else { Wanted::Best };
+        let wanted = if settings.copy { Mode::Copy } else { Mode::ZeroCopy };
         let (mut parts, mut mode) = (Vec::new(), Mode::ZeroCopy);
         while parts.len() < QUEUES_MAX {
             let opened = loop {

@@ -91,7 +91,11 @@ pub fn is_free(slot: &[AtomicU64]) -> bool {
 /// # Panics
 /// If they do not.
 #[inline]
-pub fn write(slot: &[AtomicU64], control: Control, pieces: &[&[u8]]) {
+pub fn write<'a>(
+    slot: &[AtomicU64],
+    control: Control,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) {
     let (word, room) = parts(slot);
     let bytes = usize::from(control.bytes);
     let mut at = begin(8 * room.len(), bytes);
@@ -314,7 +318,7 @@ mod tests {
             for cut in [0, len / 2, len] {
                 assert!(is_free(&slot) && !is_taken(&slot));
                 let control = Control { sequence: 7, note: 0xabcd, bytes: len as u16 };
-                write(&slot, control, &[&bytes[..cut], &bytes[cut..len]]);
+                write(&slot, control, [&bytes[..cut], &bytes[cut..len]]);
                 assert!(!is_free(&slot) && is_taken(&slot));
                 let mut out = b"before".to_vec();
                 assert_eq!(take(&slot, &mut out), Taken::Message(control));
@@ -339,7 +343,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "another length")]
     fn a_message_that_is_not_as_long_as_it_says_is_our_mistake() {
-        write(&slot(4), Control { sequence: 1, note: 0, bytes: 5 }, &[b"four"]);
+        write(&slot(4), Control { sequence: 1, note: 0, bytes: 5 }, [&b"four"[..]]);
     }
 
     #[test]

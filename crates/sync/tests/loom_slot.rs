@@ -23,10 +23,10 @@ fn a_message_is_taken_whole_and_its_slot_used_again_only_then() {
         let writer = {
             let slot = slot.clone();
             thread::spawn(move || {
-                slot::write(&slot[..], control(1), &[&[1; 16]]);
+                slot::write(&slot[..], control(1), [&[1; 16][..]]);
                 let free = slot::is_free(&slot[..]);
                 if free {
-                    slot::write(&slot[..], control(2), &[&[2; 16]]);
+                    slot::write(&slot[..], control(2), [&[2; 16][..]]);
                 }
                 free
             })
@@ -60,7 +60,7 @@ fn who_sleeps_over_a_message_is_rung() {
             let (slot, bell) = (slot.clone(), bell.clone());
             thread::spawn(move || {
                 let control = Control { sequence: 1, note: 0, bytes: 8 };
-                slot::write(&slot[..], control, &[&[7; 8]]);
+                slot::write(&slot[..], control, [&[7; 8][..]]);
                 slot::must_ring(&bell)
             })
         };
@@ -76,7 +76,7 @@ fn who_sleeps_over_a_message_is_rung() {
 }
 
 fn write_and_ring(slot: &[AtomicU64], bell: &AtomicU64) -> bool {
-    slot::write(slot, Control { sequence: 1, note: 0, bytes: 8 }, &[&[7; 8]]);
+    slot::write(slot, Control { sequence: 1, note: 0, bytes: 8 }, [&[7; 8][..]]);
     slot::must_ring(bell)
 }
 

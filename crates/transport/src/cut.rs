@@ -1,9 +1,32 @@
 //! A departure's bytes, in pieces as its sender has them, cut into the datagrams that leave.
 
+use crate::datagram::Departure;
 use std::io::IoSlice;
 
+/// Has `post` post the datagrams of a departure one by one, until it does not: behind how many, and
+/// why.
+pub(crate) fn each_datagram<E>(
+    departure: &Departure<'_>,
+    mut post: impl FnMut(&[IoSlice<'_>]) -> Result<(), E>,
+) -> Result<(), (usize, E)> {
+    let Some(length) = departure.segment_bytes else {
+        return post(departure.pieces).map_err(|why| (0, why));
+    };
+    let mut cut = Cut::new(departure.pieces);
+    let mut datagram = Vec::with_capacity(4);
+    for datagrams in 0_usize.. {
+        datagram.clear();
+        cut.next(length.into(), &mut datagram);
+        if datagram.is_empty() {
+            break;
+        }
+        post(&datagram).map_err(|why| (datagrams, why))?;
+    }
+    Ok(())
+}
+
 /// Bytes in pieces, cut anew.
-pub(crate) struct Cut<'a> {
+struct Cut<'a> {
     pieces: &'a [IoSlice<'a>],
     /// How much of the first piece is gone.
     at: usize,
@@ -11,12 +34,12 @@ pub(crate) struct Cut<'a> {
 
 impl<'a> Cut<'a> {
     /// Nothing is cut off yet.
-    pub(crate) fn new(pieces: &'a [IoSlice<'a>]) -> Cut<'a> {
+    fn new(pieces: &'a [IoSlice<'a>]) -> Cut<'a> {
         Cut { pieces, at: 0 }
     }
 
     /// The next `length` bytes, or what is left.
-    pub(crate) fn next(&mut self, mut length: usize, out: &mut Vec<IoSlice<'a>>) {
+    fn next(&mut self, mut length: usize, out: &mut Vec<IoSlice<'a>>) {
         while length > 0
             && let Some((first, rest)) = self.pieces.split_first()
         {

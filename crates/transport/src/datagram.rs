@@ -15,6 +15,7 @@
 use laneway_rdma::contract::Lenders;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::ops::Range;
 
 /// Arrivals received, and departures sent, by one call, at most (Minos §4.1).
 pub const BURST: usize = 32;
@@ -69,6 +70,59 @@ impl<'a> Arrival<'a> {
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let empty = self.bytes.is_empty().then_some(self.bytes);
         empty.into_iter().chain(self.bytes.chunks(self.segment_bytes))
+    }
+}
+
+/// Longest arrival of several datagrams.
+const ARRIVAL_BYTES_MAX: usize = 65_535;
+
+/// The arrivals of one poll, copied out of where they came to.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    /// The datagrams, end to end.
+    room: Vec<u8>,
+    /// Peer, bytes in the room, and how long a datagram is.
+    received: Vec<(SocketAddr, Range<usize>, usize)>,
+}
+
+impl Arrivals {
+    /// Forgets the poll before.
+    pub(crate) fn clear(&mut self) {
+        self.room.clear();
+        self.received.clear();
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.received.len()
+    }
+
+    /// Keeps a datagram, in one arrival with those before it where a kernel would join them to a
+    /// train. False: there would be more than `most`.
+    pub(crate) fn keep(&mut self, from: SocketAddr, datagram: &[u8], most: usize) -> bool {
+        let end = self.room.len() + datagram.len();
+        let is_full = self.received.len() == most;
+        match self.received.last_mut() {
+            Some((peer, bytes, segment_bytes))
+                if *peer == from
+                    && bytes.start < bytes.end
+                    && bytes.len().is_multiple_of(*segment_bytes)
+                    && (1..=*segment_bytes).contains(&datagram.len())
+                    && end - bytes.start <= ARRIVAL_BYTES_MAX =>
+            {
+                bytes.end = end;
+            }
+            _ if is_full => return false,
+            _ => self.received.push((from, self.room.len()..end, datagram.len().max(1))),
+        }
+        self.room.extend_from_slice(datagram);
+        true
+    }
+
+    /// One of them, if there are so many.
+    pub(crate) fn get(&self, index: usize) -> Option<Arrival<'_>> {
+        let (peer, bytes, segment_bytes) = self.received.get(index)?.clone();
+        Some(Arrival { peer, segment_bytes, bytes: &self.room[bytes] })
     }
 }
 

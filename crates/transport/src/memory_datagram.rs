@@ -5,7 +5,10 @@
 //! arrives at a full receive buffer is dropped, and what leaves through a full send buffer waits;
 //! a test fills one with [`DatagramNet::hold`].
 
-use crate::datagram::{Arrival, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent};
+use crate::cut::each_datagram;
+use crate::datagram::{
+    Arrival, Arrivals, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent,
+};
 use crate::draws::Draws;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -21,8 +24,6 @@ const PASSED_MAX: u32 = 8;
 const PORT_BASE: u16 = 11_211;
 /// Port of the first client.
 const CLIENT_PORT_BASE: u16 = 40_000;
-/// Longest arrival of several datagrams.
-const ARRIVAL_BYTES_MAX: usize = 65_535;
 
 /// What goes wrong on the way, in parts of [`PARTS`] per datagram, and how much buffers hold.
 #[derive(Debug, Clone, Copy)]
@@ -221,7 +222,7 @@ impl DatagramNet {
     pub fn datagrams(&self) -> MemoryDatagrams {
         let mut queues = self.lock().queues[self.part.clone()].to_vec();
         queues.iter_mut().for_each(|queue| queue.worker -= self.part.start);
-        MemoryDatagrams { net: self.clone(), queues, arrivals: Vec::new() }
+        MemoryDatagrams { net: self.clone(), queues, arrivals: Arrivals::default() }
     }
 
     /// A new client, with an address of its own.
@@ -274,29 +275,11 @@ impl DatagramNet {
     }
 }
 
-struct Received {
-    peer: SocketAddr,
-    segment_bytes: usize,
-    bytes: Vec<u8>,
-}
-
-impl Received {
-    /// Whether another datagram may be told in the same arrival, as kernels do with trains.
-    fn joins(&self, datagram: &Datagram) -> bool {
-        let length = datagram.bytes.len();
-        datagram.from == self.peer
-            && !self.bytes.is_empty()
-            && self.bytes.len().is_multiple_of(self.segment_bytes)
-            && (1..=self.segment_bytes).contains(&length)
-            && self.bytes.len() + length <= ARRIVAL_BYTES_MAX
-    }
-}
-
 /// A worker's handle on the queues of a [`DatagramNet`].
 pub struct MemoryDatagrams {
     net: DatagramNet,
     queues: Vec<Queue>,
-    arrivals: Vec<Received>,
+    arrivals: Arrivals,
 }
 
 impl Datagrams for MemoryDatagrams {
@@ -317,15 +300,8 @@ impl Datagrams for MemoryDatagrams {
         let mut bytes = 0;
         while let Some(datagram) = buffer.datagrams.front().filter(|_| bytes < BURST_BYTES) {
             bytes += datagram.bytes.len();
-            let full = self.arrivals.len() == burst.min(BURST);
-            match self.arrivals.last_mut() {
-                Some(last) if last.joins(datagram) => last.bytes.extend(&datagram.bytes),
-                _ if full => break,
-                _ => self.arrivals.push(Received {
-                    peer: datagram.from,
-                    segment_bytes: datagram.bytes.len().max(1),
-                    bytes: datagram.bytes.clone(),
-                }),
+            if !self.arrivals.keep(datagram.from, &datagram.bytes, burst.min(BURST)) {
+                break;
             }
             buffer.pop();
         }
@@ -333,8 +309,7 @@ impl Datagrams for MemoryDatagrams {
     }
 
     fn arrival(&self, index: usize) -> Arrival<'_> {
-        let Received { peer, segment_bytes, bytes } = &self.arrivals[index];
-        Arrival { peer: *peer, segment_bytes: *segment_bytes, bytes }
+        self.arrivals.get(index).expect("there are so many")
     }
 
     fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent> {
@@ -352,28 +327,17 @@ impl Datagrams for MemoryDatagrams {
                 sent.refused += 1;
                 continue;
             }
-            let bytes = departure
-                .pieces
-                .iter()
-                .flat_map(|piece| piece.iter().copied())
-                .collect::<Vec<u8>>();
-            for bytes in cut(&bytes, departure.segment_bytes) {
-                buffer.push(Datagram { from, to: departure.peer, bytes: bytes.to_vec() });
-            }
+            // It takes all of them.
+            let _ = each_datagram(departure, |pieces| {
+                let bytes = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+                buffer.push(Datagram { from, to: departure.peer, bytes });
+                Ok::<(), ()>(())
+            });
         }
         let held = state.held;
         drop(state);
         self.net.hold(held);
         Ok(sent)
-    }
-}
-
-fn cut(bytes: &[u8], segment_bytes: Option<u16>) -> Vec<&[u8]> {
-    match segment_bytes {
-        Some(segment_bytes) if !bytes.is_empty() => {
-            bytes.chunks(usize::from(segment_bytes)).collect()
-        }
-        _ => vec![bytes],
     }
 }
 

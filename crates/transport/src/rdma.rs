@@ -9,7 +9,7 @@
 //! What of it is a part of a worker's transport looks into the slots ([`crate::shm_watch`],
 //! [`crate::verbs`]). Nothing here waits.
 
-use crate::cut::Cut;
+use crate::cut::each_datagram;
 pub use crate::datagram::Whence;
 use crate::datagram::{Arrival, Datagrams, Departure, Path, Queue, Sent};
 use laneway_rdma::contract::{Lenders, Peer, Posted, Responder};
@@ -70,13 +70,6 @@ pub(crate) fn spare(places: usize) -> usize {
     places / 2
 }
 
-/// Where a poll found its arrivals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    InMemory,
-    Elsewhere,
-}
-
 /// One worker's handle on queues in memory, behind whatever other queues there are.
 pub struct RdmaDatagrams<R> {
     whence: Whence,
@@ -85,7 +78,8 @@ pub struct RdmaDatagrams<R> {
     first: usize,
     responder: R,
     spare: usize,
-    found: Found,
+    /// The last poll's arrivals are the others'.
+    is_elsewhere: bool,
 }
 
 impl<R: Responder> RdmaDatagrams<R> {
@@ -97,7 +91,7 @@ impl<R: Responder> RdmaDatagrams<R> {
             first: 0,
             responder,
             spare: spare(places),
-            found: Found::InMemory,
+            is_elsewhere: false,
         }
     }
 
@@ -106,49 +100,18 @@ impl<R: Responder> RdmaDatagrams<R> {
         RdmaDatagrams { first: others.queues(), others: Some(others), ..self }
     }
 
-    /// What it is made of.
-    pub fn responder(&self) -> &R {
-        &self.responder
-    }
-
-    /// One departure, datagram by datagram.
-    fn send_one(&mut self, queue: usize, spare: usize, departure: &Departure<'_>) -> One {
-        let Some(peer) = peer(self.whence, &departure.peer) else { return One::Refused };
-        let Some(length) = departure.segment_bytes else {
-            return One::of(self.responder.reply(peer, queue, departure.pieces, spare), 0);
-        };
-        let mut cut = Cut::new(departure.pieces);
-        let mut datagram = Vec::with_capacity(4);
-        for datagrams in 0.. {
-            datagram.clear();
-            cut.next(length.into(), &mut datagram);
-            if datagram.is_empty() {
-                break;
-            }
-            match self.responder.reply(peer, queue, &datagram, spare) {
-                Posted::Done => {}
-                other => return One::of(other, datagrams),
-            }
-        }
-        One::Sent
-    }
-}
-
-/// What became of one departure.
-enum One {
-    Sent,
-    Refused,
-    /// No room behind so many datagrams.
-    Full(usize),
-}
-
-impl One {
-    fn of(posted: Posted, datagrams: usize) -> One {
-        match posted {
-            Posted::Done => One::Sent,
-            Posted::Gone => One::Refused,
-            Posted::Full => One::Full(datagrams),
-        }
+    /// One departure, datagram by datagram; or behind how many it ended, and why.
+    fn send_one(
+        &mut self,
+        queue: usize,
+        spare: usize,
+        departure: &Departure<'_>,
+    ) -> Result<(), (usize, Posted)> {
+        let peer = peer(self.whence, &departure.peer).ok_or((0, Posted::Gone))?;
+        each_datagram(departure, |pieces| match self.responder.reply(peer, queue, pieces, spare) {
+            Posted::Done => Ok(()),
+            other => Err(other),
+        })
     }
 }
 
@@ -166,10 +129,10 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
 
     fn poll(&mut self, queue: usize, burst: usize) -> io::Result<usize> {
         if let Some(others) = self.others.as_mut().filter(|_| queue < self.first) {
-            self.found = Found::Elsewhere;
+            self.is_elsewhere = true;
             return others.poll(queue, burst);
         }
-        self.found = Found::InMemory;
+        self.is_elsewhere = false;
         Ok(self.responder.poll_slots(queue - self.first, burst))
     }
 
@@ -178,7 +141,7 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
     }
 
     fn arrival(&self, index: usize) -> Arrival<'_> {
-        if let (Some(others), Found::Elsewhere) = (&self.others, self.found) {
+        if let Some(others) = self.others.as_ref().filter(|_| self.is_elsewhere) {
             return others.arrival(index);
         }
         let request = self.responder.request(index);
@@ -195,14 +158,13 @@ impl<R: Responder> Datagrams for RdmaDatagrams<R> {
         let mut sent = Sent::default();
         for departure in departures {
             match self.send_one(queue - self.first, spare, departure) {
-                One::Sent => {}
+                Ok(()) => {}
                 // A small reply never waits for a client that takes none, or all others' would.
-                One::Full(_) if path == Path::Small => sent.refused += 1,
-                One::Refused => sent.refused += 1,
-                One::Full(datagrams) => {
+                Err((datagrams, Posted::Full)) if path == Path::Large => {
                     sent.datagrams_of_next = datagrams;
                     break;
                 }
+                Err(_) => sent.refused += 1,
             }
             sent.done += 1;
         }

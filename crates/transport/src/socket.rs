@@ -331,9 +331,8 @@ impl Transport for SocketTransport {
             // Whole milliseconds, rounded up: epoll_wait rather than epoll_pwait2, and no
             // spinning through the last fraction of one.
             Wait::AtMost(time) => {
-                let milliseconds = time.as_nanos().div_ceil(1_000_000) as i64;
-                let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
-                Some(Timespec { tv_sec: seconds, tv_nsec: rest * 1_000_000 })
+                let milliseconds = time.as_nanos().div_ceil(1_000_000) as u64;
+                Timespec::try_from(Duration::from_millis(milliseconds)).ok()
             }
         };
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_MAX];

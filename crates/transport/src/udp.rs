@@ -16,6 +16,7 @@
 //! of a host's addresses a reply comes from: a host that has several is told one of them to listen
 //! on.
 
+use crate::cut::each_datagram;
 use crate::datagram::{Arrival, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent};
 use crate::receive_burst::{Headers, Message};
 use nix::errno::Errno;
@@ -29,7 +30,7 @@ use rustix::net::{
 use socket2::{Domain, Protocol, Socket, Type};
 use std::array::from_fn;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -429,17 +430,18 @@ impl Datagrams for UdpDatagrams {
                     return Err(error.into());
                 }
                 Err(_) if next.segment_bytes.is_some() => {
-                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                    let one = |bytes: &[u8]| {
-                        let sent = sendto(socket, bytes, flags, &next.peer).map(|_| ());
-                        sent.map_err(|error| Errno::from_raw(error.raw_os_error()))
-                    };
-                    match send_singly(next, one) {
-                        Singly::Done { refused } => {
-                            sent.refused += usize::from(refused);
+                    let sent_whole = send_singly(next, |datagram| {
+                        let mut control = SendAncillaryBuffer::default();
+                        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                        let sent = sendmsg_addr(socket, &next.peer, datagram, &mut control, flags);
+                        sent.map(|_| ()).map_err(|error| Errno::from_raw(error.raw_os_error()))
+                    });
+                    match sent_whole {
+                        Ok(is_sent) => {
+                            sent.refused += usize::from(!is_sent);
                             sent.done += 1;
                         }
-                        Singly::Full { datagrams } => {
+                        Err(datagrams) => {
                             sent.datagrams_of_next = datagrams;
                             break;
                         }
@@ -498,42 +500,31 @@ fn send_burst(
     sendmmsg(socket, &mut messages[..departures.len()], flags)
 }
 
-/// What sending a train datagram by datagram came to.
-#[derive(Debug, PartialEq, Eq)]
-enum Singly {
-    /// All of it left, or could not.
-    Done { refused: bool },
-    /// The send buffer was full behind so many.
-    Full { datagrams: usize },
-}
-
 /// Sends a train that the kernel does not cut on this way (a link that is too narrow, a device that
-/// cannot), datagram by datagram, by `one`.
+/// cannot), datagram by datagram, by `one`. Whether all of it left; if not, it never can. An error:
+/// the send buffer was full behind so many.
 fn send_singly(
     departure: &Departure<'_>,
-    mut one: impl FnMut(&[u8]) -> Result<(), Errno>,
-) -> Singly {
-    let bytes: Vec<u8> = departure.pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
-    let length = departure.segment_bytes.map_or(bytes.len(), usize::from).max(1);
-    for (datagrams, datagram) in bytes.chunks(length).enumerate() {
+    mut one: impl FnMut(&[IoSlice<'_>]) -> Result<(), Errno>,
+) -> Result<bool, usize> {
+    let sent = each_datagram(departure, |datagram| {
         loop {
             match one(datagram) {
-                Ok(()) => break,
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => {
-                    return Singly::Full { datagrams };
-                }
-                Err(_) => return Singly::Done { refused: true },
+                sent => return sent,
             }
         }
+    });
+    match sent {
+        Ok(()) => Ok(true),
+        Err((datagrams, Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM)) => Err(datagrams),
+        Err(_) => Ok(false),
     }
-    Singly::Done { refused: false }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::IoSlice;
 
     #[test]
     fn whatever_the_kernel_answers_to_a_receive_the_worker_goes_on_and_counts_it() {
@@ -570,22 +561,22 @@ mod tests {
         let departure = Departure { peer, segment_bytes: Some(4), pieces: &pieces };
         let run = |answers: &[Result<(), Errno>]| {
             let (mut answers, mut left) = (answers.iter(), Vec::new());
-            let came = send_singly(&departure, |bytes| {
+            let came = send_singly(&departure, |pieces| {
                 let answer = *answers.next().unwrap_or(&Ok(()));
-                left.extend(answer.is_ok().then(|| bytes.to_vec()));
+                left.extend(pieces.iter().filter(|_| answer.is_ok()).map(|piece| piece.to_vec()));
                 answer
             });
             (came, left.concat())
         };
         let all = b"aaaabbbbcc".to_vec();
-        assert_eq!(run(&[]), (Singly::Done { refused: false }, all.clone()));
-        assert_eq!(run(&[Ok(()), Err(Errno::EINTR)]), (Singly::Done { refused: false }, all));
+        assert_eq!(run(&[]), (Ok(true), all.clone()));
+        assert_eq!(run(&[Ok(()), Err(Errno::EINTR)]), (Ok(true), all));
         for full in [Errno::EAGAIN, Errno::ENOBUFS] {
-            let came = (Singly::Full { datagrams: 1 }, b"aaaa".to_vec());
+            let came = (Err(1), b"aaaa".to_vec());
             assert_eq!(run(&[Ok(()), Err(full)]), came);
-            assert_eq!(run(&[Err(full)]), (Singly::Full { datagrams: 0 }, Vec::new()));
+            assert_eq!(run(&[Err(full)]), (Err(0), Vec::new()));
         }
-        let refused = (Singly::Done { refused: true }, Vec::new());
+        let refused = (Ok(false), Vec::new());
         assert_eq!(run(&[Err(Errno::EHOSTUNREACH)]), refused);
     }
 }

@@ -108,7 +108,7 @@ impl HostileMember {
         }
         let control = Control { sequence, note: 0, bytes: message.len() as u16 };
         let words = &self.given.map.words()[self.given.terms.request(lane, sequence)];
-        slot::write(words, control, &[message]);
+        slot::write(words, control, [message]);
     }
 
     /// Lends a request whose value does not end where it says, so that nothing is stored; or says

@@ -48,13 +48,6 @@ fn needs_wakeup(ring: &Ring) -> bool {
     ring.flags().load(Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0
 }
 
-/// A packet that came, still in its ring.
-#[derive(Debug)]
-pub struct Packet<'a> {
-    /// From the Ethernet header on.
-    pub bytes: &'a [u8],
-}
-
 /// The half that receives.
 #[derive(Debug)]
 pub struct Receiver {
@@ -91,9 +84,9 @@ impl Receiver {
         receiver
     }
 
-    /// The next packet; none when there is none now. It stays the next one until
-    /// [`Receiver::pass`].
-    pub fn look(&mut self) -> Option<Packet<'_>> {
+    /// The next packet, from the Ethernet header on and still in its ring; none when there is none
+    /// now. It stays the next one until [`Receiver::pass`].
+    pub fn look(&mut self) -> Option<&[u8]> {
         while self.current.is_none() {
             let [address, length] = self.rx.peek(self.rings.rx.memory())?;
             // The upper half has options, and none that a packet of one frame could need.
@@ -108,7 +101,7 @@ impl Receiver {
             }
         }
         let (frame, at, bytes) = self.current.as_ref()?;
-        Some(Packet { bytes: &frame.bytes()[*at..at + bytes] })
+        Some(&frame.bytes()[*at..at + bytes])
     }
 
     /// Done with the packet that was looked at.
@@ -201,10 +194,7 @@ impl Outlet {
                 Err(_) => return Kick::Down,
             }
         }
-        match self.is_drained() {
-            true => Kick::Drained,
-            false => Kick::Left,
-        }
+        if self.is_drained() { Kick::Drained } else { Kick::Left }
     }
 }
 

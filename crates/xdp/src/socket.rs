@@ -39,15 +39,6 @@ impl Mode {
     }
 }
 
-/// Which modes will do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// Zero-copy where the driver can.
-    Best,
-    /// Copy, whatever the driver can.
-    Copy,
-}
-
 /// A queue's socket and its two halves.
 #[derive(Debug)]
 pub struct Queue {
@@ -85,9 +76,10 @@ pub fn statistics(socket: impl AsFd) -> io::Result<Statistics> {
     })
 }
 
-/// A socket for queue number `queue` of an interface; none if it has no queue of that number.
-pub fn open(interface: u32, queue: u32, sizes: Sizes, wanted: Wanted) -> io::Result<Option<Queue>> {
-    if wanted == Wanted::Best {
+/// A socket for queue number `queue` of an interface; none if it has no queue of that number. With
+/// [`Mode::ZeroCopy`] the kernel copies all the same where the driver cannot do that.
+pub fn open(interface: u32, queue: u32, sizes: Sizes, wanted: Mode) -> io::Result<Option<Queue>> {
+    if wanted == Mode::ZeroCopy {
         match open_as(interface, queue, sizes, Mode::ZeroCopy) {
             // The driver cannot, or not with this queue.
             Err(Errno::OPNOTSUPP | Errno::INVAL) => {}

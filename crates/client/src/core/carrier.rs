@@ -134,10 +134,7 @@ impl Core {
                 while let Some(((serial, key), behind)) = left.split_first() {
                     left = behind;
                     let is_last = behind.iter().all(|(_, other)| other != key);
-                    let value = match is_last {
-                        true => found.remove(key),
-                        false => found.get(key).cloned(),
-                    };
+                    let value = if is_last { found.remove(key) } else { found.get(key).cloned() };
                     let answer = value.map_or(Answer::Missing, Answer::Value);
                     self.complete(*serial, Ok(answer), now_nanos);
                 }

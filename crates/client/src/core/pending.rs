@@ -166,26 +166,26 @@ impl Pending {
     /// All of it is to be sent, under `attempt`.
     pub(super) fn begin(&mut self, attempt: Attempt) {
         self.attempts.push(attempt);
-        self.sends += 1;
-        self.tries += 1;
         self.unsent.clear();
-        self.unsent.push(0..u32::from(self.total));
+        self.all_again();
     }
 
     /// It is to be sent again under the same id. Of a long one the last frame is enough: it makes
     /// the server answer again, or ask for what is missing.
     pub(super) fn again(&mut self) {
-        self.sends += 1;
-        self.tries += 1;
         let total = u32::from(self.total);
-        self.add_unsent(total - 1..total);
+        self.send(total - 1..total);
     }
 
     /// The server has thrown away what it was sent.
     pub(super) fn all_again(&mut self) {
+        self.send(0..u32::from(self.total));
+    }
+
+    fn send(&mut self, frames: Range<u32>) {
         self.sends += 1;
         self.tries += 1;
-        self.add_unsent(0..u32::from(self.total));
+        self.add_unsent(frames);
     }
 
     /// Whether it is to be lent rather than sent.

@@ -2,9 +2,10 @@
 
 use super::Core;
 use super::pending::{Attempt, Heard};
-use crate::answer::{self, Answer, Lying};
+use crate::answer::{self, Answer};
 use crate::error::Error;
 use crate::request::Repeat;
+use laneway_rdma::shmring::LyingReply;
 use laneway_wire::udp::reassembly::Refused;
 use laneway_wire::udp::resend::{forget, gaps, put_resend};
 use laneway_wire::udp::{Gap, Header, Kind, Message, Taken};
@@ -132,7 +133,7 @@ impl Core {
     pub(crate) fn feed_lying(
         &mut self,
         (queue, id, total): (u16, u16, u16),
-        reply: &impl Lying,
+        reply: &LyingReply<'_>,
         now_nanos: u64,
     ) -> bool {
         let Some((serial, attempt)) = self.find(id, queue) else { return true };
@@ -162,7 +163,7 @@ impl Core {
     pub(crate) fn leave_lying(
         &mut self,
         (queue, id): (u16, u16),
-        reply: &impl Lying,
+        reply: &LyingReply<'_>,
         now_nanos: u64,
     ) -> Option<Range<usize>> {
         let (serial, attempt) = self.find(id, queue)?;

@@ -59,7 +59,8 @@ impl Ledger {
     ) -> Option<Place> {
         self.give_back(holder);
         self.expire(now_nanos);
-        let bytes = bytes.max(1).checked_next_multiple_of(LINE_BYTES)?;
+        let length = bytes.max(1);
+        let bytes = length.checked_next_multiple_of(LINE_BYTES)?;
         if self.held.len() >= PLACES_MAX {
             return None;
         }
@@ -69,7 +70,8 @@ impl Ledger {
         {
             (from, at) = (held.from + held.bytes, at + 1);
         }
-        if self.bytes.saturating_sub(from) < bytes {
+        // The memory need not end where a line does.
+        if self.bytes.saturating_sub(from) < length {
             return None;
         }
         self.numbers += 1;
@@ -118,6 +120,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use super::super::twin::Draws;
     use super::*;
     use std::collections::BTreeMap;
 
@@ -141,15 +144,20 @@ mod tests {
         assert!(ledger.take(4, 1024, 20, 10).is_some());
     }
 
+    #[test]
+    fn memory_that_ends_within_a_line_is_given_to_its_last_byte() {
+        let mut ledger = Ledger::new(LINE_BYTES + 8);
+        assert_eq!(ledger.take(1, LINE_BYTES + 9, 0, 10), None);
+        assert!(ledger.take(1, LINE_BYTES + 8, 0, 10).is_some_and(|place| place.offset == 0));
+        assert_eq!(ledger.take(2, 1, 0, 10), None);
+    }
+
     /// Thousands of random steps beside a map from line to number: no line has two holders.
     #[test]
     fn places_never_overlap_whatever_happens() {
         for seed in 1..=20u64 {
-            let mut state = seed;
-            let mut draw = |most: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
-                (state >> 33) % most
-            };
+            let mut draws = Draws::new(seed);
+            let mut draw = |most: u64| draws.below(most);
             let mut ledger = Ledger::new(64 * LINE_BYTES);
             let mut model: BTreeMap<u64, (u16, usize, usize, u64)> = BTreeMap::new();
             for now in 0..2_000 {

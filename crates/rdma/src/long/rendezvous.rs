@@ -11,12 +11,11 @@
 use super::ledger::{Ledger, Place};
 use super::sealed_descriptor::{PIECE_BYTES, SEALED_DESCRIPTOR_BYTES, SealedDescriptor, Sealing};
 use crate::contract::{Lent, Moved, Placed};
-use crate::region::{add, counts};
+use crate::region::{add, counts, try_lock};
 use laneway_sync::prim::AtomicU64;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How long a client may leave a reply in the memory it lent: as long as the server keeps one.
 pub const KEEP_NANOS: u64 = 2_000_000_000;
@@ -110,13 +109,8 @@ impl<C: Carrier + 'static> RendezvousBuffer<C> {
         let replies = Mutex::new(Ledger::new(replies_bytes));
         let (fetch, scratch) = (Fetch::Nothing, Vec::new());
         let inner = Mutex::new(Inner { carrier, fetch, scratch });
-        Arc::new(RendezvousBuffer {
-            inner,
-            replies,
-            claims: Mutex::default(),
-            requests_bytes,
-            counts,
-        })
+        let claims = Mutex::default();
+        Arc::new(RendezvousBuffer { inner, replies, claims, requests_bytes, counts })
     }
 
     fn replies(&self) -> MutexGuard<'_, Ledger> {
@@ -125,14 +119,6 @@ impl<C: Carrier + 'static> RendezvousBuffer<C> {
 
     fn claims(&self) -> MutexGuard<'_, Claims> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, Inner<C>>> {
-        match self.inner.try_lock() {
-            Ok(inner) => Some(inner),
-            Err(TryLockError::Poisoned(inner)) => Some(inner.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 
     fn count(&self, count: impl Fn(&Counts) -> &AtomicU64) {
@@ -163,20 +149,9 @@ impl<C: Carrier + 'static> RendezvousBuffer<C> {
         self.replies().give_back(id);
     }
 
-    /// Begin to read what `sealed_descriptor` says, if it was not read before.
-    pub fn claim(self: &Arc<Self>, sealed_descriptor: SealedDescriptor) -> Option<Box<dyn Lent>> {
-        self.begin(sealed_descriptor, false)
-    }
-
-    /// The same, though it was: what came of it is not known any more.
-    pub fn claim_again(
-        self: &Arc<Self>,
-        sealed_descriptor: SealedDescriptor,
-    ) -> Option<Box<dyn Lent>> {
-        self.begin(sealed_descriptor, true)
-    }
-
-    fn begin(
+    /// Begin to read what `sealed_descriptor` says, if it was not read before; or `again`, where
+    /// what came of it is not known any more.
+    pub fn claim(
         self: &Arc<Self>,
         sealed_descriptor: SealedDescriptor,
         again: bool,
@@ -188,14 +163,8 @@ impl<C: Carrier + 'static> RendezvousBuffer<C> {
             return None;
         }
         self.count(|counts| &counts.loans_claimed);
-        let sealing = Sealing::new(sealed_descriptor.number);
-        Some(Box::new(Loan {
-            rendezvous: self.clone(),
-            sealed_descriptor,
-            read: 0,
-            begun: 0,
-            sealing,
-        }))
+        let (rendezvous, sealing) = (self.clone(), Sealing::new(sealed_descriptor.number));
+        Some(Box::new(Loan { rendezvous, sealed_descriptor, read: 0, begun: 0, sealing }))
     }
 }
 
@@ -257,7 +226,7 @@ impl<C: Carrier> Placed for Placing<C> {
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> Moved {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         assert!(bytes <= PIECE_BYTES && bytes <= self.bytes - self.written, "beyond its place");
-        let Some(mut inner) = self.rendezvous.try_lock() else { return Moved::Later };
+        let Some(mut inner) = try_lock(&self.rendezvous.inner) else { return Moved::Later };
         // Under the first lock: who has the place next writes behind what is written now.
         if !self.rendezvous.replies().holds(self.place.number) {
             return Moved::Gone;
@@ -319,7 +288,7 @@ impl<C: Carrier> Lent for Loan<C> {
     fn read(&mut self, offset: usize, bytes: usize, out: &mut Vec<u8>) -> Moved {
         assert_eq!(offset, self.read, "it is read from its front on");
         assert!(bytes > 0 && bytes <= PIECE_BYTES && bytes <= self.bytes() - offset);
-        let Some(mut inner) = self.rendezvous.try_lock() else { return Moved::Later };
+        let Some(mut inner) = try_lock(&self.rendezvous.inner) else { return Moved::Later };
         if self.begun == 0 {
             let at = self.sealed_descriptor.offset as usize + offset;
             match inner.begin(self.sealed_descriptor.number, at, bytes) {

@@ -30,6 +30,21 @@ pub struct SealedDescriptor {
     pub bytes: u32,
 }
 
+/// Three words as they stand in a message.
+pub(crate) fn put_words(words: [u64; 3]) -> [u8; SEALED_DESCRIPTOR_BYTES] {
+    let mut out = [0; SEALED_DESCRIPTOR_BYTES];
+    let (places, _) = out.as_chunks_mut::<8>();
+    places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+    out
+}
+
+/// The words of such a message; `None` if it is not as long as one.
+pub(crate) fn words_in(bytes: &[u8]) -> Option<[u64; 3]> {
+    let bytes: &[u8; SEALED_DESCRIPTOR_BYTES] = bytes.try_into().ok()?;
+    let (words, _) = bytes.as_chunks::<8>();
+    Some([words[0], words[1], words[2]].map(u64::from_le_bytes))
+}
+
 /// A seal in the making, piece by piece.
 #[derive(Debug, Clone)]
 pub struct Sealing(SipHasher13);
@@ -61,25 +76,13 @@ impl SealedDescriptor {
 
     /// As it stands in a message.
     pub fn to_bytes(self) -> [u8; SEALED_DESCRIPTOR_BYTES] {
-        let mut out = [0; SEALED_DESCRIPTOR_BYTES];
-        out[..8].copy_from_slice(&self.number.to_le_bytes());
-        out[8..16].copy_from_slice(&self.seal.to_le_bytes());
-        out[16..20].copy_from_slice(&self.offset.to_le_bytes());
-        out[20..].copy_from_slice(&self.bytes.to_le_bytes());
-        out
+        put_words([self.number, self.seal, u64::from(self.bytes) << 32 | u64::from(self.offset)])
     }
 
     /// From a message; `None` if it is not as long as one.
     pub fn parse(bytes: &[u8]) -> Option<SealedDescriptor> {
-        let bytes: &[u8; SEALED_DESCRIPTOR_BYTES] = bytes.try_into().ok()?;
-        let (words, _) = bytes.as_chunks::<8>();
-        let last = u64::from_le_bytes(words[2]);
-        Some(SealedDescriptor {
-            number: u64::from_le_bytes(words[0]),
-            seal: u64::from_le_bytes(words[1]),
-            offset: last as u32,
-            bytes: (last >> 32) as u32,
-        })
+        let [number, seal, last] = words_in(bytes)?;
+        Some(SealedDescriptor { number, seal, offset: last as u32, bytes: (last >> 32) as u32 })
     }
 
     /// Whether it lies within memory of so many bytes.

@@ -21,23 +21,29 @@ pub use crate::remote::Place;
 pub enum Trouble {
     /// The library is not there.
     NoLibrary(&'static str),
-    /// There is no device at all.
-    NoDevice,
-    /// None of this name; those that there are.
-    NoSuchDevice(String, Vec<String>),
-    /// It cannot be opened.
-    Closed(String, io::Error),
-    /// The port is not there, or down.
-    Port(Place, String),
-    /// The port has no such address.
-    Address(Place),
-    /// A resource that the device refused.
-    Refused(&'static str, io::Error),
     /// A message too long to travel in its request: how many bytes may, and how many it has.
     Inline(usize, usize),
+    /// What else is not there, or was refused.
+    Other(String),
 }
 
 impl Trouble {
+    /// There is no device at all.
+    pub(super) fn no_device() -> Trouble {
+        let told = "there is no RDMA device; `rdma link` lists them, and `modprobe rdma_rxe; rdma \
+                    link add rxe0 type rxe netdev IFACE` makes one of any network interface";
+        Trouble::Other(told.to_owned())
+    }
+
+    /// A resource that was refused.
+    pub(super) fn of(what: &str, why: io::Error) -> Trouble {
+        let way_out = match why.raw_os_error() {
+            Some(libc::ENOMEM) => "; memory that a device uses is locked: see ulimit -l",
+            _ => "",
+        };
+        Trouble::Other(format!("{what}: {why}{way_out}"))
+    }
+
     /// Whether it is only that a message is too long to travel in its request.
     pub fn is_about_inline(&self) -> bool {
         matches!(self, Trouble::Inline(..))
@@ -52,31 +58,10 @@ impl fmt::Display for Trouble {
                 "libibverbs cannot be loaded ({why}); install it (Debian: apt-get install \
                  libibverbs1 ibverbs-providers)"
             ),
-            Trouble::NoDevice => f.write_str(
-                "there is no RDMA device; `rdma link` lists them, and `modprobe rdma_rxe; rdma \
-                 link add rxe0 type rxe netdev IFACE` makes one of any network interface",
-            ),
-            Trouble::NoSuchDevice(name, there) => {
-                write!(f, "there is no RDMA device {name}; there is {}", there.join(", "))
-            }
-            Trouble::Closed(name, why) => write!(
-                f,
-                "the RDMA device {name} cannot be opened: {why}; the user needs to read and write \
-                 /dev/infiniband/uverbs*"
-            ),
-            Trouble::Port(place, why) => {
-                write!(f, "port {} of {} {why}", place.port, place.device)
-            }
-            Trouble::Address(place) => {
-                write!(f, "{place} has no address; name one that `rdma link` or show_gids shows")
-            }
-            Trouble::Refused(what, why) if why.raw_os_error() == Some(libc::ENOMEM) => {
-                write!(f, "{what}: {why}; memory that a device uses is locked: see ulimit -l")
-            }
-            Trouble::Refused(what, why) => write!(f, "{what}: {why}"),
             Trouble::Inline(most, bytes) => {
                 write!(f, "the device takes {most} bytes in a request, and not {bytes}")
             }
+            Trouble::Other(told) => f.write_str(told),
         }
     }
 }
@@ -85,14 +70,14 @@ impl std::error::Error for Trouble {}
 
 /// What the last call refused, by errno.
 pub(super) fn refused(what: &'static str) -> Trouble {
-    Trouble::Refused(what, io::Error::last_os_error())
+    Trouble::of(what, io::Error::last_os_error())
 }
 
 /// The same of a call that returns its errno.
 pub(super) fn check(what: &'static str, status: i32) -> Result<(), Trouble> {
     match status {
         0 => Ok(()),
-        status => Err(Trouble::Refused(what, io::Error::from_raw_os_error(status.abs()))),
+        status => Err(Trouble::of(what, io::Error::from_raw_os_error(status.abs()))),
     }
 }
 
@@ -110,7 +95,7 @@ impl Devices {
         // SAFETY: the count is ours to be written.
         let list = unsafe { (library.get_device_list)(&raw mut count) };
         // A kernel without any of it has no list at all.
-        let list = NonNull::new(list).ok_or(Trouble::NoDevice)?;
+        let list = NonNull::new(list).ok_or_else(Trouble::no_device)?;
         Ok(Devices { library, list, count: usize::try_from(count).unwrap_or(0) })
     }
 
@@ -176,12 +161,6 @@ unsafe impl Send for Card {}
 // SAFETY: as above.
 unsafe impl Sync for Card {}
 
-impl fmt::Debug for Card {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Card").field("place", &self.place).finish_non_exhaustive()
-    }
-}
-
 impl Card {
     /// Open a device.
     pub fn open(place: &Place) -> Result<Arc<Card>, Trouble> {
@@ -189,15 +168,24 @@ impl Card {
         let found = devices.each().find(|(_, name)| *name == place.device);
         let Some((device, _)) = found else {
             let there: Vec<String> = devices.each().map(|(_, name)| name).collect();
+            let (name, there) = (&place.device, there.join(", "));
             return Err(match there.is_empty() {
-                true => Trouble::NoDevice,
-                false => Trouble::NoSuchDevice(place.device.clone(), there),
+                true => Trouble::no_device(),
+                false => Trouble::Other(format!(
+                    "there is no RDMA device {name}; there is {there}"
+                )),
             });
         };
         let library = devices.library;
         // SAFETY: the device is of a list that is still there.
         let context = unsafe { (library.open_device)(device) };
-        let closed = || Trouble::Closed(place.device.clone(), io::Error::last_os_error());
+        let closed = || {
+            let (name, why) = (&place.device, io::Error::last_os_error());
+            Trouble::Other(format!(
+                "the RDMA device {name} cannot be opened: {why}; the user needs to read and write \
+                 /dev/infiniband/uverbs*"
+            ))
+        };
         let context = NonNull::new(context).ok_or_else(closed)?;
         let mut card = Card {
             library,
@@ -217,7 +205,8 @@ impl Card {
         let (context, number) = (self.context.as_ptr(), self.place.port);
         // SAFETY: the context is open, and `port` has room for the attributes of any version.
         let status = unsafe { (self.library.query_port)(context, number, &raw mut port) };
-        let wrong = |why: &str| Trouble::Port(self.place.clone(), why.to_owned());
+        let device = &self.place.device;
+        let wrong = |why: &str| Trouble::Other(format!("port {number} of {device} {why}"));
         if status != 0 {
             return Err(wrong("is not there; see `rdma link`"));
         }
@@ -239,7 +228,12 @@ impl Card {
             None => self.best_gid(most),
         };
         let there = wanted.and_then(|index| Some((index, self.gid(index)?)));
-        let (index, gid) = there.ok_or_else(|| Trouble::Address(self.place.clone()))?;
+        let (index, gid) = there.ok_or_else(|| {
+            let place = &self.place;
+            Trouble::Other(format!(
+                "{place} has no address; name one that `rdma link` or show_gids shows"
+            ))
+        })?;
         (self.gid_index, self.address.gid) = (index, gid);
         Ok(())
     }
@@ -388,7 +382,6 @@ pub struct Registered {
     region: NonNull<ffi::MemoryRegion>,
     // Behind the region: the device lets go of the memory before it is unmapped.
     map: Mapped,
-    bytes: usize,
 }
 
 // SAFETY: the region belongs to no thread; the memory is atomic words.
@@ -404,7 +397,7 @@ impl Registered {
         writers: Writers,
     ) -> Result<Registered, Trouble> {
         let bytes = bytes.next_multiple_of(crate::layout::HEAD_BYTES) + crate::layout::HEAD_BYTES;
-        let mapping = |why| Trouble::Refused("memory", why);
+        let mapping = |why| Trouble::of("memory", why);
         let memory = mapped::create(bytes, bytes).map_err(mapping)?;
         let map = Mapped::of(&memory, bytes).map_err(mapping)?;
         let access = match writers {
@@ -422,7 +415,7 @@ impl Registered {
         // what a device writes there is seen through atomic words only.
         let region = unsafe { reg_mr(domain.domain.as_ptr(), start, length, access) };
         let region = NonNull::new(region).ok_or_else(|| refused("registered memory"))?;
-        Ok(Registered { domain: domain.clone(), region, map, bytes: length })
+        Ok(Registered { domain: domain.clone(), region, map })
     }
 
     /// The memory.
@@ -433,7 +426,7 @@ impl Registered {
 
     /// How much it is.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        size_of_val(self.words())
     }
 
     /// Where it begins, as devices call it.
@@ -485,14 +478,9 @@ mod tests {
     }
 
     #[test]
-    fn packets_have_the_lengths_that_verbs_number() {
-        assert_eq!([1, 2, 3, 4, 5].map(packet_bytes), [256, 512, 1024, 2048, 4096]);
-    }
-
-    #[test]
     fn a_device_that_is_not_there_is_refused_with_a_way_out() {
         let place = "no_such_device".parse().expect("a name");
-        let said = Card::open(&place).expect_err("nothing has that name").to_string();
+        let said = Card::open(&place).err().expect("nothing has that name").to_string();
         let ways = ["apt-get install", "rdma link", "there is no RDMA device no_such_device"];
         assert!(ways.iter().any(|way| said.contains(way)), "{said}");
     }

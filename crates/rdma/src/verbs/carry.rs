@@ -9,7 +9,7 @@
 use super::card::{Domain, Registered, Trouble, Writers};
 use super::greeting::Span;
 use super::pair::Pair;
-use super::post::{Post, Sender};
+use super::post::Sender;
 use crate::contract::Moved;
 use crate::long::rendezvous::{Carrier, Counts};
 use crate::long::sealed_descriptor::PIECE_BYTES;
@@ -155,10 +155,7 @@ impl Carry {
     }
 
     fn post(&mut self) -> Moved {
-        match self.sender.post() {
-            Post::Done => Moved::Done,
-            Post::Broken => self.broke(),
-        }
+        if self.sender.post() { Moved::Done } else { self.broke() }
     }
 }
 

@@ -8,7 +8,7 @@
 use super::admission::{Claim, gives_way_among, place_among, share_left};
 use super::card::{Card, Domain, Registered, Trouble, Writers, packet_bytes};
 use super::carry::{Carry, DEPTH, Granted, STAGE_BYTES, Source};
-use super::greeting::{self, Chosen, Hello, Mailboxes, Span, Welcome};
+use super::greeting::{Chosen, Hello, Mailboxes, Span, Welcome};
 use super::guest::Way;
 use super::inbox::{self, Correspondent};
 use super::mailroom::{self, Mailroom};
@@ -26,7 +26,6 @@ use crate::remote::{ClientLimits, Grants, Place, WINDOW_DATAGRAMS};
 use laneway_sync::edition::Edition;
 use laneway_sync::prim::AtomicU64;
 use rustix::net::{SendFlags, send, sockopt};
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -114,12 +113,6 @@ pub struct ClientTable {
     pub clients_refused: AtomicU64,
     /// See above.
     pub hellos_bad: AtomicU64,
-}
-
-impl fmt::Debug for ClientTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientTable").field("bounds", &self.bounds).finish_non_exhaustive()
-    }
 }
 
 impl ClientTable {
@@ -252,47 +245,49 @@ impl ClientTable {
         hello: &Hello,
         service: Service,
         peer: Peer,
-        there: (Arc<OwnedFd>, Option<IpAddr>),
+        (door, from): (Arc<OwnedFd>, Option<IpAddr>),
     ) -> Result<(Guest, String), String> {
         let refused = |error: Trouble| format!("the server's device refuses: {error}");
+        let mailbox = self.mailbox(hello).map_err(refused)?;
         let written = match service {
             Service::Datagrams => None,
             Service::Unreliable | Service::Reliable => {
-                match self.welcome_writer(hello, service, peer, there.clone()) {
+                match self.welcome_writer(hello, service, (door.clone(), from)) {
                     Err(_) if hello.service.is_none() => None,
                     made => Some(made.map_err(refused)?),
                 }
             }
         };
-        let (guest, chosen) = match written {
+        let (way, chosen) = match written {
             Some(made) => made,
             None => {
-                let other = self.gives_way(hello, there.1)?;
-                let made = self.welcome_sender(hello, peer, there).map_err(refused)?;
+                let other = self.gives_way(hello, from)?;
+                let made = self.welcome_sender(hello, peer).map_err(refused)?;
                 other.into_iter().for_each(|other| self.leave(other));
                 made
             }
+        };
+        let granted_bytes = match &chosen {
+            Chosen::Slots(welcome) => welcome.grant.bytes as usize,
+            Chosen::Datagrams(_) => 0,
         };
         let line = match (hello.service, chosen) {
             (None, chosen) => chosen.to_string(),
             (Some(_), Chosen::Slots(welcome)) => welcome.to_string(),
             (Some(_), Chosen::Datagrams(mailboxes)) => mailboxes.to_string(),
         };
-        Ok((guest, line))
+        let packet_bytes = packet_bytes(hello.far.mtu.min(self.card.mtu()));
+        let gone = AtomicBool::new(false);
+        Ok((Guest { peer, way, mailbox, packet_bytes, door, gone, from, granted_bytes }, line))
     }
 
-    /// The same for a client that sends datagrams: nothing of the device's but an address.
-    fn welcome_sender(
-        &self,
-        hello: &Hello,
-        peer: Peer,
-        (door, from): (Arc<OwnedFd>, Option<IpAddr>),
-    ) -> Result<(Guest, Chosen), Trouble> {
+    /// The way of a client that sends datagrams, which has nothing of the device's.
+    fn welcome_sender(&self, hello: &Hello, peer: Peer) -> Result<(Way, Chosen), Trouble> {
         let bounds = Bounds { window: WINDOW_DATAGRAMS, ..self.bounds };
         // No lane is what marks a request.
         if bounds.lanes >= LANES_MAX {
             let why = io::ErrorKind::Unsupported.into();
-            return Err(Trouble::Refused("requests as datagrams to so many workers", why));
+            return Err(Trouble::of("requests as datagrams to so many workers", why));
         }
         let mailroom = match self.mailroom.get() {
             Some(mailroom) => mailroom,
@@ -309,17 +304,7 @@ impl ClientTable {
             numbers: mailroom.numbers(),
         };
         let correspondent = Arc::new(Correspondent::new(peer, bounds));
-        let guest = Guest {
-            peer,
-            way: Way::Datagrams(self.sender(hello), correspondent),
-            mailbox: self.mailbox(hello)?,
-            packet_bytes: packet_bytes(hello.far.mtu.min(self.card.mtu())),
-            door,
-            gone: AtomicBool::new(false),
-            from,
-            granted_bytes: 0,
-        };
-        Ok((guest, Chosen::Datagrams(welcome)))
+        Ok((Way::Datagrams(self.sender(hello), correspondent), Chosen::Datagrams(welcome)))
     }
 
     /// Where a client's replies go.
@@ -345,14 +330,13 @@ impl ClientTable {
         gives_way_among(senders, Claim { sender: self.sender(hello), from })
     }
 
-    /// The same for a client that writes.
+    /// The way of a client that writes.
     fn welcome_writer(
         &self,
         hello: &Hello,
         service: Service,
-        peer: Peer,
         (door, from): (Arc<OwnedFd>, Option<IpAddr>),
-    ) -> Result<(Guest, Chosen), Trouble> {
+    ) -> Result<(Way, Chosen), Trouble> {
         // Its own, so that its queue pair reaches nobody else's memory, whatever key it guesses.
         let domain = Domain::new(&self.card)?;
         let memory = Registered::new(&domain, self.bounds.bytes(), Writers::Remote)?;
@@ -361,36 +345,19 @@ impl ClientTable {
         let sends = Queue::new(&self.card, 2 * DEPTH, None)?;
         let pair = Pair::new(&domain, Some(service), &sends, &self.unused, &depths)?;
         let psn = draw() & ((1 << NUMBER_BITS) - 1);
-        pair.connect(service, psn, &hello.far)?;
-        let mailbox = self.mailbox(hello)?;
+        pair.connect(service, false, psn, &hello.far)?;
         let far =
             Far { address: self.card.address(), mtu: self.card.mtu(), number: pair.number(), psn };
-        let welcome = Welcome {
-            bounds: self.bounds,
-            far,
-            slots_address: memory.address(),
-            slots_rkey: memory.rkey(),
-            grant: Span::default(),
-        };
         let (source, grant) = self.source(hello, &domain, from);
-        let welcome = Welcome { grant, ..welcome };
+        let (slots_address, slots_rkey) = (memory.address(), memory.rkey());
+        let welcome = Welcome { bounds: self.bounds, far, slots_address, slots_rkey, grant };
         let (replies_bytes, requests_bytes) = (hello.replies.bytes as usize, source.bytes());
-        let spans = (hello.replies, source);
-        let (counts, theirs) = (self.long.clone(), door.clone());
-        let carry = Carry::new(&domain, pair, memory.clone(), spans, theirs, counts)?;
+        let (spans, counts) = ((hello.replies, source), self.long.clone());
+        let carry = Carry::new(&domain, pair, memory.clone(), spans, door, counts)?;
         let rendezvous =
             RendezvousBuffer::new(carry, replies_bytes, requests_bytes, self.long.clone());
-        let guest = Guest {
-            peer,
-            way: Way::Slots { rendezvous, memory, request_ring: RequestRing::new(self.bounds) },
-            mailbox,
-            packet_bytes: packet_bytes(hello.far.mtu.min(self.card.mtu())),
-            door,
-            gone: AtomicBool::new(false),
-            from,
-            granted_bytes: grant.bytes as usize,
-        };
-        Ok((guest, Chosen::Slots(welcome)))
+        let request_ring = RequestRing::new(self.bounds);
+        Ok((Way::Slots { rendezvous, memory, request_ring }, Chosen::Slots(welcome)))
     }
 
     /// Where a client's long requests will lie, and what it is told of it.
@@ -465,14 +432,9 @@ impl ClientTable {
 
 impl House for ClientTable {
     type Hello = Hello;
-    const SAY: &str = "say laneway-rdma 2 and who you are";
 
     fn hear(&self, said: &[u8]) -> Heard<Hello> {
-        match Hello::hear(said) {
-            greeting::Heard::Whole(hello) => Heard::Hello(hello),
-            greeting::Heard::More => Heard::More,
-            greeting::Heard::Nonsense(_) => Heard::Nonsense,
-        }
+        Hello::hear(said)
     }
 
     fn admit(&self, hello: Hello, stream: &OwnedFd) -> Admitted {

@@ -4,10 +4,10 @@
 
 use super::card::{Card, Domain, Place, Registered, Trouble, Writers};
 use super::greeting::{Chosen, Heard, Hello, LINE_BYTES_MAX, Mailboxes, QKEY_MAX, Span, Welcome};
-use super::outbound::{self, Outbound};
+use super::outbound::Outbound;
 use super::pair::{Channel, Depths, Far, NUMBER_BITS, Pair, Queue, Service, draw};
 use super::post::{ROUTE_BYTES, Receiver, Sender};
-use super::requester::{DEPTH, Requests, VerbsRequester, Ways};
+use super::requester::{DEPTH, Requests, VerbsRequester};
 use crate::contract::Requester;
 use crate::layout::{BULK_BYTES_MAX, LINE_BYTES, SLOT_BYTES};
 use crate::remote::Lending;
@@ -53,10 +53,10 @@ fn greet(
 ) -> io::Result<VerbsRequester> {
     let card = Card::open(place).map_err(other)?;
     let domain = Domain::new(&card).map_err(other)?;
-    let (receiver, replies_qkey) = receiver(&domain)?;
+    let (receiver, replies_qkey) = receiver(&domain).map_err(other)?;
     let is_sent = matches!(service, None | Some(Service::Datagrams));
-    let sender = is_sent.then(|| outbound::sender(&domain, DEPTH)).transpose().map_err(other)?;
-    let sends_number = sender.as_ref().map_or(0, |(_, number)| *number);
+    let sender = is_sent.then(|| Sender::of_datagrams(&domain, DEPTH)).transpose().map_err(other)?;
+    let sends_number = sender.as_ref().map_or(0, |(sender, _)| sender.number());
     // It lends what may still be locked, so it comes last.
     let writing = match service {
         Some(Service::Datagrams) => None,
@@ -89,8 +89,9 @@ fn greet(
         // Nothing is lent: long messages go in frames.
         (Chosen::Datagrams(theirs), _, Some((sender, _))) => {
             let outbound = Outbound::to(&domain, &theirs).map_err(other)?;
-            let ways = Ways { service: Service::Datagrams, sender, outbound, receiver };
-            Ok(VerbsRequester::new(theirs.bounds, ways, (None, Requests::Nowhere), stream))
+            let (service, ways) = (Service::Datagrams, (sender, outbound, receiver));
+            let lent = (None, Requests::Nowhere);
+            Ok(VerbsRequester::new(theirs.bounds, service, ways, lent, stream))
         }
         _ => Err(io::Error::other("the server answers what was not asked")),
     }
@@ -161,15 +162,12 @@ impl Writing {
             None => Requests::Nowhere,
         };
         let (memory, requests) = staged(domain, bounds.bytes(), requests)?;
-        match service {
-            Service::Reliable => pair.connect_readers(psn, &theirs),
-            _ => pair.connect(service, psn, &theirs),
-        }
-        .map_err(other)?;
+        let is_read = service == Service::Reliable;
+        pair.connect(service, is_read, psn, &theirs).map_err(other)?;
         let sender = Sender::new(pair, Arc::new(memory), DEPTH);
         let outbound = Outbound::Slots { address: slots_address, rkey: slots_rkey };
-        let ways = Ways { service, sender, outbound, receiver };
-        Ok(VerbsRequester::new(bounds, ways, (replies, requests), stream))
+        let ways = (sender, outbound, receiver);
+        Ok(VerbsRequester::new(bounds, service, ways, (replies, requests), stream))
     }
 }
 
@@ -203,16 +201,10 @@ fn span(memory: &Registered) -> Span {
 }
 
 /// What takes replies, and its key.
-fn receiver(domain: &Arc<Domain>) -> io::Result<(Receiver, u32)> {
-    let card = domain.card();
-    let channel = Arc::new(Channel::new(card).map_err(other)?);
-    let queue = Queue::new(card, PLACES, Some(channel)).map_err(other)?;
-    let depths = Depths { sends: 1, receives: PLACES };
-    let pair = Pair::new(domain, None, &queue, &queue, &depths).map_err(other)?;
-    let memory = Registered::new(domain, PLACES * STRIDE, Writers::Device).map_err(other)?;
+fn receiver(domain: &Arc<Domain>) -> Result<(Receiver, u32), Trouble> {
+    let channel = Arc::new(Channel::new(domain.card())?);
     let qkey = draw() & QKEY_MAX;
-    pair.open_datagrams(qkey).map_err(other)?;
-    Ok((Receiver::new(pair, Arc::new(memory), STRIDE, PLACES)?, qkey))
+    Ok((Receiver::new(domain, Some(channel), qkey, STRIDE, PLACES)?, qkey))
 }
 
 /// Say hello. What the server answers.

@@ -27,6 +27,8 @@ use super::request_ring::Bounds;
 use crate::layout::{BULK_BYTES_MAX, LANES_MAX};
 use std::fmt;
 
+pub use crate::door::Heard;
+
 /// What a client's line begins with, and the version of all of this.
 const HELLO: &str = "laneway-rdma 2 ";
 /// Longest line either side says, with its end.
@@ -104,17 +106,6 @@ pub enum Chosen {
     Slots(Welcome),
     /// To send.
     Datagrams(Mailboxes),
-}
-
-/// What was heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard<T> {
-    /// All of it.
-    Whole(T),
-    /// More has to come.
-    More,
-    /// Nothing that could become a greeting; and why, if the other side says so.
-    Nonsense(String),
 }
 
 /// The line that is there, without its end; `None` as long as there is none.
@@ -219,18 +210,30 @@ impl fmt::Display for Hello {
 
 impl fmt::Display for Welcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OK ")?;
-        self.say(f)
+        let Welcome { bounds, far, slots_address, slots_rkey, grant } = self;
+        let Bounds { lanes, window } = bounds;
+        writeln!(f, "OK {lanes} {window} {far} {slots_address} {slots_rkey} {grant}")
+    }
+}
+
+impl fmt::Display for Mailboxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mailboxes { bounds, address: Address { lid, gid }, mtu, qkey, numbers } = self;
+        let (Bounds { lanes, window }, gid) = (bounds, u128::from_be_bytes(*gid));
+        write!(f, "OK {lanes} {window} {lid} {gid:032x} {mtu} {qkey}")?;
+        numbers.iter().try_for_each(|number| write!(f, " {number}"))?;
+        writeln!(f)
     }
 }
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OK {} ", self.service().name())?;
-        match self {
-            Chosen::Slots(welcome) => welcome.say(f),
-            Chosen::Datagrams(mailboxes) => mailboxes.say(f),
-        }
+        let said = match self {
+            Chosen::Slots(welcome) => welcome.to_string(),
+            Chosen::Datagrams(mailboxes) => mailboxes.to_string(),
+        };
+        let behind = said.strip_prefix("OK ").expect("all is well");
+        write!(f, "OK {} {behind}", self.service().name())
     }
 }
 
@@ -269,13 +272,6 @@ impl Hello {
     }
 }
 
-impl fmt::Display for Mailboxes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OK ")?;
-        self.say(f)
-    }
-}
-
 /// The server's line, of what it has said so far.
 fn answered<T>(said: &[u8], bytes_max: usize, read: impl FnOnce(&str) -> Option<T>) -> Heard<T> {
     let line = match line(said, bytes_max) {
@@ -296,15 +292,6 @@ impl Mailboxes {
         answered(said, MAILBOXES_BYTES_MAX, Mailboxes::read)
     }
 
-    /// What stands behind the word that all is well.
-    fn say(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mailboxes { bounds, address: Address { lid, gid }, mtu, qkey, numbers } = self;
-        let (Bounds { lanes, window }, gid) = (bounds, u128::from_be_bytes(*gid));
-        write!(f, "{lanes} {window} {lid} {gid:032x} {mtu} {qkey}")?;
-        numbers.iter().try_for_each(|number| write!(f, " {number}"))?;
-        writeln!(f)
-    }
-
     fn read(line: &str) -> Option<Mailboxes> {
         let mut words = Words::of(line);
         // The longest message is to fit the window, and no lane is what marks a request.
@@ -323,13 +310,6 @@ impl Welcome {
     /// From what a server has said so far.
     pub fn hear(said: &[u8]) -> Heard<Welcome> {
         answered(said, LINE_BYTES_MAX, Welcome::read)
-    }
-
-    /// What stands behind the word that all is well.
-    fn say(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Welcome { bounds, far, slots_address, slots_rkey, grant } = self;
-        let Bounds { lanes, window } = bounds;
-        writeln!(f, "{lanes} {window} {far} {slots_address} {slots_rkey} {grant}")
     }
 
     fn read(line: &str) -> Option<Welcome> {
@@ -372,6 +352,18 @@ impl Chosen {
 mod tests {
     use super::*;
 
+    /// What is said is understood, and less of it is not enough.
+    fn check<T: PartialEq + fmt::Debug>(said: &str, hear: fn(&[u8]) -> Heard<T>, whole: T) {
+        for cut in 0..said.len() {
+            assert_eq!(hear(&said.as_bytes()[..cut]), Heard::More, "{cut}");
+        }
+        assert_eq!(hear(said.as_bytes()), Heard::Whole(whole));
+    }
+
+    fn is_nonsense<T>(hear: fn(&[u8]) -> Heard<T>, said: &[u8]) -> bool {
+        matches!(hear(said), Heard::Nonsense(_))
+    }
+
     const FAR: Far = Far {
         address: Address { lid: 7, gid: [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8] },
         mtu: 5,
@@ -409,10 +401,7 @@ mod tests {
         for lanes in [1, 2, LANES_MAX - 1] {
             let said = mailboxes(lanes).to_string();
             assert!(said.len() <= MAILBOXES_BYTES_MAX, "{}", said.len());
-            for cut in 0..said.len() {
-                assert_eq!(Mailboxes::hear(&said.as_bytes()[..cut]), Heard::More, "{cut}");
-            }
-            assert_eq!(Mailboxes::hear(said.as_bytes()), Heard::Whole(mailboxes(lanes)));
+            check(&said, Mailboxes::hear, mailboxes(lanes));
         }
         let good = mailboxes(2);
         let of = |numbers: &[u32]| Mailboxes { numbers: numbers.to_vec(), ..good.clone() };
@@ -426,11 +415,8 @@ mod tests {
             Mailboxes { bounds: Bounds { lanes: 2, window: 7 }, ..good.clone() },
             Mailboxes { bounds: Bounds { lanes: 2, window: 1 }, ..good.clone() },
         ] {
-            let heard = Mailboxes::hear(wrong.to_string().as_bytes());
-            assert!(matches!(heard, Heard::Nonsense(_)), "{wrong:?}");
+            assert!(is_nonsense(Mailboxes::hear, wrong.to_string().as_bytes()), "{wrong:?}");
         }
-        let heard = Mailboxes::hear(b"ERROR there are 64 clients already\n");
-        assert_eq!(heard, Heard::Nonsense("there are 64 clients already".into()));
     }
 
     #[test]
@@ -444,14 +430,9 @@ mod tests {
         for hello in others {
             let said = hello.to_string();
             assert!(said.len() <= LINE_BYTES_MAX, "{}", said.len());
-            for cut in 0..said.len() {
-                assert_eq!(Hello::hear(&said.as_bytes()[..cut]), Heard::More, "{cut}");
-            }
-            assert_eq!(Hello::hear(said.as_bytes()), Heard::Whole(hello));
+            check(&said, Hello::hear, hello);
         }
-        let said = welcome().to_string();
-        assert_eq!(Welcome::hear(&said.as_bytes()[..said.len() - 1]), Heard::More);
-        assert_eq!(Welcome::hear(said.as_bytes()), Heard::Whole(welcome()));
+        check(&welcome().to_string(), Welcome::hear, welcome());
     }
 
     #[test]
@@ -476,24 +457,21 @@ mod tests {
             assert_eq!(chosen.service(), service);
             let said = chosen.to_string();
             assert!(said.starts_with(&format!("OK {} ", service.name())), "{said}");
-            for cut in 0..said.len() {
-                assert_eq!(Chosen::hear(&said.as_bytes()[..cut]), Heard::More, "{cut}");
-            }
-            assert_eq!(Chosen::hear(said.as_bytes()), Heard::Whole(chosen));
+            check(&said, Chosen::hear, chosen);
             // Nobody else takes it for an answer.
-            assert!(matches!(Mailboxes::hear(said.as_bytes()), Heard::Nonsense(_)), "{said}");
-            assert!(matches!(Welcome::hear(said.as_bytes()), Heard::Nonsense(_)), "{said}");
+            assert!(is_nonsense(Mailboxes::hear, said.as_bytes()), "{said}");
+            assert!(is_nonsense(Welcome::hear, said.as_bytes()), "{said}");
         }
         let others = [welcome().to_string(), mailboxes(2).to_string()];
         let as_others = others.iter().map(|said| said.replace("OK ", "OK rc "));
         for wrong in others.iter().cloned().chain(as_others).chain(["OK any\n".into()]) {
-            assert!(matches!(Chosen::hear(wrong.as_bytes()), Heard::Nonsense(_)), "{wrong}");
+            assert!(is_nonsense(Chosen::hear, wrong.as_bytes()), "{wrong}");
         }
         // Who may be told to send says from which queue pair.
         let said = Hello { service: None, sends_number: 0, ..hello() }.to_string();
-        assert!(matches!(Hello::hear(said.as_bytes()), Heard::Nonsense(_)), "{said}");
+        assert!(is_nonsense(Hello::hear, said.as_bytes()), "{said}");
         let said = hello().to_string().replace(" uc ", " any ");
-        assert!(matches!(Hello::hear(said.as_bytes()), Heard::Nonsense(_)), "{said}");
+        assert!(is_nonsense(Hello::hear, said.as_bytes()), "{said}");
     }
 
     #[test]
@@ -505,11 +483,10 @@ mod tests {
                 let mut words = words.clone();
                 words[number] = wrong;
                 let line = words.join(" ") + "\n";
-                let heard = Hello::hear(line.as_bytes());
-                assert!(matches!(heard, Heard::Nonsense(_)), "{line:?} {heard:?}");
+                assert!(is_nonsense(Hello::hear, line.as_bytes()), "{line:?}");
             }
             let line = [&words[..number], &words[number + 1..]].concat().join(" ") + "\n";
-            assert!(matches!(Hello::hear(line.as_bytes()), Heard::Nonsense(_)), "{line:?}");
+            assert!(is_nonsense(Hello::hear, line.as_bytes()), "{line:?}");
         }
         for wrong in [
             &b"laneway-rdma 1 "[..],
@@ -519,7 +496,7 @@ mod tests {
             [said.as_bytes(), b"more"].concat().as_slice(),
             [b"laneway-rdma 2 ".as_slice(), &[b'1'; LINE_BYTES_MAX]].concat().as_slice(),
         ] {
-            assert!(matches!(Hello::hear(wrong), Heard::Nonsense(_)), "{wrong:?}");
+            assert!(is_nonsense(Hello::hear, wrong), "{wrong:?}");
         }
     }
 
@@ -538,7 +515,7 @@ mod tests {
             (Far { address: nobody, ..FAR }, 1),
             (FAR, QKEY_MAX + 1),
         ] {
-            assert!(matches!(Hello::hear(&line(far, qkey)), Heard::Nonsense(_)), "{far:?}");
+            assert!(is_nonsense(Hello::hear, &line(far, qkey)), "{far:?}");
         }
         let bounds = |lanes, window| Bounds { lanes, window };
         for wrong in [
@@ -549,16 +526,16 @@ mod tests {
             Welcome { grant: Span { address: SPAN.address + 1, ..SPAN }, ..welcome() },
             Welcome { grant: Span { address: 0, bytes: SPAN.bytes + 1, ..SPAN }, ..welcome() },
         ] {
-            let heard = Welcome::hear(wrong.to_string().as_bytes());
-            assert!(matches!(heard, Heard::Nonsense(_)), "{wrong:?}");
+            assert!(is_nonsense(Welcome::hear, wrong.to_string().as_bytes()), "{wrong:?}");
         }
     }
 
     #[test]
     fn a_server_that_says_no_is_quoted() {
-        let heard = Welcome::hear(b"ERROR there are 64 clients already\n");
-        assert_eq!(heard, Heard::Nonsense("there are 64 clients already".into()));
-        assert!(matches!(Welcome::hear(b"OK\n"), Heard::Nonsense(_)));
-        assert!(matches!(Welcome::hear(b"OK 2 32\nOK"), Heard::Nonsense(_)));
+        let no = b"ERROR there are 64 clients already\n";
+        let why = "there are 64 clients already".to_owned();
+        assert_eq!(Welcome::hear(no), Heard::Nonsense(why.clone()));
+        assert_eq!(Mailboxes::hear(no), Heard::Nonsense(why));
+        assert!(is_nonsense(Welcome::hear, b"OK\n") && is_nonsense(Welcome::hear, b"OK 2 32\nOK"));
     }
 }

@@ -11,7 +11,6 @@ use crate::contract::Peer;
 use crate::long::rendezvous::RendezvousBuffer;
 use crate::region::Look;
 use rustix::net::{Shutdown, shutdown};
-use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -47,12 +46,6 @@ pub struct Guest {
     pub(super) granted_bytes: usize,
 }
 
-impl fmt::Debug for Guest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guest").field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
-
 impl Guest {
     /// Whose this is.
     pub fn peer(&self) -> Peer {
@@ -73,24 +66,14 @@ impl Guest {
     /// Whether the next slot of a lane holds something, at a glance, or may soon.
     #[inline]
     pub fn has_request(&self, lane: usize) -> bool {
-        match &self.way {
-            Way::Slots { memory, request_ring, .. } => {
-                request_ring.has_request(memory.words(), lane)
-            }
-            Way::Datagrams(..) => false,
-        }
+        let Way::Slots { memory, request_ring, .. } = &self.way else { return false };
+        request_ring.has_request(memory.words(), lane)
     }
 
     /// What moves its long messages, where somebody does.
     pub(super) fn rendezvous(&self) -> Option<&Arc<RendezvousBuffer<Carry>>> {
-        match &self.way {
-            Way::Slots { rendezvous, .. } => Some(rendezvous),
-            Way::Datagrams(..) => None,
-        }
-    }
-
-    pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
-        &self.mailbox
+        let Way::Slots { rendezvous, .. } = &self.way else { return None };
+        Some(rendezvous)
     }
 
     /// How many SENDs a reply to it takes.
@@ -100,12 +83,8 @@ impl Guest {
 
     /// The next request out of a slot of a lane.
     pub(super) fn take(&self, lane: usize, far: bool, out: &mut Vec<u8>) -> (Look, u32) {
-        match &self.way {
-            Way::Slots { memory, request_ring, .. } => {
-                request_ring.take(memory.words(), lane, far, out)
-            }
-            Way::Datagrams(..) => (Look::Nothing, 0),
-        }
+        let Way::Slots { memory, request_ring, .. } = &self.way else { return (Look::Nothing, 0) };
+        request_ring.take(memory.words(), lane, far, out)
     }
 
     pub(super) fn tell(&self, lane: usize) -> u32 {
@@ -140,10 +119,8 @@ impl Guest {
 
     /// From where its datagrams come, if it sends some.
     pub(super) fn sender(&self) -> Option<Source> {
-        match &self.way {
-            Way::Slots { .. } => None,
-            Way::Datagrams(source, _) => Some(*source),
-        }
+        let Way::Datagrams(source, _) = &self.way else { return None };
+        Some(*source)
     }
 
     /// Whether somebody still has hold of what is its.

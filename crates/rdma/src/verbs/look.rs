@@ -24,7 +24,7 @@ fn need(name: &'static str, found: Result<String, String>) -> Need {
 pub fn look() -> Vec<Need> {
     let library = ffi::library().map(|_| ffi::LIBRARY.to_string_lossy().into_owned());
     let devices = names().and_then(|names| match names.is_empty() {
-        true => Err(Trouble::NoDevice),
+        true => Err(Trouble::no_device()),
         false => Ok(names),
     });
     let mut needs = vec![
@@ -53,7 +53,7 @@ fn by_hand() -> String {
     let names: Vec<String> =
         names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     match names.is_empty() {
-        true => Trouble::NoDevice.to_string(),
+        true => Trouble::no_device().to_string(),
         false => format!("the kernel has {}, but only libibverbs opens it", names.join(", ")),
     }
 }

@@ -6,17 +6,17 @@
 //! It has pairs of its own beside those by which workers reply. A reply goes wherever a client says
 //! that it is, and when that breaks the pair, what others have sent is not to be lost.
 
-use super::card::{Domain, Registered, Trouble, Writers, packet_bytes};
+use super::card::{Domain, Trouble, packet_bytes};
 use super::greeting::QKEY_MAX;
 use super::inbox::{Came, Inbox, Port, ROUTE_BYTES, Ring, Source, port_of};
-use super::pair::{Channel, Depths, Pair, Queue, draw};
+use super::pair::{Channel, Queue, draw};
 use super::post::Receiver;
 use crate::layout::LINE_BYTES;
+use crate::region::try_lock;
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Places for datagrams of each worker: what may arrive together, not who exists. Each is as long
 /// as the port's longest packet, for a device that is sent a longer one than it has room for breaks
@@ -74,12 +74,6 @@ pub struct Mailroom {
     lanes: Vec<Arrivals>,
 }
 
-impl fmt::Debug for Mailroom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailroom").field("lanes", &self.lanes.len()).finish_non_exhaustive()
-    }
-}
-
 impl Mailroom {
     /// For so many workers. Its key is drawn now, and told to nobody who was not greeted.
     pub(super) fn new(domain: &Arc<Domain>, lanes: usize) -> Result<Mailroom, Trouble> {
@@ -100,11 +94,7 @@ impl Mailroom {
 
     /// A lane's datagrams, unless somebody else is at them.
     pub(super) fn inbox(&self, lane: usize) -> Option<MutexGuard<'_, Inbox<CardRing>>> {
-        match self.lanes[lane].inbox.try_lock() {
-            Ok(inbox) => Some(inbox),
-            Err(TryLockError::Poisoned(inbox)) => Some(inbox.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        try_lock(&self.lanes[lane].inbox)
     }
 
     /// Whether a lane has something, or may soon: who is at it takes some and may leave others.
@@ -136,15 +126,9 @@ impl Mailroom {
 fn arrivals(domain: &Arc<Domain>, qkey: u32) -> Result<Arrivals, Trouble> {
     let card = domain.card();
     let channel = Arc::new(Channel::new(card)?);
-    let queue = Queue::new(card, PLACES, Some(channel.clone()))?;
-    let depths = Depths { sends: 1, receives: PLACES };
-    let pair = Pair::new(domain, None, &queue, &queue, &depths)?;
-    pair.open_datagrams(qkey)?;
     let stride = (ROUTE_BYTES + packet_bytes(card.mtu())).next_multiple_of(LINE_BYTES);
-    let memory = Arc::new(Registered::new(domain, PLACES * stride, Writers::Device)?);
-    let number = pair.number();
-    let receiver = Receiver::new(pair, memory, stride, PLACES);
-    let receiver = receiver.map_err(|why| Trouble::Refused("places for datagrams", why))?;
+    let receiver = Receiver::new(domain, Some(channel.clone()), qkey, stride, PLACES)?;
+    let (number, queue) = (receiver.number(), receiver.queue().clone());
     let is_v4 = card.has_v4_routes();
     let ring = CardRing { receiver, qkey, is_v4, route: Vec::with_capacity(ROUTE_BYTES) };
     Ok(Arrivals { number, queue, channel, inbox: Mutex::new(Inbox::new(ring)) })

@@ -1,14 +1,13 @@
 //! How a client's requests leave: by WRITE into slots of the server's, or by SEND to the queue pair
 //! of the worker that is to serve them.
 
-use super::card::{Domain, Registered, Trouble, Writers, packet_bytes};
-use super::greeting::{Mailboxes, QKEY_MAX};
+use super::card::{Domain, Trouble, packet_bytes};
+use super::greeting::Mailboxes;
 use super::inbox::{datagrams, request};
-use super::pair::{Depths, Pair, Queue, draw};
 use super::parts;
 use super::post::{Handle, Mailbox, Sender};
 use super::request_ring::{Bounds, control};
-use crate::layout::{SLOT_BYTES, SLOT_WORDS};
+use crate::layout::SLOT_WORDS;
 use laneway_sync::prim::Ordering::Relaxed;
 use laneway_sync::{slot, words};
 use std::sync::Arc;
@@ -31,17 +30,6 @@ pub enum Outbound {
         /// Of the last message that left in parts.
         serial: u32,
     },
-}
-
-/// What sends datagrams, `depth` of them at a time, and its number.
-pub fn sender(domain: &Arc<Domain>, depth: usize) -> Result<(Sender, u32), Trouble> {
-    let sends = Queue::new(domain.card(), 2 * depth, None)?;
-    let depths = Depths { sends: depth, receives: 1 };
-    let pair = Pair::new(domain, None, &sends, &sends, &depths)?;
-    pair.open_datagrams(draw() & QKEY_MAX)?;
-    let memory = Arc::new(Registered::new(domain, depth * SLOT_BYTES, Writers::Device)?);
-    let number = pair.number();
-    Ok((Sender::new(pair, memory, depth), number))
 }
 
 impl Outbound {

@@ -40,7 +40,7 @@ impl Channel {
         let channel = unsafe { (card.library.create_comp_channel)(card.context.as_ptr()) };
         let channel = NonNull::new(channel).ok_or_else(|| refused("a completion channel"))?;
         let channel = Channel { card: card.clone(), channel };
-        let blocked = |error: rustix::io::Errno| Trouble::Refused("a channel", error.into());
+        let blocked = |error: rustix::io::Errno| Trouble::of("a channel", error.into());
         rustix::io::ioctl_fionbio(channel.descriptor(), true).map_err(blocked)?;
         Ok(channel)
     }
@@ -232,31 +232,23 @@ impl Pair {
         check(what, status)
     }
 
-    /// Connect it: it receives from `far`, and sends to it from packet `psn` on.
-    pub fn connect(&self, service: Service, psn: u32, far: &Far) -> Result<(), Trouble> {
-        self.connect_for(ffi::ACCESS_REMOTE_WRITE, service, psn, far)
-    }
-
-    /// The same, and `far` may READ by it. Reliable connections alone can.
-    pub fn connect_readers(&self, psn: u32, far: &Far) -> Result<(), Trouble> {
-        let access = ffi::ACCESS_REMOTE_WRITE | ffi::ACCESS_REMOTE_READ;
-        self.connect_for(access, Service::Reliable, psn, far)
-    }
-
-    fn connect_for(
+    /// Connect it: it receives from `far`, and sends to it from packet `psn` on. If `far` may READ
+    /// by it, too, `is_read` says so: reliable connections alone can.
+    pub fn connect(
         &self,
-        access: i32,
         service: Service,
+        is_read: bool,
         psn: u32,
         far: &Far,
     ) -> Result<(), Trouble> {
+        let reads = if is_read { ffi::ACCESS_REMOTE_READ } else { 0 };
         let is_reliable = service == Service::Reliable;
         let only = |mask| if is_reliable { mask } else { 0 };
         let port = self.domain.card().place().port;
         let begun = ffi::QueuePairAttributes {
             state: ffi::STATE_INIT,
             port,
-            access: access as u32,
+            access: (ffi::ACCESS_REMOTE_WRITE | reads) as u32,
             ..Default::default()
         };
         let mask = ffi::SET_PKEY_INDEX | ffi::SET_PORT | ffi::SET_ACCESS;

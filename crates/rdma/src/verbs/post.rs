@@ -5,9 +5,10 @@
 //! places for datagrams and gives them back in lists.
 #![allow(unsafe_code)]
 
-use super::card::{Address, Domain, Registered, Trouble, refused};
+use super::card::{Address, Domain, Registered, Trouble, Writers, refused};
 use super::ffi::{self, Completion};
-use super::pair::{Pair, Queue};
+use super::greeting::QKEY_MAX;
+use super::pair::{Channel, Depths, Pair, Queue, draw};
 use crate::layout::SLOT_BYTES;
 use laneway_sync::words;
 use std::collections::VecDeque;
@@ -83,15 +84,6 @@ fn list<R: Listed>(requests: &mut [R], pieces: &mut [ffi::Piece]) -> *mut R {
     first
 }
 
-/// What became of a list that was posted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Post {
-    /// It is on its way.
-    Done,
-    /// The queue pair is broken: of what was posted nobody knows what arrived.
-    Broken,
-}
-
 /// A queue pair that sends from memory of its own.
 pub struct Sender {
     pair: Pair,
@@ -137,6 +129,23 @@ impl Sender {
             is_broken: false,
             held: VecDeque::new(),
         }
+    }
+
+    /// One that sends datagrams, `depth` of them at a time, from places of [`SLOT_BYTES`]; and its
+    /// key.
+    pub fn of_datagrams(domain: &Arc<Domain>, depth: usize) -> Result<(Sender, u32), Trouble> {
+        let queue = Queue::new(domain.card(), 2 * depth, None)?;
+        let depths = Depths { sends: depth, receives: 1 };
+        let pair = Pair::new(domain, None, &queue, &queue, &depths)?;
+        let qkey = draw() & QKEY_MAX;
+        pair.open_datagrams(qkey)?;
+        let memory = Arc::new(Registered::new(domain, depth * SLOT_BYTES, Writers::Device)?);
+        Ok((Sender::new(pair, memory, depth), qkey))
+    }
+
+    /// By which who takes its datagrams knows it.
+    pub fn number(&self) -> u32 {
+        self.pair.number()
     }
 
     /// Have one of so many requests say when it has completed, and nothing travel in its request
@@ -239,16 +248,18 @@ impl Sender {
 
     /// Gather a WRITE of bytes `from` of the memory to `address` over there.
     pub fn write(&mut self, from: Range<usize>, address: u64, rkey: u32) {
-        let mut request = ffi::SendRequest { operation: ffi::OP_WRITE, ..ffi::SendRequest::EMPTY };
-        (request.target.address, request.target.key) = (address, rkey);
-        self.gather(from, request);
+        self.gather_at(ffi::OP_WRITE, from, (address, rkey));
     }
 
     /// Gather a READ of what is at `address` over there, into bytes `to` of the memory.
     pub fn read(&mut self, to: Range<usize>, address: u64, rkey: u32) {
-        let mut request = ffi::SendRequest { operation: ffi::OP_READ, ..ffi::SendRequest::EMPTY };
-        (request.target.address, request.target.key) = (address, rkey);
-        self.gather(to, request);
+        self.gather_at(ffi::OP_READ, to, (address, rkey));
+    }
+
+    fn gather_at(&mut self, operation: i32, here: Range<usize>, there: (u64, u32)) {
+        let mut request = ffi::SendRequest { operation, ..ffi::SendRequest::EMPTY };
+        (request.target.address, request.target.key) = there;
+        self.gather(here, request);
     }
 
     /// Gather a SEND of bytes `from` of the memory. `to` is there until it has completed.
@@ -284,8 +295,9 @@ impl Sender {
         self.send(start..end, to, immediate);
     }
 
-    /// Post what was gathered.
-    pub fn post(&mut self) -> Post {
+    /// Post what was gathered. False: the pair is broken, and of what was posted nobody knows what
+    /// arrived.
+    pub fn post(&mut self) -> bool {
         if self.has_gathered() && !self.is_broken {
             let first = list(&mut self.requests, &mut self.pieces);
             // SAFETY: the list is good, for both vectors stay as they are meanwhile. The pair is
@@ -296,7 +308,7 @@ impl Sender {
         }
         self.requests.clear();
         self.pieces.clear();
-        if self.is_broken { Post::Broken } else { Post::Done }
+        !self.is_broken
     }
 
     /// Begin anew with datagrams: nothing is under way.
@@ -341,18 +353,25 @@ pub struct Receiver {
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    /// As many places as fit, of `stride` bytes each.
+    /// One that takes what is sent under `qkey`, in so many places of `stride` bytes each. Whoever
+    /// sleeps until something comes does it at `channel`.
     pub fn new(
-        pair: Pair,
-        memory: Arc<Registered>,
+        domain: &Arc<Domain>,
+        channel: Option<Arc<Channel>>,
+        qkey: u32,
         stride: usize,
         places: usize,
-    ) -> io::Result<Receiver> {
-        assert!(stride * places <= memory.bytes() && stride.is_multiple_of(8));
+    ) -> Result<Receiver, Trouble> {
+        assert!(stride.is_multiple_of(8), "places of {stride} bytes");
+        let queue = Queue::new(domain.card(), places, channel)?;
+        let depths = Depths { sends: 1, receives: places };
+        let pair = Pair::new(domain, None, &queue, &queue, &depths)?;
+        pair.open_datagrams(qkey)?;
+        let memory = Arc::new(Registered::new(domain, places * stride, Writers::Device)?);
         let free = (0..places).collect();
         let (requests, pieces) = (Vec::with_capacity(places), Vec::with_capacity(places));
         let mut receiver = Receiver { pair, memory, stride, places, free, requests, pieces };
-        receiver.give_back()?;
+        receiver.give_back_all()?;
         Ok(receiver)
     }
 
@@ -362,7 +381,7 @@ impl Receiver {
     }
 
     /// The queue that says what came.
-    pub fn queue(&self) -> &Queue {
+    pub fn queue(&self) -> &Arc<Queue> {
         &self.pair.receives
     }
 
@@ -412,7 +431,11 @@ impl Receiver {
         while self.pair.receives.poll(&mut room).is_ok_and(|count| count > 0) {}
         self.free.clear();
         self.free.extend(0..self.places);
-        self.give_back().map_err(|why| Trouble::Refused("places for datagrams", why))
+        self.give_back_all()
+    }
+
+    fn give_back_all(&mut self) -> Result<(), Trouble> {
+        self.give_back().map_err(|why| Trouble::of("places for datagrams", why))
     }
 
     /// Give free places to the device.

@@ -11,14 +11,14 @@
 //! a word of its own beside the slots. Slots are those of [`laneway_sync::slot`]: bytes from the
 //! front of the memory, requests right-aligned before their control word.
 
-use crate::layout::{LANES_MAX, LINE_BYTES, SLOT_BYTES, SLOT_WORDS, TermsError, WINDOW_MAX};
-use crate::region::Look;
+use crate::layout::{LANES_MAX, LINE_BYTES, SLOT_BYTES, SLOT_WORDS, WINDOW_MAX};
+use crate::region::{Look, try_lock};
 use laneway_sync::prim::AtomicU64;
 use laneway_sync::prim::Ordering::{Acquire, Relaxed, Release};
 use laneway_sync::slot::{self, Control, Taken};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::Mutex;
 
 pub use crate::remote::Bounds;
 
@@ -27,15 +27,14 @@ pub use crate::remote::Bounds;
 pub const NOTE: u16 = 1;
 
 impl Bounds {
-    /// Whether memory can be so.
-    pub fn check(&self) -> Result<(), TermsError> {
+    /// Whether memory can be so; or why not.
+    pub fn check(&self) -> Result<(), String> {
         let Bounds { lanes, window } = *self;
         if !(1..=LANES_MAX).contains(&lanes) {
-            return Err(TermsError::new(format!("lanes {lanes}: must be from 1 to {LANES_MAX}")));
+            return Err(format!("lanes {lanes}: must be from 1 to {LANES_MAX}"));
         }
         if !(1..=WINDOW_MAX).contains(&window) || !window.is_power_of_two() {
-            let why = format!("window {window}: must be a power of two, at most {WINDOW_MAX}");
-            return Err(TermsError::new(why));
+            return Err(format!("window {window}: must be a power of two, at most {WINDOW_MAX}"));
         }
         Ok(())
     }
@@ -89,18 +88,10 @@ impl RequestRing {
         RequestRing { bounds, lanes, asked: AtomicBool::new(false) }
     }
 
-    fn next(&self, lane: usize) -> Option<MutexGuard<'_, u32>> {
-        match self.lanes[lane].next.try_lock() {
-            Ok(next) => Some(next),
-            Err(TryLockError::Poisoned(next)) => Some(next.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
     /// Whether the next slot of a lane holds something, at a glance, or may soon.
     pub fn has_request(&self, words: &[AtomicU64], lane: usize) -> bool {
         // Whoever has the lane takes a request and may leave the next one.
-        let Some(next) = self.next(lane) else { return true };
+        let Some(next) = try_lock(&self.lanes[lane].next) else { return true };
         slot::is_taken(&words[self.bounds.slot(lane, *next)])
     }
 
@@ -113,7 +104,7 @@ impl RequestRing {
         far: bool,
         out: &mut Vec<u8>,
     ) -> (Look, u32) {
-        let Some(mut next) = self.next(lane) else { return (Look::Nothing, 0) };
+        let Some(mut next) = try_lock(&self.lanes[lane].next) else { return (Look::Nothing, 0) };
         let mut lost = 0;
         if !slot::is_taken(&words[self.bounds.slot(lane, *next)]) {
             if !far {
@@ -340,20 +331,20 @@ mod tests {
     #[test]
     fn a_client_is_told_by_the_half_window_and_when_it_asks() {
         let (request_ring, words) = (RequestRing::new(BOUNDS), memory());
-        arrive(&words, 1, 0, b"a");
-        take(&request_ring, &words, false);
-        assert!(!request_ring.is_to_be_told(&words, 1, true));
-        arrive(&words, 1, 1, b"b");
-        take(&request_ring, &words, false);
-        assert!(request_ring.is_to_be_told(&words, 1, false));
+        let is_told = |far| request_ring.is_to_be_told(&words, 1, far);
+        let serve = |number| {
+            arrive(&words, 1, number, b"a");
+            take(&request_ring, &words, false);
+        };
+        serve(0);
+        assert!(!is_told(true));
+        serve(1);
+        assert!(is_told(false));
         assert_eq!(request_ring.tell(1), 2);
-        assert!(!request_ring.is_to_be_told(&words, 1, true));
+        assert!(!is_told(true));
         words[BOUNDS.ask(1)].store(1, Relaxed);
-        assert!(!request_ring.is_to_be_told(&words, 1, false));
-        assert!(
-            request_ring.is_to_be_told(&words, 1, true)
-                && !request_ring.is_to_be_told(&words, 1, true)
-        );
+        assert!(!is_told(false));
+        assert!(is_told(true) && !is_told(true));
     }
 
     #[test]

@@ -6,15 +6,16 @@ use super::greeting::Span;
 use super::outbound::Outbound;
 use super::pair::Service;
 use super::parts::Joiner;
-use super::post::{Came, Post, Receiver, Sender};
+use super::post::{Came, Receiver, Sender};
 use super::request_ring::{Bounds, Credit, PART, told_of};
 use crate::contract::{Lend, LongRequester, MESSAGE_BYTES_MAX, Posted, Requester, Verbs};
 use crate::layout::HEAD_BYTES;
 use crate::long::ledger::Ledger;
 use crate::long::sealed_descriptor::{PIECE_BYTES, SealedDescriptor};
+use crate::shmring::has_ended;
 use laneway_sync::words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use rustix::net::{Shutdown, shutdown};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -35,15 +36,6 @@ pub(super) enum Requests {
     Ours(Registered),
     /// In memory of the server's, written from behind our slots.
     Theirs(Span),
-}
-
-/// What both directions go by.
-pub(super) struct Ways {
-    /// How requests are carried.
-    pub service: Service,
-    pub sender: Sender,
-    pub outbound: Outbound,
-    pub receiver: Receiver,
 }
 
 /// The client's handle. The server lets go of it when it is dropped.
@@ -97,11 +89,11 @@ impl Requests {
 impl VerbsRequester {
     pub(super) fn new(
         bounds: Bounds,
-        ways: Ways,
+        service: Service,
+        (sender, outbound, receiver): (Sender, Outbound, Receiver),
         (replies, requests): (Option<Registered>, Requests),
         door: TcpStream,
     ) -> VerbsRequester {
-        let Ways { service, sender, outbound, receiver } = ways;
         VerbsRequester {
             bounds,
             service,
@@ -146,14 +138,7 @@ impl VerbsRequester {
 
     /// Whether the server has ended, or sent us away, or the device is broken.
     pub fn is_server_gone(&self) -> bool {
-        let mut room = [0; 1];
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        match recv(&self.door, &mut room, flags) {
-            _ if self.is_broken => true,
-            Ok((count, _)) => count == 0,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
-            Err(_) => true,
-        }
+        self.is_broken || has_ended(&self.door)
     }
 
     /// Sleep until there is a reply, and at most so long.
@@ -164,13 +149,10 @@ impl VerbsRequester {
         if self.has_reply() {
             return Ok(());
         }
-        let most = Timespec {
-            tv_sec: most.as_secs().min(i64::MAX as u64) as i64,
-            tv_nsec: most.subsec_nanos().into(),
-        };
+        let most = Timespec::try_from(most).ok();
         let descriptor = channel.descriptor();
         let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
-        match poll(&mut descriptors, Some(&most)) {
+        match poll(&mut descriptors, most.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -322,9 +304,7 @@ impl Requester for VerbsRequester {
     }
 
     fn pump(&mut self) -> io::Result<()> {
-        if self.sender.post() == Post::Broken {
-            self.is_broken = true;
-        }
+        self.is_broken |= !self.sender.post();
         if self.is_broken {
             let why = "the connection over RDMA is broken";
             return Err(io::Error::new(io::ErrorKind::ConnectionReset, why));

@@ -5,19 +5,14 @@
 //! doorbell of the card for all of a burst. With each goes the count of requests that were taken,
 //! in the 32 bits that a SEND carries beside ([`super::request_ring::told`]).
 
-use super::card::{Registered, Trouble, Writers};
+use super::card::Trouble;
 use super::client_table::{ClientTable, Counts, Guest};
-use super::greeting::QKEY_MAX;
 use super::guest::exchange;
 use super::inbox::{Correspondents, Mail};
-use super::pair::{Depths, Pair, Queue, draw};
 use super::parts;
-use super::post::{Post, SIGNAL_EVERY, Sender};
+use super::post::{SIGNAL_EVERY, Sender};
 use super::request_ring::{self, PART};
-use crate::contract::{
-    Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder, Verbs,
-};
-use crate::layout::SLOT_BYTES;
+use crate::contract::{Lenders, Lent, MESSAGE_BYTES_MAX, Peer, Placed, Posted, Request, Responder};
 use crate::long::sealed_descriptor::SealedDescriptor;
 use crate::polled::{Polled, TURN, by_turns};
 use crate::region::{Look, add};
@@ -37,39 +32,13 @@ const FAR_POLLS: usize = 64;
 
 const _: () = assert!((DEPTH as u64).is_multiple_of(SIGNAL_EVERY));
 
-/// Some of so many, from one on and around.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
-    first: usize,
-    some: usize,
-    count: usize,
-}
-
-impl Turn {
-    const NOBODY: Turn = Turn { first: 0, some: 0, count: 1 };
-
-    fn has(self, number: usize) -> bool {
-        (number + self.count - self.first) % self.count < self.some
-    }
-}
-
-/// Whose turn it is to be looked far at.
-#[derive(Debug, Clone, Copy, Default)]
-struct FarTurn {
-    next: usize,
-}
-
-impl FarTurn {
-    /// Those of `count` clients whose turn it is now. The others follow.
-    fn take(&mut self, count: usize) -> Turn {
-        if count == 0 {
-            return Turn::NOBODY;
-        }
-        let some = count.div_ceil(FAR_POLLS).max(FAR_CLIENTS).min(count);
-        let first = self.next % count; // some may have gone
-        self.next = (first + some) % count;
-        Turn { first, some, count }
-    }
+/// Those of `count` clients whose turn it is to be looked far at, from number `next` on and around.
+/// The others follow.
+fn far_turn(next: &mut usize, count: usize) -> impl Iterator<Item = usize> + use<> {
+    let some = count.div_ceil(FAR_POLLS).max(FAR_CLIENTS).min(count);
+    let first = next.checked_rem(count).unwrap_or(0); // some may have gone
+    *next = first + some;
+    (first..first + some).map(move |number| number % count)
 }
 
 /// See the module's page.
@@ -99,12 +68,11 @@ pub struct VerbsResponder {
     /// By lane: polls until one looks far.
     near: Vec<u32>,
     /// By lane: whom one looks far at next.
-    far: Vec<FarTurn>,
+    far: Vec<usize>,
     requests: Polled,
     /// A reply that leaves in parts, and how many have.
     long: Vec<u8>,
     serial: u32,
-    verbs: Verbs,
 }
 
 impl VerbsResponder {
@@ -112,15 +80,9 @@ impl VerbsResponder {
     pub fn new(client_table: Arc<ClientTable>, worker: usize) -> Result<VerbsResponder, Trouble> {
         let lanes = client_table.bounds().lanes;
         assert!(worker < lanes, "worker {worker} of {lanes}");
-        let domain = client_table.domain();
-        let queue = Queue::new(domain.card(), 2 * DEPTH, None)?;
-        let depths = Depths { sends: DEPTH, receives: 1 };
-        let pair = Pair::new(domain, None, &queue, &queue, &depths)?;
-        let qkey = draw() & QKEY_MAX;
-        pair.open_datagrams(qkey)?;
-        let memory = Registered::new(domain, DEPTH * SLOT_BYTES, Writers::Device)?;
+        let (sender, qkey) = Sender::of_datagrams(client_table.domain(), DEPTH)?;
         Ok(VerbsResponder {
-            sender: Sender::new(pair, Arc::new(memory), DEPTH),
+            sender,
             qkey,
             version: 0,
             clients: Vec::new(),
@@ -133,11 +95,10 @@ impl VerbsResponder {
             worker,
             turn: vec![0; lanes],
             near: vec![0; lanes],
-            far: vec![FarTurn::default(); lanes],
+            far: vec![0; lanes],
             requests: Polled::default(),
             long: Vec::new(),
             serial: 0,
-            verbs: Verbs::default(),
             client_table,
         })
     }
@@ -163,14 +124,14 @@ impl VerbsResponder {
     fn whom_to_poll(&mut self, queue: usize) -> Vec<(usize, bool)> {
         let is_far = self.near[queue] == 0;
         self.near[queue] = self.near[queue].checked_sub(1).unwrap_or(FAR_EVERY);
-        let far = if is_far { self.far[queue].take(self.there.len()) } else { Turn::NOBODY };
         let mut polled = std::mem::take(&mut self.polled);
         polled.clear();
         let active = self.client_table.active(self.worker, queue);
         polled.extend(active.walk(self.turn[queue]).map(|place| (place, false)));
-        let there = self.there.iter().enumerate();
-        polled
-            .extend(there.filter(|(number, _)| far.has(*number)).map(|(_, place)| (*place, true)));
+        if is_far {
+            let far = far_turn(&mut self.far[queue], self.there.len());
+            polled.extend(far.map(|number| (self.there[number], true)));
+        }
         polled
     }
 
@@ -180,7 +141,7 @@ impl VerbsResponder {
         if self.sender.has_gathered() {
             add(&self.counts().doorbells, 1);
         }
-        if self.sender.post() == Post::Done {
+        if self.sender.post() {
             return;
         }
         add(&self.counts().broken, 1);
@@ -212,8 +173,7 @@ impl VerbsResponder {
     /// Say how many of a lane were taken, if that is to be said.
     fn tell(&mut self, guest: &Guest, lane: usize, far: bool) {
         if self.sender.has_room(0) && guest.is_to_be_told(lane, far) {
-            self.sender.send(0..0, guest.mailbox(), request_ring::told(lane, guest.tell(lane)));
-            self.verbs.sends += 1;
+            self.sender.send(0..0, &guest.mailbox, request_ring::told(lane, guest.tell(lane)));
             let counts = &self.client_table.counts[self.worker];
             add(&counts.verbs_send, 1);
             add(&counts.credits, 1);
@@ -334,7 +294,7 @@ impl Responder for VerbsResponder {
             add(&self.client_table.counts[self.worker].replies_without_room, 1);
             return Posted::Full;
         }
-        let (word, mailbox) = (request_ring::told(queue, guest.tell(queue)), guest.mailbox());
+        let (word, mailbox) = (request_ring::told(queue, guest.tell(queue)), &guest.mailbox);
         if sends == 1 {
             self.sender.send_copy(mailbox, word, pieces.iter().map(|piece| &**piece));
         } else {
@@ -345,7 +305,6 @@ impl Responder for VerbsResponder {
                 self.sender.send_copy(mailbox, word | PART, [&head[..], bytes].into_iter());
             }
         }
-        self.verbs.sends += sends as u64;
         add(&self.client_table.counts[self.worker].verbs_send, sends as u64);
         Posted::Done
     }
@@ -370,10 +329,6 @@ impl Responder for VerbsResponder {
     fn lenders(&self) -> Box<dyn Lenders> {
         Box::new(VerbsLenders { client_table: self.client_table.clone() })
     }
-
-    fn verbs(&self) -> Verbs {
-        self.verbs
-    }
 }
 
 /// Long messages of all clients, for all workers.
@@ -387,11 +342,11 @@ impl Lenders for VerbsLenders {
     }
 
     fn claim(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.client_table.guest(peer)?.rendezvous()?.claim(SealedDescriptor::parse(said)?)
+        self.client_table.guest(peer)?.rendezvous()?.claim(SealedDescriptor::parse(said)?, false)
     }
 
     fn claim_again(&self, peer: Peer, said: &[u8]) -> Option<Box<dyn Lent>> {
-        self.client_table.guest(peer)?.rendezvous()?.claim_again(SealedDescriptor::parse(said)?)
+        self.client_table.guest(peer)?.rendezvous()?.claim(SealedDescriptor::parse(said)?, true)
     }
 
     fn place(&self, peer: Peer, id: u16, bytes: usize, now_nanos: u64) -> Option<Box<dyn Placed>> {
@@ -413,13 +368,10 @@ mod tests {
     #[test]
     fn each_client_is_looked_far_at_in_turn_and_few_at_a_time() {
         for count in [1, 7, 8, 9, 64, 500, 4096] {
-            let mut far = FarTurn::default();
-            let mut seen = vec![0; count];
+            let (mut next, mut seen) = (0, vec![0; count]);
             for _ in 0..FAR_POLLS {
-                let turn = far.take(count);
-                let there: Vec<usize> = (0..count).filter(|client| turn.has(*client)).collect();
-                assert_eq!(there.len(), turn.some);
-                assert!(turn.some <= FAR_CLIENTS.max(count / FAR_POLLS + 1), "{count}");
+                let there: Vec<usize> = far_turn(&mut next, count).collect();
+                assert!(there.len() <= FAR_CLIENTS.max(count / FAR_POLLS + 1), "{count}");
                 there.iter().for_each(|client| seen[*client] += 1);
             }
             assert!(seen.iter().all(|times| *times > 0), "{count}");
@@ -428,10 +380,9 @@ mod tests {
 
     #[test]
     fn nobody_and_those_that_have_gone_have_no_turn() {
-        let mut far = FarTurn::default();
-        assert!(!far.take(0).has(0) && !Turn::NOBODY.has(0));
-        far.take(100);
-        let turn = far.take(3);
-        assert!((0..3).all(|client| turn.has(client)));
+        let mut next = 0;
+        assert_eq!(far_turn(&mut next, 0).count(), 0);
+        assert_eq!(far_turn(&mut next, 100).count(), FAR_CLIENTS);
+        assert!(far_turn(&mut next, 3).eq([2, 0, 1]));
     }
 }

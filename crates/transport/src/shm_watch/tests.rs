@@ -198,7 +198,7 @@ fn who_writes_over_its_own_bell_keeps_itself_waiting_and_nobody_else() {
     let words = given.map.words();
     words[TERMS.bell(0)].store(0, Relaxed);
     let control = Control { sequence: 1, note: 0, bytes: 4 };
-    slot::write(&words[TERMS.request(0, 1)], control, &[b"late"]);
+    slot::write(&words[TERMS.request(0, 1)], control, [&b"late"[..]]);
     assert!(!rig.look() && rig.hear() == 0, "it has told nobody");
     rig.serve(&mut busy);
     rustix::io::write(&given.doorbells[0], &1u64.to_ne_bytes()).expect("it is its own");

@@ -3,15 +3,15 @@
 
 use super::links::{Links, Route};
 use super::{Bypass, Counts, Place, add};
-use crate::cut::Cut;
+use crate::cut::each_datagram;
 use crate::datagram::{
-    Arrival, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent, Whence,
+    Arrival, Arrivals, BURST, BURST_BYTES, Datagrams, Departure, Path, Queue, Sent, Whence,
 };
 use laneway_rdma::contract::Lenders;
 use laneway_xdp::mapped::Frame;
-use laneway_xdp::packet::{self, Datagram, Link, Wrong};
+use laneway_xdp::packet::{self, Link, Wrong};
 use laneway_xdp::queue::{Kick, Receiver, Sender};
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, TryLockError};
@@ -24,23 +24,6 @@ const PACKETS_MAX: usize = 4 * BURST;
 const PACKETS_PER_KICK: usize = 32;
 /// One poll in so many asks the socket first, that datagrams by the stack never starve.
 const SOCKET_TURN: u32 = 16;
-
-struct Received {
-    peer: SocketAddr,
-    start: usize,
-    bytes: usize,
-    segment_bytes: usize,
-}
-
-impl Received {
-    /// Whether another datagram may be told in the same arrival, as kernels do with trains.
-    fn joins(&self, from: SocketAddr, bytes: usize) -> bool {
-        from == self.peer
-            && self.bytes > 0
-            && self.bytes.is_multiple_of(self.segment_bytes)
-            && (1..=self.segment_bytes).contains(&bytes)
-    }
-}
 
 /// A worker's own way out by one interface: that of the RX queue of its number.
 struct Out {
@@ -63,18 +46,10 @@ pub struct XdpDatagrams {
     /// By interface.
     outs: Vec<Out>,
     links: Links,
-    room: Vec<u8>,
-    received: Vec<Received>,
+    received: Arrivals,
     /// Arrivals of the last poll by the socket, behind those received past the stack.
     by_socket: usize,
     polls: u32,
-}
-
-/// What became of a departure.
-enum One {
-    Sent,
-    /// No frame was left behind so many datagrams.
-    Full(usize),
 }
 
 impl XdpDatagrams {
@@ -98,8 +73,7 @@ impl XdpDatagrams {
             worker,
             outs,
             links: Links::default(),
-            room: Vec::new(),
-            received: Vec::with_capacity(BURST),
+            received: Arrivals::default(),
             by_socket: 0,
             polls: 0,
         }
@@ -107,7 +81,6 @@ impl XdpDatagrams {
 
     /// Take what came past the stack for `queue`: at most `burst` arrivals.
     fn receive(&mut self, queue: usize, burst: usize) {
-        self.room.clear();
         self.received.clear();
         let bypass = self.bypass.clone();
         let places = bypass.places_of(queue);
@@ -169,9 +142,9 @@ impl XdpDatagrams {
         while packets > 0
             && let Some(packet) = receiver.look()
         {
-            match packet::parse(packet.bytes, own) {
+            match packet::parse(packet, own) {
                 Ok(datagram) if datagram.port == port(queue) => {
-                    if !self.accept(&datagram, burst) {
+                    if !self.received.keep(datagram.from, datagram.payload, burst) {
                         break;
                     }
                     let route = Route { interface: *interface, link: datagram.link };
@@ -193,23 +166,6 @@ impl XdpDatagrams {
         packets
     }
 
-    /// Keep a datagram. False if there is no room in this burst.
-    fn accept(&mut self, datagram: &Datagram<'_>, burst: usize) -> bool {
-        let (from, bytes) = (datagram.from, datagram.payload.len());
-        let start = self.room.len();
-        let is_full = self.received.len() == burst;
-        match self.received.last_mut() {
-            Some(last) if last.joins(from, bytes) => last.bytes += bytes,
-            _ if is_full => return false,
-            _ => {
-                let segment_bytes = bytes.max(1);
-                self.received.push(Received { peer: from, start, bytes, segment_bytes });
-            }
-        }
-        self.room.extend_from_slice(datagram.payload);
-        true
-    }
-
     /// By which way a departure leaves; none: by the socket.
     fn route(&mut self, from: &SocketAddr, departure: &Departure<'_>) -> Option<Route> {
         let to = &departure.peer;
@@ -226,7 +182,8 @@ impl XdpDatagrams {
 }
 
 impl Out {
-    /// Post one departure, datagram by datagram. `counts` are those of the way out.
+    /// Post one departure, datagram by datagram. `counts` are those of the way out. An error: no
+    /// frame was left behind so many.
     fn post(
         &mut self,
         counts: &Counts,
@@ -234,30 +191,14 @@ impl Out {
         from: &SocketAddr,
         path: Path,
         departure: &Departure<'_>,
-    ) -> One {
-        let to = &departure.peer;
+    ) -> Result<(), usize> {
+        let ends = (link, from, &departure.peer);
         let spare = if path == Path::Large { self.spare } else { 0 };
-        let Some(length) = departure.segment_bytes else {
-            let pieces = departure.pieces.iter().map(|piece| &piece[..]);
-            return match self.post_one(counts, (link, from, to), spare, pieces) {
-                true => One::Sent,
-                false => One::Full(0),
-            };
-        };
-        let mut cut = Cut::new(departure.pieces);
-        let mut datagram: Vec<IoSlice<'_>> = Vec::with_capacity(4);
-        for datagrams in 0.. {
-            datagram.clear();
-            cut.next(length.into(), &mut datagram);
-            if datagram.is_empty() {
-                break;
-            }
-            let pieces = datagram.iter().map(|piece| &piece[..]);
-            if !self.post_one(counts, (link, from, to), spare, pieces) {
-                return One::Full(datagrams);
-            }
-        }
-        One::Sent
+        let posted = each_datagram(departure, |pieces| {
+            let pieces = pieces.iter().map(|piece| &piece[..]);
+            self.post_one(counts, ends, spare, pieces).then_some(()).ok_or(())
+        });
+        posted.map_err(|(datagrams, ())| datagrams)
     }
 
     /// Post one datagram. False if there is no frame for it.
@@ -332,13 +273,11 @@ impl Datagrams for XdpDatagrams {
     }
 
     fn arrival(&self, index: usize) -> Arrival<'_> {
-        let Some(received) = self.received.get(index) else {
+        self.received.get(index).unwrap_or_else(|| {
             let index = index - self.received.len();
             assert!(index < self.by_socket, "there are not so many");
-            return self.others.arrival(index);
-        };
-        let Received { peer, start, bytes, segment_bytes } = *received;
-        Arrival { peer, segment_bytes, bytes: &self.room[start..start + bytes] }
+            self.others.arrival(index)
+        })
     }
 
     fn send(&mut self, queue: usize, path: Path, departures: &[Departure<'_>]) -> io::Result<Sent> {
@@ -351,8 +290,8 @@ impl Datagrams for XdpDatagrams {
                 let out = &mut self.outs[interface];
                 let counts = &bypass.places[out.place].counts;
                 match out.post(counts, &link, &from, path, next) {
-                    One::Sent => sent.done += 1,
-                    One::Full(datagrams) => {
+                    Ok(()) => sent.done += 1,
+                    Err(datagrams) => {
                         sent.datagrams_of_next = datagrams;
                         // Read by the same worker.
                         bypass.waits[self.worker].store(1 + interface, Relaxed);

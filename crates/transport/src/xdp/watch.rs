@@ -225,11 +225,7 @@ mod tests {
         (handle, watch, twins)
     }
 
-    fn deliver(twin: &mut Twin, port: usize) {
-        deliver_from(twin, 2, port);
-    }
-
-    fn deliver_from(twin: &mut Twin, peer: u8, port: usize) {
+    fn deliver(twin: &mut Twin, peer: u8, port: usize) {
         let (from, to) = (([10, 0, 0, peer], 9).into(), ([10, 0, 0, 1], PORTS[port]).into());
         let link = Link { peer: [2; 6], own: [4; 6] };
         let mut room = [0; 100];
@@ -257,7 +253,7 @@ mod tests {
         let (mut handle, mut watch, mut twin) = world();
         assert_eq!(looks(&mut watch), (vec![], SLEEP));
         for port in [0, 1, 0] {
-            deliver(&mut twin, port);
+            deliver(&mut twin, 2, port);
         }
         let mut ready = Vec::new();
         watch.told(0, &mut ready);
@@ -271,8 +267,8 @@ mod tests {
             assert_eq!(looks(&mut watch), expected, "after {queue}");
         }
         // A full burst is asked for more anyway.
-        deliver(&mut twin, 0);
-        deliver(&mut twin, 1);
+        deliver(&mut twin, 2, 0);
+        deliver(&mut twin, 2, 1);
         assert_eq!(handle.poll(0, 1).expect("polls"), 1);
         assert_eq!(looks(&mut watch), (vec![], SLEEP));
     }
@@ -280,7 +276,7 @@ mod tests {
     #[test]
     fn who_polls_busily_finds_what_has_come_before_an_event_tells_it() {
         let (mut handle, mut plain, mut twin) = world();
-        deliver(&mut twin, 0);
+        deliver(&mut twin, 2, 0);
         assert_eq!(looks(&mut plain), (vec![], SLEEP), "an event is to tell it");
         let mut busy = plain.busy();
         assert_eq!(looks(&mut busy), (BOTH.to_vec(), Wait::No));
@@ -291,7 +287,7 @@ mod tests {
         for queue in 0..PORTS.len() {
             busy.watch(queue, false, &set, u64::MAX).expect("it was watched");
         }
-        deliver(&mut twin, 0);
+        deliver(&mut twin, 2, 0);
         assert_eq!(looks(&mut busy), (vec![], SLEEP));
     }
 
@@ -299,7 +295,7 @@ mod tests {
     fn room_is_told_when_frames_have_come_back_and_sleep_is_short_until_then() {
         let (mut handle, mut watch, mut twin) = world();
         assert!(!watch.watch_room(0, Path::Small, true), "there is some: the socket tells");
-        deliver(&mut twin, 0);
+        deliver(&mut twin, 2, 0);
         assert_eq!(handle.poll(0, 32).expect("polls"), 1);
         let pieces = [IoSlice::new(b"END\r\n")];
         let peer = ([10, 0, 0, 2], 9).into();
@@ -321,7 +317,7 @@ mod tests {
         let (mut handle, mut watch, mut twins) = world_of(2);
         let pieces = [IoSlice::new(b"END\r\n")];
         for (twin, last) in twins.iter_mut().zip([2, 3]) {
-            deliver_from(twin, last, 0);
+            deliver(twin, last, 0);
             assert_eq!(handle.poll(0, 32).expect("polls"), 1);
             let peer = ([10, 0, 0, last], 9).into();
             let reply = [Departure { peer, segment_bytes: None, pieces: &pieces }; 3];

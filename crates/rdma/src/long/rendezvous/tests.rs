@@ -110,20 +110,20 @@ fn a_request_is_read_once_at_a_time_and_what_lies_nowhere_is_refused() {
         SealedDescriptor { offset: REQUESTS_BYTES as u32, ..sealed_descriptor },
         SealedDescriptor { bytes: u32::MAX, offset: u32::MAX, ..sealed_descriptor },
     ] {
-        assert!(rendezvous.claim(wrong).is_none(), "{wrong:?}");
+        assert!(rendezvous.claim(wrong, false).is_none(), "{wrong:?}");
     }
-    let mut lent = rendezvous.claim(sealed_descriptor).expect("it is there");
-    assert!(rendezvous.claim(sealed_descriptor).is_none(), "it is being read");
+    let mut lent = rendezvous.claim(sealed_descriptor, false).expect("it is there");
+    assert!(rendezvous.claim(sealed_descriptor, false).is_none(), "it is being read");
     assert_eq!(read_all(&mut *lent), Some(bytes.clone()));
     drop(lent);
     let reads = bytes.len().div_ceil(PIECE_BYTES) as u64;
     assert_eq!(count(&rendezvous, "verbs_read"), reads);
-    assert!(rendezvous.claim(sealed_descriptor).is_none(), "it was read");
+    assert!(rendezvous.claim(sealed_descriptor, false).is_none(), "it was read");
     // The memory is used anew while another that lay there comes late.
     laneway_sync::words::write(&requests, 1_000, b"something else");
     let late = SealedDescriptor::of(8, 64, &bytes);
     for _ in 0..2 {
-        let mut late = rendezvous.claim(late).expect("it never came whole");
+        let mut late = rendezvous.claim(late, false).expect("it never came whole");
         assert_eq!(read_all(&mut *late), None);
     }
     assert_eq!((count(&rendezvous, "loans_torn"), count(&rendezvous, "loans_refused")), (2, 5));
@@ -135,15 +135,16 @@ fn a_read_that_nobody_waits_for_any_more_is_none_of_the_next() {
     let (first, second) = (message(1, 30_000), message(2, 60_000));
     laneway_sync::words::write(&requests, 0, &first);
     laneway_sync::words::write(&requests, 30_016, &second);
-    let mut given_up = rendezvous.claim(SealedDescriptor::of(1, 0, &first)).expect("it is there");
+    let (one, two) = (SealedDescriptor::of(1, 0, &first), SealedDescriptor::of(2, 30_016, &second));
+    let mut given_up = rendezvous.claim(one, false).expect("it is there");
     let mut out = Vec::new();
     // The twin answers about every second look.
     while given_up.read(0, 8, &mut out) == Moved::Done {
         drop(given_up);
         out.clear();
-        given_up = rendezvous.claim(SealedDescriptor::of(1, 0, &first)).expect("it is there");
+        given_up = rendezvous.claim(one, false).expect("it is there");
     }
-    let mut lent = rendezvous.claim(SealedDescriptor::of(2, 30_016, &second)).expect("it is there");
+    let mut lent = rendezvous.claim(two, false).expect("it is there");
     assert_eq!(lent.read(0, 1_000, &mut Vec::new()), Moved::Later, "one at a time");
     drop(given_up);
     assert_eq!(read_all(&mut *lent), Some(second));
@@ -158,7 +159,7 @@ fn a_client_that_lies_about_its_memory_breaks_its_own_way_alone() {
     let reply = message(3, 50_000);
     let mut placed = liar.place(1, reply.len(), 0).expect("it says so");
     assert_eq!(write_all(&mut *placed, &reply, 0), None);
-    let mut lent = liar.claim(SealedDescriptor::of(1, 8_192, &reply)).expect("it says so");
+    let mut lent = liar.claim(SealedDescriptor::of(1, 8_192, &reply), false).expect("it says so");
     assert_eq!(read_all(&mut *lent), None);
     let mut placed = honest.place(1, reply.len(), 0).expect("there is room");
     let sealed_descriptor = write_all(&mut *placed, &reply, 0).expect("it is its own");
@@ -240,7 +241,7 @@ fn whatever_is_lost_late_or_twice_no_request_is_taken_for_another() {
                 sent.insert(id, (sealed_descriptor, bytes));
             }
             if let Some((sealed_descriptor, bytes)) = sent.get(&(draws.below(12) as u16)) {
-                let Some(mut lent) = rendezvous.claim(*sealed_descriptor) else { continue };
+                let Some(mut lent) = rendezvous.claim(*sealed_descriptor, false) else { continue };
                 match read_all(&mut *lent) {
                     Some(read) => {
                         assert!(read == *bytes, "seed {seed}, step {step}: another request");
@@ -287,7 +288,7 @@ fn who_is_at_a_slice_keeps_nobody_from_claiming_taking_and_placing() {
         threads.spawn(|| assert_eq!(placed.write(&[IoSlice::new(&[7; 1000])]), Moved::Done));
         is_begun.recv().expect("it writes");
         // Meanwhile the others:
-        let lent = rendezvous.claim(SealedDescriptor::of(1, 0, &[1; 1000]));
+        let lent = rendezvous.claim(SealedDescriptor::of(1, 0, &[1; 1000]), false);
         let second = rendezvous.place(2, 3072, 0);
         let third = rendezvous.place(3, 3072, 0);
         rendezvous.taken(2);
@@ -308,10 +309,10 @@ fn what_was_read_whole_is_read_again_only_where_that_is_asked_for() {
     laneway_sync::words::write(&requests, 0, &bytes);
     let sealed_descriptor = SealedDescriptor::of(1, 0, &bytes);
     for _ in 0..3 {
-        let mut lent = rendezvous.claim_again(sealed_descriptor).expect("it is not being read");
-        assert!(rendezvous.claim_again(sealed_descriptor).is_none(), "now it is");
+        let mut lent = rendezvous.claim(sealed_descriptor, true).expect("it is not being read");
+        assert!(rendezvous.claim(sealed_descriptor, true).is_none(), "now it is");
         assert_eq!(read_all(&mut *lent), Some(bytes.clone()));
         drop(lent);
-        assert!(rendezvous.claim(sealed_descriptor).is_none(), "it was read");
+        assert!(rendezvous.claim(sealed_descriptor, false).is_none(), "it was read");
     }
 }

@@ -1,10 +1,23 @@
-//! Hands programs to the kernel's verifier.
+//! Finds programs in their objects, and hands them to the kernel's verifier.
 
-use aya::programs::ProgramError;
+use crate::error::Error;
+use aya::Ebpf;
+use aya::programs::{Program, ProgramError};
 use std::io::ErrorKind;
 
 /// As often as libbpf asks.
 const ATTEMPTS_MAX: u32 = 5;
+
+/// The program of this name, as one of its kind.
+pub(crate) fn find<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>
+where
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    let what = || format!("the program `{name}`");
+    let program = ebpf.program_mut(name);
+    let program = program.ok_or_else(|| Error::said(what(), "is not in its object"))?;
+    <&mut P>::try_from(program).map_err(|why| Error::new(what(), &why))
+}
 
 /// Loads a program by `ask`. The verifier gives up where a signal waits for the thread (EAGAIN), so
 /// it is asked again then.
