@@ -7,23 +7,6 @@ use laneway_load::pairs::{self, definition::Kind};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-pub const HELP: &str = "\
-Run a benchmark in adjacent pairs; print ratio, bound, spread and verdict.
-
-usage: cargo xtask bench ID [--check] [--pairs N] [--with FLAGS] [--no-record]
-       cargo xtask bench --list
-
-  ID           one of those that --list shows; their definitions are bench/definitions/ID.toml
-  --check      exit with 1 if a bound is missed (default: only say so)
-  --pairs N    rounds, where not as many as the definition says
-  --with FLAGS definitions that run programs of their own: further flags of each, in one word
-               (bench tier-unsynced --with '--records 700000 --memory-mb 700')
-  --no-record  do not append the result to bench/record
-  --list       the benchmarks and what each is about
-
-Builds what it measures first. Takes minutes, wants an otherwise idle machine, and is no part
-of CI.";
-
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let mut options = pairs::Options::new(&process::root());
     options.laneway = process::target_dir().join("release").join("laneway");

@@ -18,21 +18,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub const HELP: &str = "\
-Run the kernel lane over emulated network cards, beside a server without it.
-
-usage: cargo xtask card-vm [--packets N] [--seed N]
-
-  --packets N   to each of the two servers, over each pair of cards (30000); at most 1000000000
-  --seed N      which requests, and in which packets (1)
-
-Two virtio cards of four queues, at tc ingress and at XDP, then two Intel ones, at tc ingress, over
-IPv4 and IPv6. Needs root (for tap devices in a network namespace of its own), clang, and QEMU
-(apt-get install --no-install-recommends qemu-system-x86) on an x86-64 Debian; fetches two kernels
-and the guest's programs as Debian packages, once, and unpacks them below the target folder: nothing
-is installed. A kernel with tcx links comes from Debian's backports where it has none itself. It is
-skipped where no mirror is reached; whatever else keeps it from fetching them is a failure.";
-
 const PACKETS: u64 = 30_000;
 const PACKETS_MAX: u64 = 1_000_000_000;
 const SEED: u64 = 1;
@@ -44,35 +29,8 @@ const MEMORY_MEGABYTES: &str = "1536";
 const REALTIME: &str = "this kernel is built with PREEMPT_RT";
 const SAID: [&str; 2] = [vm::SAID, "cards: "];
 const MODULES: &[&str] = &["virtio_pci", "virtio_net", "e1000e", "8021q", "veth"];
-const PACKAGES: &[&str] = &[
-    "busybox-static",
-    "ethtool",
-    "iproute2",
-    "libbpf1",
-    "libcap2",
-    "libelf1",
-    "libmnl0",
-    "zlib1g",
-];
 /// Run in a network namespace of its own, with the command of the machine behind it.
-const NETWORK: &str = r#"set -e
-# A bridge is to look at nothing: it would drop what is cut short.
-for call in iptables ip6tables arptables; do
-    file=/proc/sys/net/bridge/bridge-nf-call-$call
-    [ ! -e $file ] || echo 0 > $file
-done
-for pair in virtio intel; do
-    ip link add name $pair type bridge mcast_snooping 0
-    ip link set $pair up
-done
-for end in server client; do
-    ip tuntap add dev v-$end mode tap multi_queue vnet_hdr
-    ip tuntap add dev i-$end mode tap vnet_hdr
-    ip link set v-$end master virtio up
-    ip link set i-$end master intel up
-done
-exec "$@"
-"#;
+const NETWORK: &str = include_str!("card_vm/network.sh");
 /// A virtio card: what both ends have. The server's gets checksums unfinished, as they left the
 /// client; the client's gets them whole and looks at them, so that a reply whose sum is wrong in
 /// the end is no reply.
@@ -96,13 +54,15 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     need()?;
     let began = Instant::now();
     let folder = process::scratch_dir("card-vm")?;
-    let fetch = |kind| packages::fetch(kind, PACKAGES);
-    let (debian, realtime) = (fetch(Kernel::Tcx)?, fetch(Kernel::Realtime)?);
+    let debian = packages::fetch(Kernel::Tcx)?;
+    let realtime = packages::fetch(Kernel::Realtime)?;
     let ours = build()?;
     let patience = PATIENCE + PACKET_PATIENCE * u32::try_from(packets).unwrap_or(u32::MAX);
     let guest = Guest { folder: &folder, ours: &ours };
-    guest.run("cards", &debian, MODULES, &script(packets, seed), patience)?;
-    guest.run("realtime", &realtime, &[], &realtime_script(), PATIENCE)?;
+    let script = vm::script(SCRIPT, &[("PACKETS", &packets), ("SEED", &seed)]);
+    guest.run("cards", &debian, MODULES, &script, patience)?;
+    let script = vm::script(REALTIME_SCRIPT, &[("REALTIME", &REALTIME)]);
+    guest.run("realtime", &realtime, &[], &script, PATIENCE)?;
     passed(format!(
         "{packets} packets over virtio cards and {packets} over Intel ones were answered as \
          without the lane, under kernel {}; {} was refused; {:.0} s",
@@ -183,71 +143,26 @@ impl Guest<'_> {
 
 /// The cards, in the order in which the guest finds them: two of each driver.
 fn cards(machine: &mut Command) {
-    let ends = [("server", VIRTIO_SERVER), ("client", VIRTIO_CLIENT)];
-    for (number, (end, offloads)) in (1..).zip(ends) {
-        let tap = format!("tap,id=v-{end},ifname=v-{end},script=no,downscript=no,vhost=off");
-        machine.args(["-netdev", &format!("{tap},queues=4")]);
-        let place = format!("netdev=v-{end},mac=52:54:00:09:00:0{number},addr=0x1{number}");
-        machine.args(["-device", &format!("{VIRTIO},{offloads},{place}")]);
-    }
-    for (number, (end, _)) in (3..).zip(ends) {
-        let tap = format!("tap,id=i-{end},ifname=i-{end},script=no,downscript=no,vhost=off");
-        machine.args(["-netdev", &tap]);
-        let place = format!("netdev=i-{end},mac=52:54:00:09:00:0{number},addr=0x1{number}");
-        machine.args(["-device", &format!("{INTEL},{place}")]);
+    for (number, tap, queues, device) in [
+        (1, "v-server", ",queues=4", format!("{VIRTIO},{VIRTIO_SERVER}")),
+        (2, "v-client", ",queues=4", format!("{VIRTIO},{VIRTIO_CLIENT}")),
+        (3, "i-server", "", INTEL.to_owned()),
+        (4, "i-client", "", INTEL.to_owned()),
+    ] {
+        let ends = format!("tap,id={tap},ifname={tap},script=no,downscript=no,vhost=off{queues}");
+        let place = format!("netdev={tap},mac=52:54:00:09:00:0{number},addr=0x1{number}");
+        machine.args(["-netdev", &ends, "-device", &format!("{device},{place}")]);
     }
 }
 
-fn script(packets: u64, seed: u64) -> String {
-    let body = SCRIPT.replace("@PACKETS@", &packets.to_string());
-    vm::script(&body.replace("@SEED@", &seed.to_string()))
-}
-
-fn realtime_script() -> String {
-    vm::script(&REALTIME_SCRIPT.replace("@REALTIME@", REALTIME))
-}
-
-const SCRIPT: &str = r#"/bin/ip link set lo up
-laneway doctor kernel
-# A driver may look for its cards after its module is there.
-for interface in eth0 eth1 eth2 eth3; do
-    tries=0
-    until [ -e /sys/class/net/$interface ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 60 ] || fail "no $interface"
-        sleep 1
-    done
-done
-cards /bin/laneway virtio @PACKETS@ @SEED@ eth0 eth1 || fail "the virtio cards"
-cards /bin/laneway intel @PACKETS@ @SEED@ eth2 eth3 || fail "the Intel cards"
-# It is to find the planted value, which only the other has, not merely something lost.
-told=$(cards /bin/laneway control 2000 @SEED@ lane0 lane1 2>&1) && fail "a planted difference"
-case "$told" in
-*"the other: ["*'n?'*) say "a planted difference is found" ;;
-*) fail "the control ended otherwise: $told" ;;
-esac
-"#;
+const SCRIPT: &str = include_str!("card_vm/cards.sh");
 
 /// What the guest with a real-time kernel does.
-const REALTIME_SCRIPT: &str = r#"/bin/ip link set lo up
-# It must not serve without it either.
-told=$(laneway serve -l 127.0.0.1 -U 11211 --kernel-lane lo 2>&1) && fail "it served: $told"
-case "$told" in
-*"@REALTIME@"*) say "$told" ;;
-*) fail "it was refused for another reason: $told" ;;
-esac
-"#;
+const REALTIME_SCRIPT: &str = include_str!("card_vm/realtime.sh");
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_scripts_ask_for_what_was_asked() {
-        let script = script(17, 23);
-        assert!(script.contains("virtio 17 23 eth0 eth1") && script.contains("intel 17 23 eth2"));
-        assert!(!script.contains('@') && !realtime_script().contains('@'));
-    }
 
     #[test]
     fn a_machine_has_two_cards_of_each_kind() {

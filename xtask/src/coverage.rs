@@ -10,23 +10,6 @@ use crate::tidy::code::{Code, is_test_path};
 use crate::{Outcome, failed, flags, passed, process};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const HELP: &str = "\
-Measure which lines of policy, wire, store, sync, tier and server the tests run.
-
-usage: cargo xtask coverage
-
-Which lines nothing ran `cargo llvm-cov report --show-missing-lines` tells, tests among them.
-
-Counted is what these run: the tests of the six crates, those of crates/laneway (they start the real
-binary), and the hundred fixed seeds of the whole-server simulation. Not counted, neither as lines
-nor as covered: tests, whether a file or a module inside one. Not seen: loom models, doc tests,
-fuzzing, a process that is killed, code that is not compiled in (the feature `kernel`), and some
-functions of a line or two that other crates alone call, which rustc compiles into their callers
-(llvm-cov's \"mismatched data\"): what is told is a lower bound.
-
-Prints a table by crate and the files below 80 %. Exit status 1 if one of the six is below 90 %,
-or if cargo-llvm-cov is missing. Takes a quarter of an hour on two CPUs. Not part of CI.";
-
 /// The crates that must be covered.
 const CRATES: &[&str] = &["policy", "wire", "store", "sync", "tier", "server"];
 /// What one of them must reach, in percent of its lines.
@@ -35,9 +18,6 @@ const CRATE_PERCENT_MIN: usize = 90;
 const FILE_PERCENT_MIN: usize = 80;
 /// The seeds that the simulation's CI run always begins with.
 const SEEDS: &str = "100";
-
-/// What to type where the tool is missing. It says itself where LLVM's are.
-const INSTALL: &str = "cargo install cargo-llvm-cov --locked";
 
 /// The lines of one file: how many times each was run, by number from 1.
 type Lines = BTreeMap<usize, u64>;
@@ -72,14 +52,10 @@ impl Share {
 pub fn main(parser: lexopt::Parser) -> Outcome {
     flags::none(parser)?;
     if !process::works(process::cargo().args(["llvm-cov", "--version"])) {
-        return failed(format!("cargo-llvm-cov is missing: `{INSTALL}` installs it"));
+        return failed("cargo-llvm-cov is missing; cargo install cargo-llvm-cov --locked");
     }
     measure()?;
-    let files = without_tests(&read(&exported()?));
-    let crates = by_crate(&files);
-    print_crates(&crates);
-    print_files(&files);
-    verdict(&crates)
+    judge(&without_tests(&read(&exported()?)))
 }
 
 /// Builds with counters and runs everything that counts.
@@ -164,38 +140,26 @@ fn test_files(path: &str, code: &Code) -> Vec<String> {
     tests.filter_map(|(_, text)| declared(text)).collect()
 }
 
-fn by_crate(files: &BTreeMap<String, Lines>) -> BTreeMap<&'static str, Share> {
-    let share = |name: &&'static str| {
-        let ours = files.iter().filter(|(path, _)| path.split('/').nth(1) == Some(*name));
-        (*name, Share::of(ours.flat_map(|(_, lines)| lines.values())))
-    };
-    CRATES.iter().map(share).collect()
-}
-
-fn print_crates(crates: &BTreeMap<&str, Share>) {
+/// Prints what was covered, by crate, and of files that have little; fails if a crate has.
+fn judge(files: &BTreeMap<String, Lines>) -> Outcome {
     println!("\n{:<8} {:>7} {:>8} {:>6}", "crate", "lines", "covered", "%");
+    let mut below = Vec::new();
     for name in CRATES {
-        let share = crates[name];
+        let ours = files.iter().filter(|(path, _)| path.split('/').nth(1) == Some(*name));
+        let share = Share::of(ours.flat_map(|(_, lines)| lines.values()));
         println!("{name:<8} {:>7} {:>8} {:>6}", share.lines, share.covered, share.told());
-    }
-}
-
-fn print_files(files: &BTreeMap<String, Lines>) {
-    let shares = files.iter().map(|(path, lines)| (path, Share::of(lines.values())));
-    let below = shares.filter(|(_, share)| share.is_below(FILE_PERCENT_MIN)).collect::<Vec<_>>();
-    if below.is_empty() {
-        return println!("\nno file is below {FILE_PERCENT_MIN} %\n");
+        if share.is_below(CRATE_PERCENT_MIN) {
+            below.push(format!("{name} {} %", share.told()));
+        }
     }
     println!("\nfiles below {FILE_PERCENT_MIN} %:");
-    for (path, share) in below {
-        println!("{:>6} % of {:>4} lines  {path}", share.told(), share.lines);
+    for (path, lines) in files {
+        let share = Share::of(lines.values());
+        if share.is_below(FILE_PERCENT_MIN) {
+            println!("{:>6} % of {:>4} lines  {path}", share.told(), share.lines);
+        }
     }
     println!();
-}
-
-fn verdict(crates: &BTreeMap<&'static str, Share>) -> Outcome {
-    let below = crates.iter().filter(|(_, share)| share.is_below(CRATE_PERCENT_MIN));
-    let below = below.map(|(name, share)| format!("{name} {} %", share.told())).collect::<Vec<_>>();
     match below.is_empty() {
         true => passed(format!("each of the six crates is at {CRATE_PERCENT_MIN} % or above")),
         false => failed(format!("below {CRATE_PERCENT_MIN} % of the lines: {}", below.join(", "))),
@@ -205,7 +169,6 @@ fn verdict(crates: &BTreeMap<&'static str, Share>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Failure;
 
     #[test]
     fn counts_of_one_line_are_added_and_foreign_files_are_left_out() {
@@ -239,11 +202,12 @@ mod tests {
         assert!(!Share { lines: 10, covered: 9 }.is_below(90));
         assert!(!Share::default().is_below(90), "a crate without lines lacks none");
         // A crate below the limit is named.
-        let share = |covered| Share { lines: 100, covered };
-        assert!(verdict(&BTreeMap::from([("wire", share(90))])).is_ok());
-        let Err(Failure::Failed(why)) = verdict(&BTreeMap::from([("wire", share(89))])) else {
-            panic!("89 % passed");
+        let judged = |covered: usize| {
+            let lines: Lines = (0..100).map(|line| (line, u64::from(line < covered))).collect();
+            judge(&BTreeMap::from([("crates/wire/src/a.rs".to_owned(), lines)]))
         };
+        assert!(judged(90).is_ok());
+        let why = judged(89).expect_err("89 % passed").why();
         assert_eq!(why, "below 90 % of the lines: wire 89.0 %");
     }
 }

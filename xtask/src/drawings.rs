@@ -19,14 +19,6 @@ use crate::{Outcome, flags, passed, process};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-pub const HELP: &str = "\
-Make the drawings of docs/drawings, an SVG from each text.
-
-usage: cargo xtask drawings
-
-The format of a text stands in xtask/src/drawings.rs. `cargo xtask tidy` fails where an SVG is not
-what its text makes.";
-
 /// Where the texts and the drawings are.
 pub const FOLDER: &str = "docs/drawings/";
 /// Pixels of a column, and of a row.
@@ -40,35 +32,7 @@ const BASE: i64 = 5;
 const KINDS: [&str; 3] = ["plain", "small", "large"];
 
 /// The arrow's head, and colours for light and for dark pages.
-const STYLE: &str = r#"<defs><marker id="head" viewBox="0 0 10 10" refX="10"
- refY="5" markerWidth="8" markerHeight="8"
- orient="auto"><path class="head" d="M0 0L10 5L0 10z"/></marker></defs>
-<style>
-text{font:14px sans-serif;fill:#1c2128}
-.middle{text-anchor:middle}
-.end{text-anchor:end}
-.first{font-weight:bold}
-.label{font-size:13px;fill:#4b5563}
-rect{fill:#eef1f5;stroke:#5b6573}
-.ground{fill:#fff;stroke:none}
-.area{fill:none;stroke-dasharray:5 4}
-.small{fill:#d9eedc;stroke:#2e7d32}
-.large{fill:#fde3c8;stroke:#b35c00}
-.arrow{fill:none;stroke:#5b6573;stroke-width:1.5}
-.head{fill:#5b6573}
-@media (prefers-color-scheme:dark){
-text{fill:#e6e9ee}
-.label{fill:#b6bec9}
-rect{fill:#262c36;stroke:#8b95a5}
-.ground{fill:#14181f;stroke:none}
-.area{fill:none}
-.small{fill:#1d3b24;stroke:#66bb6a}
-.large{fill:#4a2f12;stroke:#f0a050}
-.arrow{stroke:#9aa4b2}
-.head{fill:#9aa4b2}
-}
-</style>
-"#;
+const STYLE: &str = include_str!("drawings/head.svg");
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
     flags::none(parser)?;
@@ -297,31 +261,27 @@ mod tests {
         svg(&format!("{HEAD}{statements}"))
     }
 
-    #[track_caller]
-    fn has(statements: &str, piece: &str) {
-        let drawing = drawn(statements).expect("a drawing");
-        assert!(drawing.contains(piece), "{drawing}");
-    }
-
     #[test]
-    fn a_box_has_its_place_and_its_lines() {
-        has(BOXES, "<rect class=\"plain\" x=\"10\" y=\"10\" width=\"50\" height=\"30\" rx=\"4\"/>");
-        has(BOXES, "viewBox=\"0 0 70 110\"");
-        has(
-            "box a large 0 0 9 5 \"one\" \"two\"",
-            "<text class=\"middle first\" x=\"45\" y=\"21\">one<",
-        );
-        has("box a large 0 0 9 5 \"one\" \"two\"", "<text class=\"middle\" x=\"45\" y=\"39\">two<");
-        has("text 1 2 \"a < b & c\"", "<text class=\"\" x=\"10\" y=\"20\">a &lt; b &amp; c</text>");
-    }
-
-    #[test]
-    fn an_arrow_goes_down_sideways_or_with_one_bend() {
-        has(&format!("{BOXES}arrow a b \"l\""), "d=\"M35 40V70\"");
-        has(&format!("{BOXES}arrow b a"), "d=\"M35 70V40\"");
-        has(&format!("{BOXES}box c plain 9 2 5 3 \"c\"\narrow a c"), "d=\"M60 30H90\"");
-        has(&format!("{BOXES}box c plain 9 2 5 3 \"c\"\narrow c a"), "d=\"M90 30H60\"");
-        has(&format!("{BOXES}box c plain 9 7 5 3 \"c\"\narrow a c"), "d=\"M35 40V85H90\"");
+    fn boxes_texts_and_arrows_have_their_places() {
+        let two = "box a large 0 0 9 5 \"one\" \"two\"";
+        // Down, up, to either side, and with one bend.
+        let beside = |row, arrow| format!("{BOXES}box c plain 9 {row} 5 3 \"c\"\narrow {arrow}");
+        let rows: [(String, &str); 10] = [
+            (BOXES.into(), "<rect class=\"plain\" x=\"10\" y=\"10\" width=\"50\" height=\"30\""),
+            (BOXES.into(), "viewBox=\"0 0 70 110\""),
+            (two.into(), "<text class=\"middle first\" x=\"45\" y=\"21\">one<"),
+            (two.into(), "<text class=\"middle\" x=\"45\" y=\"39\">two<"),
+            ("text 1 2 \"a < b & c\"".into(), "x=\"10\" y=\"20\">a &lt; b &amp; c</text>"),
+            (format!("{BOXES}arrow a b \"l\""), "d=\"M35 40V70\""),
+            (format!("{BOXES}arrow b a"), "d=\"M35 70V40\""),
+            (beside(2, "a c"), "d=\"M60 30H90\""),
+            (beside(2, "c a"), "d=\"M90 30H60\""),
+            (beside(7, "a c"), "d=\"M35 40V85H90\""),
+        ];
+        for (statements, piece) in rows {
+            let drawing = drawn(&statements).expect("a drawing");
+            assert!(drawing.contains(piece), "{drawing}");
+        }
     }
 
     #[test]

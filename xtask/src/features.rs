@@ -2,18 +2,12 @@
 //! compiled for several; what a user builds without a flag has none, and is asked here what it says
 //! of those that it has not.
 
-use crate::{Executable, Guarded, Outcome, flags, passed, process};
+use crate::{Executable, Guarded, Outcome, failed, flags, passed, process};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-
-pub const HELP: &str = "\
-Ask the release binary without Cargo features what it says of those that it has not.
-
-usage: cargo xtask features
-
-Each flag and command that needs a feature must be refused with the feature's name and the line that
-builds it, and with the status that its kind of error has.";
 
 /// Everything, for which clang is needed; and of the simulation its meter of work and its bugs, of
 /// which none is there until it is planted. `full` has the kernel's programs in it; they are named
@@ -29,36 +23,13 @@ const COMPILERS: [&str; 2] = ["clang-14", "clang"];
 /// A binary that takes longer serves, though it should not.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is typed, the exit status, and words of what is said.
-const ASKED: &[(&str, i32, &[&str])] = &[
-    ("--version -v", 0, &["features: none"]),
-    (
-        "doctor kernel",
-        1,
-        &[
-            "feature kernel: not built in; cargo build --release --features kernel",
-            "feature af-xdp: not built in; cargo build --release --features af-xdp",
-            "feature rdma: not built in; cargo build --release --features rdma",
-            "feature research: not built in; cargo build --release --features research",
-        ],
-    ),
-    ("bench verbs", 2, &["built without the feature `research`", "--features research"]),
-    ("sim minos-fig2", 2, &["built without the feature `research`", "--features research"]),
-    ("sim all", 2, &["built without the feature `research`", "--features research"]),
-    ("sim --help", 0, &["plan", "scale", "--features research"]),
-];
-/// What is typed, and which flag of it is refused for want of which feature.
-const REFUSED: &[(&str, &str, &str)] = &[
-    ("serve -p -1 -l 127.0.0.1 -U -1 --kernel-lane lo", "--kernel-lane", "kernel"),
-    // What else they need is not asked for first.
-    ("serve --kernel-lane lo", "--kernel-lane", "kernel"),
-    ("serve -p -1 -l 127.0.0.1 -U -1 --steer", "--steer", "kernel"),
-    ("serve --af-xdp lo", "--af-xdp", "af-xdp"),
-    ("serve --af-xdp-busy-poll", "--af-xdp-busy-poll", "af-xdp"),
-    ("serve -p -1 -l 127.0.0.1 --rdma rxe0", "--rdma", "rdma"),
-    ("serve --print-config --kernel-lane lo", "--kernel-lane", "kernel"),
-];
-const REFUSED_STATUS: i32 = 71;
+/// What is asked of it, as `lines.toml` has it.
+#[derive(Deserialize)]
+struct Line {
+    typed: String,
+    status: i32,
+    says: Vec<String>,
+}
 
 /// The set that all tests are built with.
 pub fn tested() -> &'static str {
@@ -75,24 +46,18 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     flags::none(parser)?;
     let binary = Executable::laneway()?;
     let log = process::scratch_dir("features")?.join("said.log");
-    let expect = |line: &str, status: i32, words: &[&str]| -> Result<(), String> {
-        let (ended, said) = ask(binary.path(), line, &log)?;
-        if ended != Some(status) {
-            return Err(format!("laneway {line}: status {ended:?}, not {status}: {said}"));
+    let text = include_str!("features/lines.toml");
+    let lines: BTreeMap<String, Vec<Line>> = toml::from_str(text).expect("lines");
+    for Line { typed, status, says } in &lines["line"] {
+        let (ended, said) = ask(binary.path(), typed, &log)?;
+        if ended != Some(*status) {
+            return failed(format!("laneway {typed}: status {ended:?}, not {status}: {said}"));
         }
-        let unsaid = words.iter().find(|word| !said.contains(**word));
-        unsaid.map_or(Ok(()), |word| Err(format!("laneway {line}: does not say {word:?}: {said}")))
-    };
-    ASKED.iter().try_for_each(|(line, status, words)| expect(line, *status, words))?;
-    for (line, flag, feature) in REFUSED {
-        let words = [
-            format!("{flag}: built without the feature `{feature}`"),
-            format!("--features {feature}"),
-        ];
-        expect(line, REFUSED_STATUS, &[words[0].as_str(), words[1].as_str()])?;
+        if let Some(words) = says.iter().find(|words| !said.contains(words.as_str())) {
+            return failed(format!("laneway {typed}: does not say {words:?}: {said}"));
+        }
     }
-    let lines = ASKED.len() + REFUSED.len();
-    passed(format!("{lines} lines are answered or refused as they should be"))
+    passed(format!("{} lines are answered or refused as they should be", lines["line"].len()))
 }
 
 /// How it ended, if it did, and all that it said.

@@ -2,8 +2,8 @@
 //!
 //! docs/figures.md has every ratio and every bounded figure, met or missed, out of the newest
 //! record of each benchmark: a rule, so that nobody picks. README has twelve of them, chosen for
-//! what a user asks about ([`ROWS`]), not for how they came out. Figures are worked out from the
-//! record's raw rounds by the definition as it stands now, so that a change of what decides
+//! what a user asks about (`readme.toml`), not for how they came out. Figures are worked out from
+//! the record's raw rounds by the definition as it stands now, so that a change of what decides
 //! (whole runs instead of quiet laps) reaches old records, too. One of servers at another place is
 //! no measurement of today's definition, and counts as too old. Each row tells how many commits of
 //! the product came after what it measured. Above [`BEHIND_MAX`] its numbers are printed nowhere:
@@ -15,17 +15,10 @@ use laneway_load::pairs::definition::{self, Definition};
 use laneway_load::pairs::record::Record;
 use laneway_load::pairs::statistics::{Judged, Verdict, judge_what_is_there};
 use laneway_load::report::table::spread;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-
-pub const HELP: &str = "\
-Write the tables of figures in README and docs/figures.md from the newest records in bench/record.
-
-usage: cargo xtask readme
-
-Run it after a benchmark was recorded, and where tidy says that rows have become stale; `cargo xtask
-tidy` fails until it has been.";
 
 /// Where the tables stand, and what is around them.
 pub const README: &str = "README.md";
@@ -40,50 +33,21 @@ const BEHIND_MAX: u32 = 60;
 /// What a commit of the product changes.
 const PRODUCT: [&str; 3] = ["crates", "Cargo.toml", "Cargo.lock"];
 
-/// README's rows: in words, the benchmark, and its figure.
-const ROWS: [(&str, &str, &str); 12] = [
-    (
-        "as deployed, beside 20 GETs/s of 8 MB: small p99, divided by its p99 without them",
-        "noisy-8mb-deployed",
-        "small p99, of its own undisturbed",
-    ),
-    (
-        "as deployed, beside 20 GETs/s of 8 MB: small p99, of memcached's",
-        "noisy-8mb-deployed",
-        "small p99, of memcached",
-    ),
-    (
-        "as deployed, 20 k/s by TCP, 0.75 % up to 4 MB: small p99, of memcached's",
-        "large-4mb-075-deployed",
-        "small p99, of memcached",
-    ),
-    (
-        "as deployed, 13 k/s by UDP, 0.75 % up to 500 KB: small p99, of memcached's",
-        "udp-500kb-075-deployed",
-        "small p99, of memcached",
-    ),
-    ("CPU per GET, 1 in flight, of memcached's", "get-1", "CPU per GET, of memcached"),
-    ("CPU per GET, 16 in flight, of memcached's", "get-16", "CPU per GET, of memcached"),
-    ("CPU per SET, 16 in flight, of memcached's", "set-16", "CPU per SET, of memcached"),
-    ("CPU per GET, 256 connections, of memcached's", "conns-256", "CPU per GET, of memcached"),
-    ("CPU per key, GETs of 50 keys, of memcached's", "multiget-50", "CPU per key, of memcached"),
-    (
-        "memory per item beyond key and value, of memcached's",
-        "memory",
-        "resident beyond key and value, of memcached",
-    ),
-    (
-        "durable store, half of the operations SETs that wait for the disk, 64 threads: \
-         operations/s, of RocksDB's (above 1 is better)",
-        "tier-synced",
-        "synced A, 64 threads, of RocksDB",
-    ),
-    (
-        "GETs that the kernel answers, 64 in flight: CPU per GET, of memcached's",
-        "kernel-get-veth",
-        "64 in flight: CPU 0 per GET, of memcached's (3.5 times its GETs per second of CPU)",
-    ),
-];
+/// A row of README's table, as `figures/readme.toml` has it.
+#[derive(Deserialize)]
+struct Row {
+    /// In words.
+    what: String,
+    benchmark: String,
+    figure: String,
+}
+
+/// README's rows.
+fn rows() -> Vec<Row> {
+    let text = include_str!("figures/readme.toml");
+    let mut file: BTreeMap<String, Vec<Row>> = toml::from_str(text).expect("README's rows");
+    file.remove("row").unwrap_or_default()
+}
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
     flags::none(parser)?;
@@ -94,8 +58,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
 pub fn update() -> Result<bool, String> {
     let root = process::root();
     let (definitions, records) = (texts(&root, DEFINITIONS)?, texts(&root, RECORDS)?);
-    let age = |_: &str, commit: &str| behind(commit);
-    let sheets = Sheets::new(pairs(&definitions), pairs(&records), age)?;
+    let sheets = Sheets::new(&definitions, &records, |_, commit| behind(commit))?;
     let mut changed = false;
     for path in [README, FIGURES] {
         let text = process::read(root.join(path))?;
@@ -107,24 +70,21 @@ pub fn update() -> Result<bool, String> {
 }
 
 /// The files of a folder, by name.
-fn texts(root: &Path, folder: &str) -> Result<BTreeMap<String, String>, String> {
+pub type Texts = BTreeMap<String, String>;
+
+fn texts(root: &Path, folder: &str) -> Result<Texts, String> {
     let folder = root.join(folder);
     let text = |name: String| process::read(folder.join(&name)).map(|text| (name, text));
     process::named(&folder, "")?.into_iter().map(text).collect()
 }
 
-fn pairs(texts: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
-    texts.iter().map(|(name, text)| (name.as_str(), text.as_str()))
-}
-
 /// What is wrong with the table in the file `path`, by definitions and records given with their
 /// names. The number of commits is that of the day it was written; what is too old must be today's,
 /// where there is a history to tell. Elsewhere the text's own word is taken for that.
-pub fn complaint<'a>(
+pub fn complaint(
     path: &str,
     text: &str,
-    definitions: impl Iterator<Item = (&'a str, &'a str)>,
-    records: impl Iterator<Item = (&'a str, &'a str)>,
+    (definitions, records): (&Texts, &Texts),
     behind: Option<fn(&str) -> Option<u32>>,
 ) -> Option<String> {
     let age = |id: &str, commit: &str| match behind {
@@ -227,19 +187,18 @@ struct Sheets(BTreeMap<String, Sheet>);
 
 impl Sheets {
     /// `behind` tells the age of a benchmark's record by identifier and commit.
-    fn new<'a>(
-        definitions: impl Iterator<Item = (&'a str, &'a str)>,
-        records: impl Iterator<Item = (&'a str, &'a str)>,
+    fn new(
+        definitions: &Texts,
+        records: &Texts,
         behind: impl Fn(&str, &str) -> Option<u32>,
     ) -> Result<Sheets, String> {
         // A record whose benchmark is gone has no row.
-        let records: BTreeMap<&str, &str> = records.collect();
         let mut sheets = BTreeMap::new();
         for (name, text) in definitions {
             let Some(id) = name.strip_suffix(".toml") else { continue };
             let definition =
                 definition::parse(text).map_err(|error| format!("{DEFINITIONS}{name}: {error}"))?;
-            let lines = records.get(format!("{id}.jsonl").as_str()).copied().unwrap_or_default();
+            let lines = records.get(&format!("{id}.jsonl")).map_or("", String::as_str);
             let newest = match lines.lines().rev().find(|line| !line.trim().is_empty()) {
                 None => None,
                 Some(line) => {
@@ -268,12 +227,12 @@ impl Sheets {
              | repeat |\n\
              |---|---|---|---|---|\n",
         );
-        for (words, id, figure) in ROWS {
-            let cells = self.0.get(id).and_then(|sheet| sheet.cells(figure));
+        for Row { what, benchmark, figure } in rows() {
+            let cells = self.0.get(&benchmark).and_then(|sheet| sheet.cells(&figure));
             let [value, bound, measured] =
                 cells.unwrap_or_else(|| [NOT_YET.into(), String::new(), String::new()]);
-            let repeat = repeat(id);
-            let _ = writeln!(out, "| {words} | {value} | {bound} | {measured} | {repeat} |");
+            let repeat = repeat(&benchmark);
+            let _ = writeln!(out, "| {what} | {value} | {bound} | {measured} | {repeat} |");
         }
         out
     }
@@ -400,21 +359,28 @@ mod tests {
 
     type Age = fn(&str) -> Option<u32>;
 
+    fn texts(files: &[(&str, &str)]) -> Texts {
+        let joined = |text: &str| text.replace("\n        ", " ");
+        files.iter().map(|(name, text)| ((*name).to_owned(), joined(text))).collect()
+    }
+
+    /// Two benchmarks, one of which was measured so many commits ago.
     fn sheets(behind: Option<u32>) -> Sheets {
         // The older line is no record at all: only the newest is read.
-        let records = format!("an older line\n{}\n", RECORD.replace('\n', " "));
-        let definitions = [("get-1.toml", DEFINITION), ("new.toml", DEFINITION)].into_iter();
-        let records = [("get-1.jsonl", records.as_str()), ("gone.jsonl", "no record")].into_iter();
-        Sheets::new(definitions, records, |_, _| behind).expect("a record")
+        let record = format!("an older line\n{RECORD}\n");
+        let records = texts(&[("get-1.jsonl", &record), ("gone.jsonl", "no record")]);
+        let definitions = texts(&[("get-1.toml", DEFINITION), ("new.toml", DEFINITION)]);
+        Sheets::new(&definitions, &records, |_, _| behind).expect("a record")
     }
 
     /// Of one benchmark, which was measured just now.
     fn fresh(definition: &str) -> Sheets {
-        let record = RECORD.replace('\n', " ");
-        let definitions = [("get-1.toml", definition)].into_iter();
-        let is_newest = |id: &str, commit: &str| (id, commit) == ("get-1", "0123456789ab");
-        let age = |id: &str, commit: &str| is_newest(id, commit).then_some(0);
-        Sheets::new(definitions, [("get-1.jsonl", record.as_str())].into_iter(), age).expect("one")
+        let records = texts(&[("get-1.jsonl", RECORD)]);
+        let age = |id: &str, commit: &str| match (id, commit) {
+            ("get-1", "0123456789ab") => Some(0),
+            _ => None,
+        };
+        Sheets::new(&texts(&[("get-1.toml", definition)]), &records, age).expect("one")
     }
 
     #[test]
@@ -431,23 +397,19 @@ mod tests {
     #[test]
     fn readme_has_its_rows_measured_or_not() {
         let table = sheets(Some(7)).readme();
-        assert_eq!(table.lines().count(), 2 + ROWS.len());
+        assert_eq!(table.lines().count(), 2 + rows().len());
         assert!(table.contains("1 in flight, of memcached's | 0.75 [0.50..1.25] | 1 |"), "{table}");
-        assert_eq!(table.matches("not measured yet").count(), ROWS.len() - 1);
-    }
-
-    #[test]
-    fn a_row_of_too_few_rounds_makes_no_figure_of_readme() {
-        let sheets = fresh(&DEFINITION.replace("pairs = 3", "pairs = 5"));
-        assert!(sheets.readme().contains("3 of 5 rounds only"));
-        assert!(sheets.figures().contains("| 3 of 5 |"));
-    }
-
-    #[test]
-    fn a_record_of_servers_at_another_place_has_no_number() {
-        let sheets = fresh(&format!("place = {{ ordinary = true }}\n{DEFINITION}"));
-        assert!(sheets.figures().contains("Not measured anew"));
-        assert!(!sheets.figures().contains("0.75 [") && !sheets.readme().contains("0.75 ["));
+        assert_eq!(table.matches("not measured yet").count(), rows().len() - 1);
+        // Where all is fresh there is one table of figures.
+        assert!(!fresh(DEFINITION).figures().contains("Not measured anew"));
+        // Too few rounds make no figure of README, and servers at another place none at all.
+        let few = fresh(&DEFINITION.replace("pairs = 3", "pairs = 5"));
+        assert!(few.readme().contains("3 of 5 rounds only"));
+        assert!(few.figures().contains("| 3 of 5 |"));
+        let elsewhere = fresh(&format!("place = {{ ordinary = true }}\n{DEFINITION}"));
+        assert!(elsewhere.figures().contains("Not measured anew"));
+        let tables = [elsewhere.figures(), elsewhere.readme()];
+        assert!(tables.iter().all(|table| !table.contains("0.75 [")), "{tables:?}");
     }
 
     #[test]
@@ -456,6 +418,7 @@ mod tests {
             [(Some(BEHIND_MAX), true), (Some(BEHIND_MAX + 1), false), (None, false)]
         {
             let (readme, figures) = (sheets(behind).readme(), sheets(behind).figures());
+            assert!(OLD.contains(&format!("more than {BEHIND_MAX} commits")));
             let (table, old) = figures.split_once(OLD).expect("one was never measured");
             let row = "| `get-1` | a test | 2026-01-02, `0123456789ab` | `cargo xtask bench get-1 \
                        --check` |\n";
@@ -470,26 +433,14 @@ mod tests {
     }
 
     #[test]
-    fn the_page_tells_the_age_that_is_meant() {
-        assert!(OLD.contains(&format!("more than {BEHIND_MAX} commits")));
-    }
-
-    #[test]
-    fn where_all_is_fresh_there_is_one_table() {
-        let table = fresh(DEFINITION).figures();
-        assert!(!table.contains("Not measured anew"), "{table}");
-    }
-
-    #[test]
     fn a_number_that_has_become_stale_is_told() {
-        let definitions = || [("get-1.toml", DEFINITION), ("new.toml", DEFINITION)].into_iter();
-        let text = RECORD.replace('\n', " ");
-        let records = || [("get-1.jsonl", text.as_str())].into_iter();
+        let definitions = texts(&[("get-1.toml", DEFINITION), ("new.toml", DEFINITION)]);
+        let records = texts(&[("get-1.jsonl", RECORD)]);
         let before = format!("# A\n{BEGIN}| old |\n{END}\nmore\n");
         let (young, last, stale): (Age, Age, Age) =
             (|_| Some(7), |_| Some(BEHIND_MAX), |_| Some(BEHIND_MAX + 1));
         for path in [README, FIGURES] {
-            let told = |text: &str, behind| complaint(path, text, definitions(), records(), behind);
+            let told = |text: &str, behind| complaint(path, text, (&definitions, &records), behind);
             let is_told = |text: &str, behind, words: &str| {
                 told(text, behind).is_some_and(|told| told.contains(words))
             };
@@ -516,8 +467,8 @@ mod tests {
 
     #[test]
     fn a_broken_record_is_named() {
-        let records = [("get-1.jsonl", "{}")].into_iter();
-        let sheets = Sheets::new([("get-1.toml", DEFINITION)].into_iter(), records, |_, _| None);
+        let records = texts(&[("get-1.jsonl", "{}")]);
+        let sheets = Sheets::new(&texts(&[("get-1.toml", DEFINITION)]), &records, |_, _| None);
         assert!(sheets.err().is_some_and(|words| words.contains("get-1.jsonl")));
     }
 }

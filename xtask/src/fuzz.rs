@@ -9,21 +9,6 @@ use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HELP: &str = "\
-Fuzz the parsers for a while; a crash prints its input's file and how to see it again.
-
-usage: cargo xtask fuzz [TARGET] [--seconds 30 | --hours H] [--seed N] [--keep]
-       cargo xtask fuzz TARGET --input FILE
-
-  TARGET         one of fuzz/'s targets (default: every one, each for the given time)
-  --seconds N    how long to run each target (default 30)
-  --hours H      for a night: so long for all of them together, in equal shares
-  --seed N       libFuzzer's seed; the run prints the one that it drew where none is given (the
-                 corpus found so far, in fuzz/corpus, also steers a run)
-  --keep         then minimize what is in fuzz/corpus into fuzz/seeds, a few KB for each target:
-                 the inputs that every run begins with, to be committed
-  --input FILE   run TARGET on this one input and stop";
-
 const SECONDS_DEFAULT: u64 = 30;
 /// What is kept of a target's corpus, at most.
 const KEPT_BYTES_MAX: u64 = 6 << 10;
@@ -70,7 +55,10 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         return Err(Failure::Usage(format!("name one target of: {}", targets.join(", "))));
     }
     if let Some(hours) = hours {
-        options.seconds = share(hours, chosen.len())?;
+        options.seconds = (hours * 3600.0 / chosen.len() as f64) as u64;
+    }
+    if options.seconds == 0 {
+        return Err(Failure::Usage("each target must have a second or more".into()));
     }
     let mut notes = Vec::new();
     for target in chosen {
@@ -84,17 +72,6 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         }
     }
     passed(notes.join("; "))
-}
-
-/// Seconds of each of so many targets in a night of so many hours.
-fn share(hours: f64, targets: usize) -> Result<u64, Failure> {
-    let seconds = hours * 3600.0 / targets as f64;
-    match seconds.is_finite() && seconds >= 1.0 {
-        true => Ok(seconds as u64),
-        false => Err(Failure::Usage(format!(
-            "--hours {hours}: must leave a second or more for each of {targets} targets"
-        ))),
-    }
 }
 
 fn folder() -> PathBuf {
@@ -263,15 +240,5 @@ mod tests {
         assert_eq!(Found::read(TEXT), Some(found));
         assert_eq!(Found::read(&TEXT.replace("cov: 210", "cov: 0")), None);
         assert_eq!(Found::read("stat::number_of_executed_units: 5\n"), None);
-    }
-
-    #[test]
-    fn a_night_is_shared_by_its_targets_and_one_too_short_is_refused() {
-        assert_eq!(share(1.0, 10).ok(), Some(360));
-        assert_eq!(share(0.5, 1).ok(), Some(1800));
-        for hours in [0.0, -1.0, 0.0001, f64::NAN, f64::INFINITY] {
-            let told = share(hours, 10);
-            assert!(matches!(told, Err(Failure::Usage(why)) if why.contains("--hours")), "{hours}");
-        }
     }
 }

@@ -37,7 +37,11 @@ impl Place {
     }
 
     /// Runs a client and shows what it said; inside, why it is left out.
-    pub fn run(&self, name: &str, run: Run) -> Result<Result<String, String>, Failure> {
+    pub fn run(
+        &self,
+        name: &str,
+        run: impl FnOnce(&Place) -> Outcome,
+    ) -> Result<Result<String, String>, Failure> {
         match run(self) {
             Ok(said) => {
                 println!("{said}");

@@ -6,18 +6,7 @@
 
 use crate::{Outcome, failed, passed, process};
 use laneway_sync::canary::{Canary, VARIABLE};
-use std::path::PathBuf;
 use std::process::Command;
-
-pub const HELP: &str = "\
-Model-check the lock-free primitives with loom, or show that the models can fail.
-
-usage: cargo xtask loom [--canary] [NAME]
-
-  --canary   run each model with each of its canaries; every one must FAIL
-  NAME       only the models or canaries whose name contains NAME
-
-The build lies in its own folder, target/loom, because `--cfg loom` changes every crate.";
 
 /// One model: a test file of a crate.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,16 +90,13 @@ fn canaries(models: &[Model], only: &str) -> Outcome {
 
 fn cargo_test(model: &Model) -> Command {
     let mut command = process::cargo();
-    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", loom_dir());
+    command.env("CARGO_TARGET_DIR", process::target_dir().join("loom"));
+    command.env("RUSTFLAGS", "--cfg loom");
     // Optimised, or the models take minutes; without what only the linker would spend time on.
     command.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_DEBUG", "0")]);
     command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     command.args(["test", "--release", "-p", &model.package, "--test", &model.test]);
     command
-}
-
-fn loom_dir() -> PathBuf {
-    process::target_dir().join("loom")
 }
 
 fn models() -> Result<Vec<Model>, String> {

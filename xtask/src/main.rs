@@ -1,7 +1,7 @@
 //! Laneway's one tool: everything that is not `cargo build` or `cargo run`.
 //!
-//! Each subcommand is one module with a `HELP` text and a `main`. Whatever CI runs is a subcommand
-//! here, so that every failure can be repeated by typing the line it prints.
+//! Each subcommand is one module with a `main`, and a text in `xtask/help`. Whatever CI runs is a
+//! subcommand here, so that every failure can be repeated by typing the line it prints.
 //! Exit status: 0 passed, 1 failed, 2 wrong usage, 77 skipped (the reason is the last line).
 //! It knows the command lines of the tools it calls; knows nothing of the server's insides.
 #![forbid(unsafe_code)]
@@ -23,7 +23,9 @@ mod features;
 mod figures;
 mod fuzz;
 mod instructions;
+mod judge;
 mod languages;
+mod look;
 mod loom;
 mod memccapable;
 mod musl;
@@ -69,38 +71,49 @@ struct Subcommand {
     main: fn(lexopt::Parser) -> Outcome,
 }
 
+/// The subcommand of this name, whose text is a file of the folder `help`.
+macro_rules! task {
+    ($name:literal, $main:expr) => {
+        Subcommand {
+            name: $name,
+            help: include_str!(concat!("../help/", $name, ".txt")),
+            main: $main,
+        }
+    };
+}
+
 const SUBCOMMANDS: &[Subcommand] = &[
-    Subcommand { name: "test", help: steps::HELP, main: steps::main },
-    Subcommand { name: "setup", help: setup::HELP, main: setup::main },
-    Subcommand { name: "peers", help: peers::HELP, main: peers::main },
-    Subcommand { name: "tidy", help: tidy::HELP, main: tidy::main },
-    Subcommand { name: "loom", help: loom::HELP, main: loom::main },
-    Subcommand { name: "fuzz", help: fuzz::HELP, main: fuzz::main },
-    Subcommand { name: "coverage", help: coverage::HELP, main: coverage::main },
-    Subcommand { name: "instructions", help: instructions::HELP, main: instructions::main },
-    Subcommand { name: "features", help: features::HELP, main: features::main },
-    Subcommand { name: "observe-cost", help: observe_cost::HELP, main: observe_cost::main },
-    Subcommand { name: "replay", help: replay::HELP, main: replay::main },
-    Subcommand { name: "memccapable", help: memccapable::HELP, main: memccapable::main },
-    Subcommand { name: "pymemcache", help: pymemcache::HELP, main: pymemcache::main },
-    Subcommand { name: "clients", help: clients::HELP, main: clients::main },
-    Subcommand { name: "wheel", help: wheel::HELP, main: wheel::main },
-    Subcommand { name: "redis", help: redis::HELP, main: redis::main },
-    Subcommand { name: "sched-fifo", help: sched_fifo::HELP, main: sched_fifo::main },
-    Subcommand { name: "rdma-vm", help: rdma_vm::HELP, main: rdma_vm::main },
-    Subcommand { name: "card-vm", help: card_vm::HELP, main: card_vm::main },
-    Subcommand { name: "power-cut", help: power_cut::HELP, main: power_cut::main },
-    Subcommand { name: "restart", help: restart::HELP, main: restart::main },
-    Subcommand { name: "package", help: package::HELP, main: package::main },
-    Subcommand { name: "cluster", help: cluster::HELP, main: cluster::main },
-    Subcommand { name: "dist", help: dist::HELP, main: dist::main },
-    Subcommand { name: "faults", help: faults::HELP, main: faults::main },
-    Subcommand { name: "soak", help: soak::HELP, main: soak::main },
-    Subcommand { name: "vopr", help: vopr::HELP, main: vopr::main },
-    Subcommand { name: "drawings", help: drawings::HELP, main: drawings::main },
-    Subcommand { name: "readme", help: figures::HELP, main: figures::main },
-    Subcommand { name: "tier-bench", help: tier_bench::HELP, main: tier_bench::main },
-    Subcommand { name: "bench", help: bench::HELP, main: bench::main },
+    task!("test", steps::main),
+    task!("setup", setup::main),
+    task!("peers", peers::main),
+    task!("tidy", tidy::main),
+    task!("loom", loom::main),
+    task!("fuzz", fuzz::main),
+    task!("coverage", coverage::main),
+    task!("instructions", instructions::main),
+    task!("features", features::main),
+    task!("observe-cost", observe_cost::main),
+    task!("replay", replay::main),
+    task!("memccapable", memccapable::main),
+    task!("pymemcache", pymemcache::main),
+    task!("clients", clients::main),
+    task!("wheel", wheel::main),
+    task!("redis", redis::main),
+    task!("sched-fifo", sched_fifo::main),
+    task!("rdma-vm", rdma_vm::main),
+    task!("card-vm", card_vm::main),
+    task!("power-cut", power_cut::main),
+    task!("restart", restart::main),
+    task!("package", package::main),
+    task!("cluster", cluster::main),
+    task!("dist", dist::main),
+    task!("faults", faults::main),
+    task!("soak", soak::main),
+    task!("vopr", vopr::main),
+    task!("drawings", drawings::main),
+    task!("readme", figures::main),
+    task!("tier-bench", tier_bench::main),
+    task!("bench", bench::main),
 ];
 
 const EXIT_FAILED: u8 = 1;

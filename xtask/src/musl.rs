@@ -76,9 +76,4 @@ mod tests {
         let text = check(&process::root().join("Cargo.toml"));
         assert!(text.is_err_and(|why| !why.contains("asks for a loader")));
     }
-
-    #[test]
-    fn the_variable_is_named_as_the_build_of_c_looks_for_it() {
-        assert_eq!(variable(), format!("CC_{}_unknown_linux_musl", std::env::consts::ARCH));
-    }
 }

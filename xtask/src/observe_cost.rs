@@ -19,30 +19,15 @@
 //! With `--sockets` whole servers of both builds are counted, too, for observability's share of
 //! what a server executes by itself; what the kernel does for it is in no count here.
 
+use crate::server::free_address;
 use crate::{
     Client, Executable, Failure, Outcome, bench, beside, failed, instructions, passed, place,
     process,
 };
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
-
-pub const HELP: &str = "\
-Count by callgrind what it costs a request that operators can watch the server.
-
-usage: cargo xtask observe-cost [--check] [--update] [--sockets]
-
-  --check        exit with 1 if recording takes more instructions of a GET than
-                 bench/observe-cost.toml allows, or looking after hot keys (--hot) more than 3 % of
-                 a request's
-  --update       write what recording was found to take, and a margin, to bench/observe-cost.toml
-  --sockets      count whole servers with and without recording, too, and tell the share; builds a
-                 second release binary in target/unobserved
-
-Recording: the program of `cargo xtask instructions` built with it and without (feature
-`unobserved`), the same requests, one in flight and 16. Hot keys: three servers of 4 workers, on all
-CPUs, twice each: every key served where it arrives (crcw), by its owner (erew), and by its owner of
-the slot (erew --hot default). What time says: cargo xtask bench observe --check.";
 
 /// A server executes so many at least, fifty times slower than it would: some fifteen slots. With
 /// less than a third of them the keys are hardly found.
@@ -173,23 +158,25 @@ fn recording() -> Result<Vec<Cost>, String> {
 }
 
 /// The most that recording may take, by path.
-fn ceilings() -> Result<toml::Table, String> {
+type Ceilings = BTreeMap<String, f64>;
+
+fn ceilings() -> Result<Ceilings, String> {
     let text = process::read(process::root().join(CEILINGS))?;
-    text.parse().map_err(|error| format!("{CEILINGS}: {error}"))
+    toml::from_str(&text).map_err(|error| format!("{CEILINGS}: {error}"))
 }
 
 /// The paths on which recording takes more than it may. One on which it takes nothing was not
 /// counted at all: the two builds are the same.
-fn over(ceilings: &toml::Table, costs: &[Cost]) -> Result<Vec<String>, String> {
+fn over(ceilings: &Ceilings, costs: &[Cost]) -> Result<Vec<String>, String> {
     let mut over = Vec::new();
     for Cost { path, with, without, .. } in costs {
-        let ceiling = ceilings.get(*path).and_then(toml::Value::as_integer);
-        let ceiling = ceiling.ok_or(format!("{path} has no ceiling in {CEILINGS}"))?;
+        let ceiling =
+            *ceilings.get(*path).ok_or(format!("{path} has no ceiling in {CEILINGS}"))?;
         let taken = with - without;
         if taken <= 0.0 {
             return Err(format!("{path}: recording takes {taken:.1} instructions: is it built?"));
         }
-        if taken > ceiling as f64 {
+        if taken > ceiling {
             over.push(format!("{path}: {taken:.1} instructions to record it, not {ceiling}"));
         }
     }
@@ -307,7 +294,8 @@ fn count(subject: &Subject<'_>, wanted: f64) -> Result<Counted, String> {
     let out_flag = format!("--callgrind-out-file={}", out.display());
     let wrapper = ["valgrind", "--tool=callgrind", &out_flag];
     let flags: Vec<&str> = BASE.iter().chain(flags.iter()).copied().collect();
-    let server = executable.start_under(&format!("observe-cost-{name}"), &wrapper, &flags)?;
+    let (log, address) = (format!("observe-cost-{name}"), free_address()?);
+    let server = executable.start_at(&log, address, &wrapper, &flags)?;
     let requests = load(server.address(), extra, wanted)?;
     server.stop()?;
     let mut annotate = Command::new("callgrind_annotate");
@@ -416,7 +404,7 @@ mod tests {
 
     #[test]
     fn recording_that_takes_more_than_it_may_is_found_and_none_at_all_is_an_error() {
-        let ceilings: toml::Table = "get = 250\nget-burst = 27\n".parse().expect("TOML");
+        let ceilings = Ceilings::from([("get".into(), 250.0), ("get-burst".into(), 27.0)]);
         let over = |path, with| over(&ceilings, &[Cost { path, depth: 1, with, without: 1_000.0 }]);
         assert_eq!(over("get", 1_250.0), Ok(vec![]));
         let words = "get-burst: 27.5 instructions to record it, not 27";

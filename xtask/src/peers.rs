@@ -12,30 +12,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HELP: &str = "\
-Unpack today's memcached, Valkey and Redis, for comparisons; nothing is installed.
-
-usage: cargo xtask peers
-
-They come from Debian's testing suite (Debian or Ubuntu, as root, with network) into target/peers;
-target/peers/bin/memcached and its neighbours are programs that you can run by hand. Definitions,
-`bench compare` and replay take them where they are there, and else those of the PATH.";
-
 /// The suite that has them.
-const SUITE: &str = "forky";
+pub const SUITE: &str = "forky";
 
-/// A server: its program, the package that brings it, and the oldest version that we compare with.
-struct Peer {
-    program: &'static str,
-    package: &'static str,
-    version_min: &'static str,
-}
-
-const PEERS: &[Peer] = &[
-    Peer { program: "memcached", package: "memcached", version_min: "1.6.45" },
-    Peer { program: "valkey-server", package: "valkey-server", version_min: "9.1" },
-    Peer { program: "redis-server", package: "redis-server", version_min: "8.0" },
-];
+/// Servers, each with the oldest version that we compare with. Their packages are called so, too.
+const PEERS: &[(&str, &str)] =
+    &[("memcached", "1.6.45"), ("valkey-server", "9.1"), ("redis-server", "8.0")];
 
 /// Programs beside them, by which `cargo xtask redis` speaks to Laneway.
 const TOOLS: &[&str] = &["redis-cli", "redis-benchmark", "valkey-cli", "valkey-benchmark"];
@@ -68,14 +50,13 @@ fn check_all() -> Result<String, String> {
     if let Some(tool) = TOOLS.iter().find(|tool| program(tool).is_none()) {
         return Err(format!("{tool} is not there"));
     }
-    let each = PEERS.iter().map(|peer| {
-        let name = peer.program;
+    let each = PEERS.iter().map(|(name, version_min)| {
         let script = program(name).ok_or_else(|| format!("{name} is not there"))?;
         let text = process::said(Command::new(script).arg("--version"))?;
         let version = process::version(&text).ok_or_else(|| format!("{name} says {text}"))?;
-        match process::numbers(version) >= process::numbers(peer.version_min) {
+        match process::numbers(version) >= process::numbers(version_min) {
             true => Ok(format!("{name} {version}")),
-            false => Err(format!("{name} is {version}; {} is wanted", peer.version_min)),
+            false => Err(format!("{name} is {version}; {version_min} is wanted")),
         }
     });
     each.collect::<Result<Vec<String>, String>>().map(|told| told.join(", "))
@@ -87,14 +68,14 @@ fn fetch() -> Result<(), Failure> {
     // What a run left that did not come to its end, or an older version.
     let _ = fs::remove_dir_all(folder());
     process::make_dir(&root)?;
-    let packages: Vec<&str> = PEERS.iter().map(|peer| peer.package).collect();
+    let packages: Vec<&str> = PEERS.iter().map(|(name, _)| *name).collect();
     println!("unpacking {} of Debian's {SUITE}", packages.join(", "));
     let include = format!("--include={}", packages.join(","));
     setup::unpack(SUITE, &root, &["--variant=extract", &include])
         .inspect_err(|_| drop(fs::remove_dir_all(folder())))?;
     let loader = loader(&root)?;
     process::make_dir(&bin)?;
-    for name in PEERS.iter().map(|peer| peer.program).chain(TOOLS.iter().copied()) {
+    for name in packages.iter().chain(TOOLS) {
         script(&root, &loader, &bin.join(name), name)?;
     }
     Ok(())

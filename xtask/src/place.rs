@@ -6,6 +6,7 @@ use laneway_load::cpu::{CpuTime, of_process};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// How long something that takes no time on an idle machine may take before it counts as never.
@@ -99,6 +100,16 @@ pub fn grown_mib(server: &Server, before_kib: u64, most_mib: u64) -> Result<u64,
 /// What the scheduler has given the threads of a process.
 pub fn cpu_time(id: u32) -> Result<CpuTime, String> {
     of_process(id).map_err(|e| format!("the server's CPU time cannot be read: {e}"))
+}
+
+/// Waits for threads that are clients; fails if one did.
+pub fn join<'scope>(
+    clients: impl IntoIterator<Item = ScopedJoinHandle<'scope, Result<(), String>>>,
+) -> Result<(), String> {
+    let joined = |client: ScopedJoinHandle<'scope, Result<(), String>>| {
+        client.join().unwrap_or_else(|_| Err("a client panicked".into()))
+    };
+    clients.into_iter().try_for_each(joined)
 }
 
 /// How many descriptors it has open.

@@ -6,15 +6,6 @@
 use crate::{Executable, Outcome, flags, passed, process, python};
 use std::process::Command;
 
-pub const HELP: &str = "\
-Run pymemcache's integration tests against a freshly started Laneway; all must pass.
-
-usage: cargo xtask pymemcache [--server PROGRAM]
-
-  --server PROGRAM   test this executable instead of Laneway, such as memcached
-
-Fetches its source archive and pytest from PyPI through pip the first time.";
-
 /// What the suite of 4.0.0 holds besides its TLS tests, which it skips itself.
 const TESTS_MIN: usize = 200;
 

@@ -9,7 +9,8 @@
 //! machine's host has a cache, the rate of the first ones, which were just read, is that cache's.
 //!
 //! `cargo xtask bench restart` records all of it: `--json`, a flag for that alone, prints one line
-//! of JSON and leaves the verdict to the definition.
+//! of JSON and leaves the verdict to the definition. So all that is told meanwhile goes to standard
+//! error.
 
 use crate::client::{Client, number};
 use crate::{Executable, Failure, Folder, Outcome, Server, Value, failed, passed, process, random};
@@ -18,33 +19,12 @@ use laneway_tier::{Backend, Blocks, Directory, DirectorySettings, IndexKind, Ite
 use rustix::fs::OFlags;
 use serde_json::json;
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-pub const HELP: &str = "\
-Fill a data folder, restart the server, and hold the time to the first request to its bound.
-
-usage: cargo xtask restart [--size 10g] [--pm-index fair] [--server PROGRAM]
-
-  --size N[k|m|g]   bytes of keys and values in the folder (default 10g)
-  --pm-index KIND   the store's index: btree, in memory, or fair, in persistent memory; both with
-                    their log there, emulated in /dev/shm (default btree, with the log on the disk)
-  --server PROGRAM  restart this executable instead of a release build of this tree
-
-Half of the items have 256 bytes, half 4096; they are put into the folder without a server, some
-are then written again through it. Starts after the filling, after SIGKILL right behind these
-writes, and after SIGTERM, which leaves a checkpoint, five times each; drops the page cache before
-each if it may (root). What the server of one start migrated the next one finds. Fails if the
-median of five takes longer than 2 s and the bytes of log and of sort tables behind the newest
-checkpoint divided by the rate at which the folder's files are read, or if an item is missing.
-At the end `laneway fsck` reads everything once (without --pm-index); it fails if that finds damage,
-or takes longer than 2 s and than twice what as many bytes of the SSD's file take as the items have,
-read in order (the mean of before and behind it). All is printed, and nothing recorded.";
 
 const SIZE_BYTES: u64 = 10 << 30;
 const SIZE_BYTES_MIN: u64 = 32 << 20;
@@ -120,22 +100,12 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         let least = SIZE_BYTES_MIN >> 20;
         return Err(Failure::Usage(format!("--size {size_bytes}: must be at least {least}m")));
     }
-    let json = is_json.then(output_for_json).transpose()?;
     let executable = Executable::named_or_laneway(server.as_deref())?;
     let removed = Folder::make("restart")?;
     let folder = PathBuf::from(removed.file(""));
     let (memory, items) = (Memory { index: pm_index }, size_bytes / ITEM_BYTES);
-    let rig = Rig { executable, folder: &folder, memory, items, size_bytes, json };
+    let rig = Rig { executable, folder: &folder, memory, items, size_bytes, is_json };
     rig.run()
-}
-
-/// Standard output, for JSON alone: from now on everything else that this process and its children
-/// print goes to standard error.
-fn output_for_json() -> Result<File, String> {
-    let output = io::stdout().as_fd().try_clone_to_owned();
-    let told = |error: io::Error| format!("cannot redirect standard output: {error}");
-    rustix::stdio::dup2_stdout(io::stderr()).map_err(|error| told(error.into()))?;
-    output.map(File::from).map_err(told)
 }
 
 fn index(text: &str) -> Result<IndexKind, Failure> {
@@ -164,8 +134,8 @@ struct Rig<'a> {
     memory: Memory,
     items: u64,
     size_bytes: u64,
-    /// Where what was measured is told as JSON, if it is to be.
-    json: Option<File>,
+    /// Whether what was measured is told as JSON.
+    is_json: bool,
 }
 
 /// How one start went.
@@ -226,10 +196,9 @@ impl Rig<'_> {
             let [took, bound] = [check.took, check.bound].map(|time| time.as_secs_f64());
             told.push_str(&format!("; fsck of all of it {took:.2} s (bound {bound:.2})"));
         }
-        if let Some(mut output) = self.json.as_ref() {
-            writeln!(output, "{}", self.measured(&starts, check))
-                .map_err(|error| format!("cannot write what was measured: {error}"))?;
-            return passed(told); // whoever asked has the bounds, too
+        if self.is_json {
+            eprintln!("{told}");
+            return passed(self.measured(&starts, check).to_string()); // who asked has the bounds
         }
         if all_hold { passed(told) } else { failed(told) }
     }
@@ -291,7 +260,7 @@ impl Rig<'_> {
         })?;
         store.close().map_err(told)?;
         let (items, took) = (self.items, began.elapsed().as_secs_f64());
-        println!("{items} items, {} MiB, written in {took:.0} s", self.size_bytes >> 20);
+        eprintln!("{items} items, {} MiB, written in {took:.0} s", self.size_bytes >> 20);
         Ok(())
     }
 
@@ -333,16 +302,18 @@ impl Rig<'_> {
     /// long as many bytes as the items have take to be read in order.
     fn check(&self) -> Result<(Start, Duration), String> {
         let before = self.read_in_order()?;
-        println!(
+        eprintln!(
             "as many bytes as the items have, in order: {:.2} s; now fsck",
             before.as_secs_f64()
         );
         drop_caches();
         let began = Instant::now();
-        process::run(Command::new(self.executable.path()).arg("fsck").arg(self.folder))?;
+        let mut fsck = Command::new(self.executable.path());
+        let said = process::said(fsck.arg("fsck").arg(self.folder))?;
         let took = began.elapsed();
+        eprint!("{said}");
         let behind = self.read_in_order()?;
-        println!("fsck: {:.2} s; then in order {:.2} s", took.as_secs_f64(), behind.as_secs_f64());
+        eprintln!("fsck: {:.2} s; then in order {:.2} s", took.as_secs_f64(), behind.as_secs_f64());
         let reading = (before + behind) / 2;
         let bound = reading.mul_f64(CHECK_OF_READING_MAX).max(START_BOUND);
         Ok((Start { took, bound }, reading))
@@ -400,7 +371,7 @@ impl Rig<'_> {
         let rate = read_rate(&self.folder.join("ssd"), read_bytes)?;
         let (log, tables) = (number("recovery_replayed_bytes")?, number("recovery_table_bytes")?);
         let bound = START_BOUND + Duration::from_secs_f64((log + tables) as f64 / rate);
-        println!(
+        eprintln!(
             "{when}: first request served after {:.2} s, bound {:.2} s ({} MiB of log and {} of \
              sort tables behind the checkpoint, read at {:.0} MB/s); recovery {} ms, {} MiB of \
              checkpoint, {} entries of the index read; page cache {}",
@@ -493,7 +464,7 @@ mod tests {
             memory: Memory { index: None },
             items: 7,
             size_bytes: 9,
-            json: None,
+            is_json: false,
         };
         let measured = rig.measured(&starts, Some((start(6), Duration::from_secs(3))));
         assert_eq!(measured["killed"]["of_bound"], 0.75);

@@ -5,17 +5,11 @@
 //! `--idle spin`, too, where workers never sleep.
 //! The clients run on the other CPUs; on a machine with one CPU they could not run at all.
 
-use crate::{Client, Executable, Outcome, Value, flags, passed, process, skipped};
+use crate::server::free_address;
+use crate::{Client, Executable, Outcome, Value, flags, passed, place, process, skipped};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Instant;
-
-pub const HELP: &str = "\
-Four workers under SCHED_FIFO pinned to one CPU answer every request.
-
-usage: cargo xtask sched-fifo
-
-Needs two CPUs and the right to use real-time scheduling (root, or CAP_SYS_NICE).";
 
 const WORKERS: usize = 4;
 const CONNECTIONS: usize = 8;
@@ -51,20 +45,18 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
 /// Starts the server with these flags, has all clients converse with it, and ends it; how long the
 /// conversations took, in seconds.
 fn answered(executable: &Executable, flags: &[&str]) -> Result<f64, String> {
-    let mut server = executable.start_under("sched-fifo", &WRAPPER, flags)?;
+    let mut server = executable.start_at("sched-fifo", free_address()?, &WRAPPER, flags)?;
     let fifo = threads_under_fifo(server.id());
     if fifo < WORKERS {
         return Err(format!("only {fifo} threads run under SCHED_FIFO, {WORKERS} expected"));
     }
     let began = Instant::now();
     let address = server.address();
-    let clients: Vec<_> = (0..CONNECTIONS)
-        .map(|client| std::thread::spawn(move || converse(address, client as u64)))
-        .collect();
-    for client in clients {
-        let spoken = client.join().unwrap_or_else(|_| Err("a client panicked".into()));
-        spoken.map_err(|why| format!("a request was not answered: {why}"))?;
-    }
+    let spoken = std::thread::scope(|scope| {
+        let client = |client: usize| scope.spawn(move || converse(address, client as u64));
+        place::join((0..CONNECTIONS).map(client).collect::<Vec<_>>())
+    });
+    spoken.map_err(|why| format!("a request was not answered: {why}"))?;
     let took = began.elapsed().as_secs_f64();
     server.check_alive()?;
     server.stop()?;

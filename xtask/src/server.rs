@@ -104,20 +104,10 @@ impl Executable {
 
     /// Starts it on a free port with `flags` and waits until it answers.
     pub fn start(&self, name: &str, flags: &[&str]) -> Result<Server, String> {
-        self.start_under(name, &[], flags)
+        self.start_at(name, free_address()?, &[], flags)
     }
 
-    /// As `start`, called through `wrapper`, such as `chrt -f 1`.
-    pub fn start_under(
-        &self,
-        name: &str,
-        wrapper: &[&str],
-        flags: &[&str],
-    ) -> Result<Server, String> {
-        self.start_at(name, free_address()?, wrapper, flags)
-    }
-
-    /// As `start_under`, on this address.
+    /// As `start`, on this address, called through `wrapper`, such as `chrt -f 1`.
     pub fn start_at(
         &self,
         name: &str,

@@ -4,58 +4,40 @@
 //! memcached on port 11211, so a policy-rc.d that says no stands in for the time of the call.
 
 use crate::{Failure, Outcome, failed, flags, passed, process, skipped};
-use std::path::Path;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HELP: &str = "\
-Install the packages that the tests need, if any is missing.
-
-usage: cargo xtask setup
-
-Debian and Ubuntu: apt-get as root, or through sudo. Elsewhere it says what to install.";
-
-/// A thing the tests need: how we see that it is there, and the Debian package that brings it.
+/// A thing that is needed, as `setup/needs.toml` has it.
+#[derive(Deserialize)]
 struct Need {
-    what: &'static str,
-    package: &'static str,
-    is_there: fn() -> bool,
+    what: String,
+    package: String,
+    test: String,
+    when: When,
 }
 
-const NEEDS: &[Need] = &[
-    Need { what: "memcached", package: "memcached", is_there: || program("memcached") },
-    Need {
-        what: "memccapable",
-        package: "libmemcached-tools",
-        is_there: || program("memccapable"),
-    },
-    Need { what: "python3 with venv", package: "python3-venv", is_there: python_with_venv },
-    Need { what: "a C++ compiler", package: "g++", is_there: || program("c++") || program("g++") },
-    Need { what: "clang for BPF programs", package: "clang", is_there: clang },
-    Need { what: "ip", package: "iproute2", is_there: || program("ip") },
-    Need { what: "valgrind", package: "valgrind", is_there: || program("valgrind") },
-    Need { what: "chrt and taskset", package: "util-linux", is_there: || program("chrt") },
-];
+#[derive(PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum When {
+    Needed,
+    Wanted,
+    Asked,
+}
 
-/// What tests skip, by name, where it is not to be had.
-const WANTED: &[Need] = &[
-    Need { what: "a browser for the dashboard", package: "chromium", is_there: browser },
-    Need { what: "hiredis", package: "libhiredis-dev", is_there: hiredis },
-    Need { what: "Ruby", package: "ruby", is_there: || program("ruby") },
-    Need { what: "dalli", package: "ruby-dalli", is_there: dalli },
-    Need { what: "PHP", package: "php-cli", is_there: || program("php") },
-    Need { what: "php-memcached", package: "php-memcached", is_there: php_memcached },
-    Need { what: "twemproxy", package: "nutcracker", is_there: || program("nutcracker") },
-    Need { what: "systemd-analyze", package: "systemd", is_there: || program("systemd-analyze") },
-    Need { what: "promtool", package: "prometheus", is_there: || program("promtool") },
-];
+impl Need {
+    fn is_there(&self) -> bool {
+        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+        process::works(Command::new("sh").args(["-c", &self.test]).env("PATH", path))
+    }
+}
 
-/// What only a benchmark needs: CI does without.
-const ROCKSDB: Need =
-    Need { what: "RocksDB", package: "librocksdb-dev", is_there: || library("librocksdb.so") };
-
-/// What unpacks today's peers (`cargo xtask peers`).
-const MMDEBSTRAP: Need =
-    Need { what: "mmdebstrap", package: "mmdebstrap", is_there: || program("mmdebstrap") };
+fn needs() -> Vec<Need> {
+    let text = include_str!("setup/needs.toml");
+    let mut file: BTreeMap<String, Vec<Need>> = toml::from_str(text).expect("needs");
+    file.remove("need").unwrap_or_default()
+}
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const APT_LOCK_SECONDS: &str = "DPkg::Lock::Timeout=300";
@@ -63,10 +45,10 @@ const APT_LOCK_SECONDS: &str = "DPkg::Lock::Timeout=300";
 pub fn main(parser: lexopt::Parser) -> Outcome {
     flags::none(parser)?;
     components()?;
-    let needed = provide(NEEDS)?;
-    for want in WANTED.iter().filter(|want| !(want.is_there)()) {
+    let needed = install_missing(|need| need.when == When::Needed)?;
+    for want in needs().iter().filter(|need| need.when == When::Wanted && !need.is_there()) {
         // What is missing then is told by the test that skips.
-        if let Err(failure) = provide(std::slice::from_ref(want)) {
+        if let Err(failure) = provide(&want.package) {
             println!("{}; its test skips", failure.why());
         }
     }
@@ -76,15 +58,20 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     }
 }
 
-/// RocksDB, for who compares with it.
-pub fn provide_rocksdb() -> Result<(), Failure> {
-    provide(&[ROCKSDB]).map(drop)
+/// What this package of the list brings is there, or is installed.
+pub fn provide(package: &str) -> Result<(), Failure> {
+    install_missing(|need| need.package == package).map(drop)
+}
+
+/// Whether what this package of the list brings is there.
+pub fn has(package: &str) -> bool {
+    needs().iter().any(|need| need.package == package && need.is_there())
 }
 
 /// Unpacks a suite of Debian's into `root`, as these further flags of mmdebstrap say, if that can
 /// be done here.
 pub fn unpack(suite: &str, root: &Path, flags: &[&str]) -> Result<(), Failure> {
-    if let Err(failure) = provide(&[MMDEBSTRAP]) {
+    if let Err(failure) = provide("mmdebstrap") {
         let why = failure.why();
         return skipped(format!("no mmdebstrap, which unpacks Debian's {suite}: {why}"));
     }
@@ -100,66 +87,56 @@ pub fn unpack(suite: &str, root: &Path, flags: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// Installs what is missing; the names of these packages, if there were any.
-fn provide(needs: &[Need]) -> Result<Option<String>, Failure> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)()).collect();
-    if missing.is_empty() {
+/// The suite of this machine's Debian.
+pub fn suite() -> Result<String, Failure> {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let is = |name: &str| release.lines().find_map(|line| line.strip_prefix(name));
+    match is("VERSION_CODENAME=").filter(|_| is("ID=") == Some("debian")) {
+        Some(suite) => Ok(suite.to_owned()),
+        None => skipped("this is no Debian whose suite has a name"),
+    }
+}
+
+/// As `unpack`, into a folder below the target folder, unless it is there already by these flags.
+pub fn root(name: &str, suite: &str, flags: &[&str]) -> Result<PathBuf, Failure> {
+    let folder = process::scratch_dir("debian")?;
+    let (root, whole) = (folder.join(name), folder.join(format!("{name}.whole")));
+    let wanted = format!("{suite} {}", flags.join(" "));
+    if process::read(&whole).is_ok_and(|there| there == wanted) {
+        return Ok(root);
+    }
+    let _ = std::fs::remove_dir_all(&root); // of other flags, or a run that did not come to its end
+    println!("unpacking a part of Debian's {suite}");
+    unpack(suite, &root, flags)?;
+    process::write(&whole, wanted)?;
+    Ok(root)
+}
+
+/// Installs what is missing of these; the names of the packages, if there were any.
+fn install_missing(is_meant: impl Fn(&Need) -> bool) -> Result<Option<String>, Failure> {
+    let needs = needs();
+    let missing = || -> Vec<&Need> {
+        needs.iter().filter(|need| is_meant(need) && !need.is_there()).collect()
+    };
+    let before = missing();
+    if before.is_empty() {
         return Ok(None);
     }
-    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
-    println!("missing: {}; installing {}", list(&missing), packages.join(" "));
+    let packages: Vec<&str> = before.iter().map(|need| need.package.as_str()).collect();
+    println!("missing: {}; installing {}", list(&before), packages.join(" "));
     install(&packages)?;
-    let still: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)()).collect();
-    match still.is_empty() {
-        true => Ok(Some(packages.join(" "))),
-        false => failed(format!("still missing after apt-get: {}", list(&still))),
+    match missing().as_slice() {
+        [] => Ok(Some(packages.join(" "))),
+        still => failed(format!("still missing after apt-get: {}", list(still))),
     }
 }
 
 fn list(needs: &[&Need]) -> String {
-    needs.iter().map(|need| need.what).collect::<Vec<_>>().join(", ")
-}
-
-fn browser() -> bool {
-    ["chromium", "chromium-browser", "google-chrome"].into_iter().any(program)
-}
-
-/// Whether Ruby has dalli.
-pub fn dalli() -> bool {
-    says_yes("ruby", &["-rdalli", "-e", ""])
-}
-
-/// Whether PHP has php-memcached.
-pub fn php_memcached() -> bool {
-    says_yes("php", &["-r", "exit(class_exists('Memcached') ? 0 : 1);"])
-}
-
-fn says_yes(program: &str, arguments: &[&str]) -> bool {
-    process::works(Command::new(program).args(arguments))
-}
-
-/// Whether programs can be built with hiredis.
-pub fn hiredis() -> bool {
-    Path::new("/usr/include/hiredis/hiredis.h").is_file()
+    needs.iter().map(|need| need.what.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn program(name: &str) -> bool {
     process::find_program(name).is_some()
-}
-
-/// Whether the loader knows a library by this name: its cache is what `ldconfig` prints.
-fn library(name: &str) -> bool {
-    let ldconfig = process::find_program("ldconfig").unwrap_or_else(|| "ldconfig".into());
-    let printed = process::capture(Command::new(ldconfig).arg("-p"));
-    printed.is_ok_and(|(_, text)| text.split_whitespace().any(|word| word == name))
-}
-
-fn clang() -> bool {
-    program("clang-14") || program("clang")
-}
-
-fn python_with_venv() -> bool {
-    says_yes("python3", &["-c", "import venv, ensurepip"])
 }
 
 /// rustfmt and clippy: rustup's minimal profile lacks them.

@@ -5,16 +5,6 @@
 use crate::{Failure, Outcome, flags, passed, process, setup};
 use std::process::Command;
 
-pub const HELP: &str = "\
-Check the programs of bench/ that are packages of their own: format, clippy, tests.
-
-usage: cargo xtask tier-bench
-
-bench/tier compares durable stores: run `cargo xtask bench tier-synced`, tier-unsynced, tier-split,
-tier-adapts or tier-compress. bench/io-probe compares io_uring with epoll, and a flush for each
-writer of a disk with a shared one (`-- disk FILE`):
-`cargo run --release --manifest-path bench/io-probe/Cargo.toml`.";
-
 /// How definitions call it.
 pub const PROGRAM: &str = "{release}/tier-ycsb";
 const MANIFEST: &str = "bench/tier/Cargo.toml";
@@ -24,18 +14,16 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     flags::none(parser)?;
     for manifest in MANIFESTS {
         process::run(cargo("fmt", manifest).arg("--check"))?;
-        let clippy = ["--quiet", "--no-deps", "--all-targets"];
-        process::run(cargo("clippy", manifest).args(clippy).args(DENY))?;
+        let clippy = ["--quiet", "--no-deps", "--all-targets", "--", "-D", "warnings"];
+        process::run(cargo("clippy", manifest).args(clippy))?;
         process::run(cargo("test", manifest).arg("--quiet"))?;
     }
     passed("the programs outside the workspace are formatted, clean and tested")
 }
 
-const DENY: [&str; 3] = ["--", "-D", "warnings"];
-
 /// Builds it for release, and installs RocksDB.
 pub fn build() -> Result<(), Failure> {
-    setup::provide_rocksdb()?;
+    setup::provide("librocksdb-dev")?;
     Ok(process::run(cargo("build", MANIFEST).args(["--quiet", "--release"]))?)
 }
 

@@ -6,33 +6,6 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub const HELP: &str = "\
-Run the whole server under simulation: drawn flags, clients, faults and crashes, judged replies.
-
-usage: cargo xtask vopr [--seed N] [--seeds COUNT] [--hours H] [--trace] [--twice]
-       cargo xtask vopr --planted [--bug NAME]
-       cargo xtask vopr --regressions
-       cargo xtask vopr --ci
-
-  --seed N           the first seed (default 1)
-  --seeds COUNT      how many seeds (default 1)
-  --hours H          go on with further seeds for so long
-  --trace            print what each run does
-  --twice            run each seed twice; both runs must be the same
-  --set NAME=NUMBER  change a number of the run, as a failure says
-  --no-shrink        report a failure as it is, not made smaller
-  --planted          plant each bug in turn; each must be found
-  --bug NAME         plant this one alone
-  --regressions      for each rare defect a seed must find the bug like it, and pass without it
-  --hints FILE       with --planted, --regressions: which runs found the bugs last, to be tried
-                     first; written anew at the end
-  --ci               what CI runs: the runs of rare defects, a fixed hundred, a thousand that
-                     change with the day of the week, and every planted bug
-
-A seed repeats a run exactly. The last line counts seeds, commands, crashes and faults. A seed that
-fails is made smaller (fewer clients, commands, faults) and printed with the command that repeats
-it. docs/reliability.md says what is promised and judged.";
-
 /// The seeds that CI always runs.
 const FIXED: u64 = 100;
 /// Those that change with the day of the week.
@@ -44,11 +17,8 @@ const WEEK_DAYS: u64 = 7;
 /// The runs that found the planted bugs. `--planted --hints crates/vopr/hints.txt`, and then the
 /// same with `--regressions`, writes it anew.
 const HINTS: &str = "crates/vopr/hints.txt";
-/// The tests of the package, and of no other by this name.
-const TEST: &str = "vopr";
 
-pub fn main(parser: lexopt::Parser) -> Outcome {
-    let mut parser = parser;
+pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let arguments: Vec<_> = parser.raw_args()?.collect();
     if arguments.iter().any(|argument| argument == "--ci") {
         if arguments.len() > 1 {
@@ -72,9 +42,9 @@ fn built() -> Result<PathBuf, String> {
     let mut build = process::cargo();
     // Features are those of all packages that are named, and of their tests where one is built: so
     // all of it is there where the tests have been built. With a test cargo builds the programs of
-    // its package.
+    // its package; no other package has one of this name.
     build.args(["test", "--no-run", "--quiet", "--workspace", "--features", features::tested()]);
-    build.args(["--test", TEST]);
+    build.args(["--test", "vopr"]);
     process::run(&mut build)?;
     let (name, folder) = ("laneway-vopr", process::scratch_dir("vopr")?);
     let (from, to) = (process::target_dir().join("debug").join(name), folder.join(name));

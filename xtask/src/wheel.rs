@@ -9,16 +9,6 @@ use crate::{Executable, Failure, Outcome, failed, flags, passed, process, python
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HELP: &str = "\
-Build the Python client's wheel, install it into an environment of its own and run its tests there
-against a freshly built Laneway; its Rust is formatted and passes clippy.
-
-usage: cargo xtask wheel
-
-The wheel lies in target/xtask/wheel then. Takes maturin and pytest from PyPI and PyO3 from
-crates.io the first time; where they cannot be fetched, and where python3 is older than 3.11, the
-task is skipped.";
-
 /// A suite that was not collected as a whole is no suite.
 const TESTS_MIN: usize = 100;
 /// The first whose stable ABI has the buffer protocol.

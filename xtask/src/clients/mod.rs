@@ -14,22 +14,6 @@ use list::{CLIENTS, Client};
 use std::path::PathBuf;
 use table::Row;
 
-pub const HELP: &str = "\
-Run memcached's clients in seven languages, each by its script, against a freshly started Laneway;
-those that know SASL again with users.
-
-usage: cargo xtask clients [--only TEXT] [--write] [--server PROGRAM]
-
-  --only TEXT        only clients whose name contains TEXT
-  --write            write what came out into the table of docs/clients.md; without it the task
-                     fails where a pinned client is not in it as it is
-  --server PROGRAM   test this executable instead of Laneway, such as memcached (without users)
-
-Fetches pinned clients from PyPI, npm, Maven Central and Go's module proxy the first time; those of
-Debian (dalli, php-memcached, libmemcached's tools) are what `cargo xtask setup` installs. A client
-whose tools are not here, or which cannot be fetched, is left out by name; if all are, the task is
-skipped.";
-
 const USER: &str = "app";
 const PASSWORD: &str = "a long one";
 
@@ -52,7 +36,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let server = subject.start("clients", &[])?;
     for client in &chosen {
         let place = place(&server.address().port().to_string())?;
-        match place.run(client.name, client.run)? {
+        match place.run(&client.name, |place| client.run(place))? {
             Ok(said) => rows.push(Row::of(client, &said)?),
             Err(why) => left_out.push(format!("{}: {why}", client.name)),
         }
@@ -89,7 +73,7 @@ fn with_users(
     place.further = [USER, PASSWORD].map(str::to_owned).to_vec();
     let mut count = 0;
     for client in chosen {
-        match place.run(client.name, client.run)? {
+        match place.run(&client.name, |place| client.run(place))? {
             // What a script leaves out it has told already.
             Ok(said) => count += usize::from(!said.starts_with(SKIPPED_PREFIX)),
             Err(why) => left_out.push(format!("{} with users: {why}", client.name)),

@@ -17,13 +17,13 @@ pub struct Row {
 
 impl Row {
     /// Of what its script said: `NAME VERSION (PROTOCOLS): N checks`.
-    pub fn of(client: &Client, said: &str) -> Result<Row, String> {
+    pub fn of(client: &'static Client, said: &str) -> Result<Row, String> {
         let (version, protocols) =
-            parts(client.name, said).ok_or_else(|| format!("{}: it said {said:?}", client.name))?;
-        let Client { name, language, is_pinned, advice, .. } = client;
-        let from = if *is_pinned { "" } else { " (Debian's)" };
+            parts(&client.name, said).ok_or_else(|| format!("{}: it said {said:?}", client.name))?;
+        let Client { name, language, is_debians, advice, .. } = client;
+        let from = if *is_debians { " (Debian's)" } else { "" };
         let line = format!("| {name} | {language} | {version}{from} | {protocols} | {advice} |\n");
-        Ok(Row { name, is_pinned: *is_pinned, line })
+        Ok(Row { name, is_pinned: !is_debians, line })
     }
 }
 
@@ -63,7 +63,7 @@ fn with(text: &str, rows: &[Row]) -> Option<String> {
     let lines =
         CLIENTS.iter().filter_map(|client| match rows.iter().find(|row| row.name == client.name) {
             Some(row) => Some(row.line.clone()),
-            None => old(client.name).map(|line| format!("{line}\n")),
+            None => old(&client.name).map(|line| format!("{line}\n")),
         });
     let lines: String = lines.collect();
     Some(format!("{before}{BEGIN}{HEAD}{lines}{END}{after}"))
@@ -75,14 +75,15 @@ mod tests {
 
     #[test]
     fn a_script_s_last_line_is_a_row_or_an_error() {
-        let said = "memcached (npm) 2.2.2 (text): 328 checks";
-        assert_eq!(parts("memcached (npm)", said), Some(("2.2.2", "text")));
-        assert_eq!(
-            parts("dalli", "dalli 3.0.6 (binary, meta): 5 checks"),
-            Some(("3.0.6", "binary, meta"))
-        );
-        assert_eq!(parts("dalli", "dalli 3.0.6 (binary): failed"), None);
-        assert_eq!(parts("dalli", "no such file"), None);
+        let npm = "memcached (npm)";
+        for (name, said, expected) in [
+            (npm, "memcached (npm) 2.2.2 (text): 328 checks", Some(("2.2.2", "text"))),
+            ("dalli", "dalli 3.0.6 (binary, meta): 5 checks", Some(("3.0.6", "binary, meta"))),
+            ("dalli", "dalli 3.0.6 (binary): failed", None),
+            ("dalli", "no such file", None),
+        ] {
+            assert_eq!(parts(name, said), expected);
+        }
     }
 
     #[test]

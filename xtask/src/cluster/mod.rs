@@ -13,18 +13,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HELP: &str = "\
-Run three servers on loopback behind nutcracker (twemproxy), then under pymemcache and pylibmc,
-which spread keys themselves: small and large values, one server killed and back, every byte
-verified.
-
-usage: cargo xtask cluster [--server PROGRAM]
-
-  --server PROGRAM   run this executable instead of Laneway, such as memcached
-
-The proxy's configuration is the one of docs/cluster.md, whose commands are run, too. Skipped where
-there is no nutcracker (Debian: nutcracker); the clients are left out where pip cannot fetch them.";
-
 const GUIDE: &str = "docs/cluster.md";
 const SERVERS: usize = 3;
 /// Clients that spread keys by themselves, as the script has them.
@@ -84,7 +72,9 @@ fn by_proxy(nutcracker: PathBuf, executable: &Executable) -> Result<String, Fail
     without_it(&mut client, shares[0])?;
     servers[0] = executable.start_at("cluster-again", addresses[0], &[], &[])?;
     back(&mut client, addresses[0])?;
-    proxy_ends_well(&mut proxy)?;
+    if let Some(status) = proxy.ended() {
+        return Err(format!("the proxy ended with {}", process::told(status)).into());
+    }
     stop(servers)?;
     Ok(format!("{shares:?}"))
 }
@@ -253,13 +243,6 @@ fn refilled(client: &mut Client) -> Result<bool, String> {
         }
     }
     Ok(read_all(client)? == KEYS)
-}
-
-fn proxy_ends_well(proxy: &mut Guarded) -> Result<(), String> {
-    match proxy.ended() {
-        None => Ok(()),
-        Some(status) => Err(format!("the proxy ended with {}", process::told(status))),
-    }
 }
 
 #[cfg(test)]

@@ -1,70 +1,26 @@
 //! Faults that clients are: they dribble, never read, come and go by thousands, ask for more than
 //! there is.
 
-use super::Fault;
+use super::Run;
 use crate::place::{self, connect, descriptors, grown_mib, resident_kib, wait_until};
-use crate::{Client, Executable, Outcome, Server, Value, failed, passed};
+use crate::{Client, Executable, Outcome, Value, failed, passed};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::io::{Read, Write};
 use std::time::Duration;
 
-pub const FAULTS: &[Fault] = &[
-    Fault {
-        name: "slowloris",
-        done: "800 connections send a request byte by byte and never finish it: half of them a \
-               GET, half a SET that declares 1 MB.",
-        expected: "A well-behaved client has every request answered meanwhile, and resident \
-                   memory grows by less than 64 MiB: what is declared and not sent takes nothing.",
-        quick: true,
-        run: slowloris,
-    },
-    Fault {
-        name: "churn",
-        done: "10 000 connections open and close: at once, behind a request, within a value, by \
-               FIN and by RST.",
-        expected: "Afterwards the server has as many connections and descriptors as before, and \
-                   resident memory has grown by less than 32 MiB.",
-        quick: true,
-        run: churn,
-    },
-    Fault {
-        name: "slow-readers",
-        done: "1024 connections ask for a value of 1 MiB and read nothing of it.",
-        expected: "A well-behaved client has every request answered, small and large; resident \
-                   memory grows by less than 64 MiB; who reads at last gets the value as it was.",
-        quick: true,
-        run: slow_readers,
-    },
-    Fault {
-        name: "descriptors",
-        done: "The limit of descriptors (RLIMIT_NOFILE) is lowered under the running server until \
-               16 are left, and 64 connections come.",
-        expected: "Who was connected goes on being answered; accepting pauses, with one line in \
-                   the log for each pause; once connections go, new ones are served.",
-        quick: true,
-        run: out_of_descriptors,
-    },
+pub const FAULTS: &[Run] = &[
+    ("slowloris", slowloris),
+    ("churn", churn),
+    ("slow-readers", slow_readers),
+    ("descriptors", out_of_descriptors),
 ];
 
-/// A client that behaves: stores a value and reads it, each reply as it must be.
-struct WellBehaved {
-    client: Client,
-    answered: u64,
-}
-
-impl WellBehaved {
-    fn connect(server: &Server) -> Result<WellBehaved, String> {
-        Ok(WellBehaved { client: Client::connect(server.address())?, answered: 0 })
-    }
-
-    /// One SET and one GET of so many bytes.
-    fn turn(&mut self, length: usize) -> Result<(), String> {
-        let value = Value { key: 1, version: self.answered, length };
-        self.client.turn("well", value)?;
-        self.answered += 2;
-        Ok(())
-    }
+/// One SET and one GET of so many bytes, by a client that behaves; counts the replies.
+fn turn(well: &mut Client, answered: &mut u64, length: usize) -> Result<(), String> {
+    let value = Value { key: 1, version: *answered, length };
+    *answered += 2;
+    well.turn("well", value)
 }
 
 const DRIBBLERS: usize = 800;
@@ -72,8 +28,8 @@ const DRIBBLERS: usize = 800;
 fn slowloris(executable: &Executable) -> Outcome {
     place::need_descriptors(DRIBBLERS)?;
     let server = executable.start("faults-slowloris", &["-m", "64", "-c", "2048"])?;
-    let mut well = WellBehaved::connect(&server)?;
-    well.turn(100)?;
+    let (mut well, mut answered) = (Client::connect(server.address())?, 0);
+    turn(&mut well, &mut answered, 100)?;
     let before = resident_kib(server.id())?;
     let requests = ["get dribbled-key-that-never-ends", "set k 0 0 1000000\r\nvalue"];
     let mut streams = Vec::new();
@@ -84,13 +40,12 @@ fn slowloris(executable: &Executable) -> Outcome {
         for (stream, request) in &mut streams {
             stream.write_all(&request[at..=at]).map_err(|e| format!("a byte: {e}"))?;
         }
-        well.turn(100)?;
+        turn(&mut well, &mut answered, 100)?;
     }
     let grown = grown_mib(&server, before, 64)?;
     drop(streams);
-    well.turn(100)?;
+    turn(&mut well, &mut answered, 100)?;
     server.stop()?;
-    let answered = well.answered;
     passed(format!("{answered} requests answered beside them; memory +{grown} MiB"))
 }
 
@@ -131,9 +86,9 @@ const WANTED: Value = Value { key: 9, version: 9, length: 1 << 20 };
 fn slow_readers(executable: &Executable) -> Outcome {
     place::need_descriptors(READERS)?;
     let server = executable.start("faults-readers", &["-m", "64", "-I", "2m", "-c", "2048"])?;
-    let mut well = WellBehaved::connect(&server)?;
-    well.turn(WANTED.length)?;
-    well.client.set("wanted", WANTED)?;
+    let (mut well, mut answered) = (Client::connect(server.address())?, 0);
+    turn(&mut well, &mut answered, WANTED.length)?;
+    well.set("wanted", WANTED)?;
     let before = resident_kib(server.id())?;
     let mut readers = Vec::new();
     for number in 0..READERS {
@@ -141,7 +96,7 @@ fn slow_readers(executable: &Executable) -> Outcome {
         reader.write_all(b"get wanted\r\n").map_err(|e| format!("asked: {e}"))?;
         readers.push(reader);
         if number % 16 == 0 {
-            well.turn(if number % 128 == 0 { 200_000 } else { 100 })?;
+            turn(&mut well, &mut answered, if number % 128 == 0 { 200_000 } else { 100 })?;
         }
     }
     let grown = grown_mib(&server, before, 64)?;
@@ -154,9 +109,8 @@ fn slow_readers(executable: &Executable) -> Outcome {
         }
     }
     drop(readers);
-    well.turn(100)?;
+    turn(&mut well, &mut answered, 100)?;
     server.stop()?;
-    let answered = well.answered;
     passed(format!("{answered} requests answered beside them; memory +{grown} MiB"))
 }
 
@@ -166,23 +120,21 @@ const PAUSE_WORDS: &str = "accepting pauses";
 
 fn out_of_descriptors(executable: &Executable) -> Outcome {
     let server = executable.start("faults-descriptors", &["-m", "64"])?;
-    let mut well = WellBehaved::connect(&server)?;
-    well.turn(100)?;
+    let (mut well, mut answered) = (Client::connect(server.address())?, 0);
+    turn(&mut well, &mut answered, 100)?;
     let process = i32::try_from(server.id()).ok().and_then(Pid::from_raw);
     let limit = Some(descriptors(server.id()) as u64 + LEFT);
     prlimit(process, Resource::Nofile, Rlimit { current: limit, maximum: limit })
         .map_err(|e| format!("the limit cannot be lowered: {e}"))?;
     let comers = (0..COMERS).map(|_| connect(server.address())).collect::<Result<Vec<_>, _>>()?;
     wait_until("accepting pauses", || {
-        well.turn(100)?;
+        turn(&mut well, &mut answered, 100)?;
         Ok(server.log().contains(PAUSE_WORDS))
     })?;
     drop(comers);
-    let mut late = WellBehaved::connect(&server)?;
-    late.turn(100)?;
-    well.turn(100)?;
+    turn(&mut Client::connect(server.address())?, &mut 0, 100)?;
+    turn(&mut well, &mut answered, 100)?;
     let pauses = server.log().matches(PAUSE_WORDS).count();
     server.stop()?;
-    let answered = well.answered;
     passed(format!("{answered} requests answered meanwhile; accepting paused {pauses}x"))
 }

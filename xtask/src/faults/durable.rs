@@ -1,7 +1,7 @@
 //! Faults of a server with a data folder: it is killed, restarted, run twice, out of disk.
 
-use super::Fault;
-use super::ledger::{self, Ledger};
+use super::Run;
+use super::ledger::Ledger;
 use crate::server::{Executable, Server, free_address};
 use crate::{Client, Folder, Outcome, Value, failed, passed, place, process, skipped};
 use rustix::process::Signal;
@@ -9,60 +9,19 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::process::Command;
 
-pub const FAULTS: &[Fault] = &[
-    Fault {
-        name: "kill-9",
-        done: "SIGKILL, three times, to a durable server that four clients write to.",
-        expected: "After each restart every acknowledged write is back, byte for byte, or the one \
-                   that was under way behind it.",
-        quick: true,
-        run: |executable| again_and_again(executable, Signal::KILL),
-    },
-    Fault {
-        name: "restart",
-        done: "SIGTERM, three times, to a durable server that four clients write to; it starts \
-               again on the same port.",
-        expected: "It ends with status 0 each time, and every acknowledged write is back.",
-        quick: true,
-        run: |executable| again_and_again(executable, Signal::TERM),
-    },
-    Fault {
-        name: "two-servers",
-        done: "A second server on the same data folder, log file, SSD file or port.",
-        expected: "The second one ends with status 74 (71 for the port) and a line that says why; \
-                   the first one loses nothing.",
-        quick: true,
-        run: two_servers,
-    },
-    Fault {
-        name: "store-full",
-        done: "Values are stored until the data folder has no room for them.",
-        expected: "The write that finds no room is refused with SERVER_ERROR; what was stored is \
-                   there, and after deletes there is room again.",
-        quick: true,
-        run: store_full,
-    },
-    Fault {
-        name: "disk-full",
-        done: "Somebody else fills the disk (a tmpfs) under the data folder to its last byte while \
-               clients write; and a start on a disk that is too small.",
-        expected: "Writes go on, since the room was reserved at the start; SIGTERM ends with 0. \
-                   The start on the small disk is refused with status 74.",
-        quick: true,
-        run: disk_full,
-    },
+pub const FAULTS: &[Run] = &[
+    ("kill-9", |executable| again_and_again(executable, Signal::KILL)),
+    ("restart", |executable| again_and_again(executable, Signal::TERM)),
+    ("two-servers", two_servers),
+    ("store-full", store_full),
+    ("disk-full", disk_full),
 ];
 
-const CLIENTS: u64 = 4;
 const ROUNDS: usize = 3;
 /// Acknowledged before the fault of each round.
 const WRITES: u64 = 400;
 const STATUS_DATA: i32 = 74;
 const STATUS_LISTEN: i32 = 71;
-
-fn ledgers() -> Vec<Ledger> {
-    (0..CLIENTS).map(Ledger::new).collect()
-}
 
 /// The flags of a durable server in this folder.
 fn flags(folder: &str) -> Vec<&str> {
@@ -73,16 +32,15 @@ fn flags(folder: &str) -> Vec<&str> {
 fn again_and_again(executable: &Executable, signal: Signal) -> Outcome {
     let folder = Folder::make("again")?;
     let path = folder.file("");
-    let (flags, mut ledgers, mut acknowledged) = (flags(&path), ledgers(), 0);
+    let (flags, mut ledger, mut acknowledged) = (flags(&path), Ledger::new(), 0);
     let mut server = executable.start("faults-again", &flags)?;
     let (address, mut judged) = (server.address(), 0);
     for _ in 0..ROUNDS {
-        let written = ledger::write_until(&mut ledgers, address, WRITES, || {
-            server.end_by(signal, place::PATIENCE)
-        })?;
+        let end = || server.end_by(signal, place::PATIENCE);
+        let written = ledger.write_until(address, WRITES, end)?;
         acknowledged += written;
         server = executable.start_at("faults-again", address, &[], &flags)?;
-        judged = ledger::check_all(&mut ledgers, address)?;
+        judged = ledger.check(address)?;
     }
     server.stop()?;
     passed(format!("{acknowledged} writes were acknowledged; {judged} keys checked"))
@@ -118,8 +76,8 @@ fn two_servers(executable: &Executable) -> Outcome {
     let (path, other) = (first.file(""), second.file(""));
     let (log, ssd) = (first.file("log"), first.file("ssd"));
     let mut server = executable.start("faults-first", &flags(&path))?;
-    let (address, mut ledgers) = (server.address(), ledgers());
-    let acknowledged = ledger::write_until(&mut ledgers, address, WRITES, || {
+    let (address, mut ledger) = (server.address(), Ledger::new());
+    let acknowledged = ledger.write_until(address, WRITES, || {
         refused(executable, &flags(&path), STATUS_DATA, "another process")?;
         for media in [&["--pm", &log][..], &["--ssd", &ssd], &["--pm", &log, "--ssd", &ssd]] {
             let flags = [&flags(&other)[..], media].concat();
@@ -128,10 +86,10 @@ fn two_servers(executable: &Executable) -> Outcome {
         refused_at(executable, address, &[], &[], STATUS_LISTEN, "cannot listen")
     })?;
     server.check_alive()?;
-    ledger::check_all(&mut ledgers, address)?;
+    ledger.check(address)?;
     server.stop()?;
     let server = executable.start_at("faults-first", address, &[], &flags(&path))?;
-    let judged = ledger::check_all(&mut ledgers, address)?;
+    let judged = ledger.check(address)?;
     server.stop()?;
     passed(format!("five starts were refused beside {acknowledged} writes; {judged} keys checked"))
 }
@@ -206,14 +164,14 @@ fn disk_full(executable: &Executable) -> Outcome {
     let data = folder.file("data");
     let flags = ["-m", "64", "--data-dir", &data, "--pm-size", "64m", "--ssd-size", "64m"];
     let server = executable.start_at("faults-disk", free_address()?, &mount, &flags)?;
-    let (address, mut ledgers) = (server.address(), ledgers());
+    let (address, mut ledger) = (server.address(), Ledger::new());
     let mut filled = 0;
-    let before = ledger::write_until(&mut ledgers, address, WRITES / 2, || {
+    let before = ledger.write_until(address, WRITES / 2, || {
         filled = fill_disk(&server, &path)?;
         Ok(())
     })?;
-    let after = ledger::write_until(&mut ledgers, address, WRITES / 2, || Ok(()))?;
-    let judged = ledger::check_all(&mut ledgers, address)?;
+    let after = ledger.write_until(address, WRITES / 2, || Ok(()))?;
+    let judged = ledger.check(address)?;
     server.stop()?;
     let mount = ["unshare", "--mount", "sh", "-c", ON_SMALL_TMPFS, &path];
     refused_at(executable, free_address()?, &mount, &flags, STATUS_DATA, "space")?;

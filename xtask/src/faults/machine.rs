@@ -1,7 +1,7 @@
 //! Faults of the machine: it halts the server, has too little memory or CPU for it, steps its
 //! clock, takes no log.
 
-use super::Fault;
+use super::Run;
 use crate::server::{Executable, free_address};
 use crate::{
     Client, Failure, Folder, Guarded, Outcome, Value, failed, passed, place, process, random,
@@ -13,48 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-pub const FAULTS: &[Fault] = &[
-    Fault {
-        name: "stop-continue",
-        done: "SIGSTOP for a second, then SIGCONT, while requests are under way and a new client \
-               connects.",
-        expected: "Every request is answered, those sent meanwhile too, and no connection is lost.",
-        quick: true,
-        run: stop_continue,
-    },
-    Fault {
-        name: "log-full",
-        done: "The log goes to a full disk (/dev/full), at -vvv.",
-        expected: "Requests are answered and SIGTERM ends the server with 0.",
-        quick: true,
-        run: log_full,
-    },
-    Fault {
-        name: "memory",
-        done: "A memory cgroup of 1.1 times -m (256 MiB), in which values of 10 bytes to 500 kB \
-               amounting to three times -m are stored.",
-        expected: "The kernel does not end the server; what it answers STORED to and still has \
-                   is right.",
-        quick: true,
-        run: little_memory,
-    },
-    Fault {
-        name: "cpu-starvation",
-        done: "The server, at a low priority (nice 10), shares one CPU with four processes that \
-               compute without end: it has about a fortieth.",
-        expected: "Every request is answered, small and large.",
-        quick: false,
-        run: cpu_starvation,
-    },
-    Fault {
-        name: "clock-steps",
-        done: "The wall clock steps a day forward and two days back (libfaketime) under a server \
-               that holds items with and without expiry.",
-        expected: "No item goes before its time and none stays for ever: expiry follows the time \
-                   that passes. Requests are answered.",
-        quick: false,
-        run: clock_steps,
-    },
+pub const FAULTS: &[Run] = &[
+    ("stop-continue", stop_continue),
+    ("log-full", log_full),
+    ("memory", little_memory),
+    ("cpu-starvation", cpu_starvation),
+    ("clock-steps", clock_steps),
 ];
 
 const HALT: Duration = Duration::from_secs(1);

@@ -1,10 +1,10 @@
 //! Real faults against the release binary: processes killed and stopped, disks and descriptors
 //! used up, clocks stepped, links cut, clients that never read.
 //!
-//! Each fault has its expectation as text, written before it was first tried, and printed beside
-//! what was seen. Nothing here is judged by speed: a slow machine takes longer, and that is all.
-//! What a machine cannot do without harm (no root, no cgroup) is skipped and says so. All that is
-//! mounted or connected lies in namespaces of the server's own, which end with it.
+//! Each fault has its expectation as text (`list.toml`), written before it was first tried, and
+//! printed beside what was seen. Nothing here is judged by speed: a slow machine takes longer, and
+//! that is all. What a machine cannot do without harm (no root, no cgroup) is skipped and says so.
+//! All that is mounted or connected lies in namespaces of the server's own, which end with it.
 
 mod clients;
 mod durable;
@@ -14,35 +14,36 @@ mod machine;
 mod overload;
 
 use crate::{Executable, Failure, Outcome, passed, place, skipped};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-pub const HELP: &str = "\
-Real faults against the release binary, each with what is expected of it and what was seen.
-
-usage: cargo xtask faults [NAME...] [--list] [--quick] [--server PROGRAM]
-
-  NAME               only these
-  --list             what there is, with what is done and expected
-  --quick            only those that take seconds; a minute in all
-  --server PROGRAM   test this executable instead of this tree's release build
-
-Exit status 1 if one of them did not hold; each prints the command that repeats it. Root can do
-more: without it what needs a mount, a network namespace or a cgroup is skipped.";
-
-/// One fault.
-pub struct Fault {
-    name: &'static str,
+/// One fault, as `list.toml` has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fault {
+    name: String,
     /// What is done to the server.
-    done: &'static str,
+    done: String,
     /// What must hold.
-    expected: &'static str,
+    expected: String,
     /// Whether `--quick` does it too.
     quick: bool,
-    /// Says what was seen, or what did not hold.
-    run: fn(&Executable) -> Outcome,
 }
 
-const FAMILIES: [&[Fault]; 5] =
+impl Fault {
+    /// Says what was seen, or what did not hold.
+    fn run(&self, executable: &Executable) -> Outcome {
+        let mut runs = FAMILIES.into_iter().flatten();
+        let (_, run) = runs.find(|(name, _)| *name == self.name).expect("every fault is done");
+        run(executable)
+    }
+}
+
+/// A fault's name, and what does it.
+pub type Run = (&'static str, fn(&Executable) -> Outcome);
+
+const FAMILIES: [&[Run]; 5] =
     [durable::FAULTS, clients::FAULTS, overload::FAULTS, machine::FAULTS, link::FAULTS];
 
 #[derive(Default)]
@@ -62,7 +63,8 @@ impl Options {
             Long("server") => options.server = Some(parser.value()?.into()),
             Value(name) => options.names.push(name.string()?),
         });
-        let known = |name: &str| all().any(|fault| fault.name == name);
+        let all = all();
+        let known = |name: &&String| all.iter().any(|fault| fault.name == **name);
         match options.names.iter().find(|name| !known(name)) {
             Some(name) => Err(Failure::Usage(format!("{name}: no such fault; --list has them"))),
             None => Ok(options),
@@ -72,18 +74,21 @@ impl Options {
     fn wants(&self, fault: &Fault) -> bool {
         match self.names.is_empty() {
             true => fault.quick || !self.quick,
-            false => self.names.iter().any(|name| name == fault.name),
+            false => self.names.contains(&fault.name),
         }
     }
 }
 
-fn all() -> impl Iterator<Item = &'static Fault> {
-    FAMILIES.into_iter().flatten()
+fn all() -> Vec<Fault> {
+    let text = include_str!("list.toml");
+    let mut file: BTreeMap<String, Vec<Fault>> = toml::from_str(text).expect("faults");
+    file.remove("fault").unwrap_or_default()
 }
 
 pub fn main(parser: lexopt::Parser) -> Outcome {
     let options = Options::read(parser)?;
-    let chosen: Vec<&Fault> = all().filter(|fault| options.wants(fault)).collect();
+    let all = all();
+    let chosen: Vec<&Fault> = all.iter().filter(|fault| options.wants(fault)).collect();
     if options.list {
         chosen.iter().for_each(|fault| tell(fault));
         return passed(format!("{} faults", chosen.len()));
@@ -94,7 +99,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     for fault in chosen {
         tell(fault);
         let began = Instant::now();
-        let done = (fault.run)(&executable);
+        let done = fault.run(&executable);
         let took = began.elapsed().as_secs_f64();
         match done {
             Ok(seen) => {
@@ -103,7 +108,7 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
             }
             Err(Failure::Skipped(why)) => {
                 println!("  skipped  {why}");
-                left.push(fault.name);
+                left.push(fault.name.as_str());
             }
             Err(failure) => {
                 broken += 1;
@@ -143,28 +148,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_has_a_name_of_its_own_and_says_what_is_expected() {
-        let names: Vec<&str> = all().map(|fault| fault.name).collect();
-        for fault in all() {
-            assert_eq!(names.iter().filter(|name| **name == fault.name).count(), 1);
-            assert!(fault.name.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c == '9'));
-            for text in [fault.done, fault.expected] {
-                assert!(text.ends_with('.') && !text.contains('\n'), "{}: {text}", fault.name);
+    fn every_fault_is_done_by_its_name_and_says_what_is_expected() {
+        let runs: Vec<&str> = FAMILIES.into_iter().flatten().map(|(name, _)| *name).collect();
+        let all = all();
+        assert_eq!(all.iter().map(|fault| fault.name.as_str()).collect::<Vec<_>>(), runs);
+        for Fault { name, done, expected, .. } in &all {
+            assert_eq!(runs.iter().filter(|other| *other == name).count(), 1);
+            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c == '9'));
+            for text in [done, expected] {
+                assert!(text.ends_with('.') && !text.contains('\n'), "{name}: {text}");
             }
         }
     }
 
     #[test]
     fn a_name_chooses_one_fault_and_quick_those_that_take_seconds() {
-        let chosen = |words: &[&str]| -> Vec<&str> {
+        let chosen = |words: &[&str]| -> Vec<String> {
             let parser = lexopt::Parser::from_args(words.iter().copied());
             let options = Options::read(parser).expect("known");
-            all().filter(|fault| options.wants(fault)).map(|fault| fault.name).collect()
+            let wanted = all().into_iter().filter(|fault| options.wants(fault));
+            wanted.map(|fault| fault.name).collect()
         };
         assert_eq!(chosen(&["kill-9"]), ["kill-9"]);
-        assert_eq!(chosen(&[]).len(), all().count());
+        assert_eq!(chosen(&[]).len(), all().len());
         let quick = chosen(&["--quick"]);
-        assert!(!quick.is_empty() && quick.len() < all().count());
+        assert!(!quick.is_empty() && quick.len() < all().len());
         let parser = lexopt::Parser::from_args(["no-such-fault"]);
         assert!(matches!(Options::read(parser), Err(Failure::Usage(_))));
     }

@@ -10,7 +10,7 @@
 //! ratios counts. Server and clients have a CPU each: hundreds of client threads on its CPU would
 //! empty its caches between any two requests, which clients on other machines do not.
 
-use super::Fault;
+use super::Run;
 use crate::place::{self, resident_kib};
 use crate::server::{Executable, Server, free_address};
 use crate::{Client, Failure, Outcome, Value, failed, passed, skipped};
@@ -20,31 +20,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-pub const FAULTS: &[Fault] = &[
-    Fault {
-        name: "overload",
-        done: "16 connections send requests as fast as the server takes them, without waiting for \
-               replies, one in 500 for a value of 500 kB; between, 8 of them as many at a time as \
-               suit the server (the peak). Another client asks for small and large values.",
-        expected: "Replies per CPU-second of the server are at least 90 % of those at the peak, \
-                   median of the rounds; each reply is right to the byte and in its place; the \
-                   other client's median small request takes at most half as long as its median \
-                   large one; resident memory grows by less than 128 MiB.",
-        quick: false,
-        run: by_streams,
-    },
-    Fault {
-        name: "overload-udp",
-        done: "Datagrams with a GET come at twice the rate at which they are answered, and more; \
-               between, a few at a time (the peak).",
-        expected: "Replies per CPU-second of the server are at least 90 % of those at the peak, \
-                   median of the rounds; no reply is wrong; resident memory grows by less than \
-                   64 MiB; a client by TCP has each of its requests answered meanwhile.",
-        quick: false,
-        run: by_datagrams,
-    },
+pub const FAULTS: &[Run] = &[
+    ("overload", by_streams),
+    ("overload-udp", by_datagrams),
 ];
 
 /// Share of the time in which the server has something to do, where a load counts as overload.
@@ -197,7 +178,7 @@ fn by_streams(executable: &Executable) -> Outcome {
     let apart = Apart::from_here()?;
     let wrapper = apart.wrapper();
     let flags = ["-m", "256", "-t", "1"];
-    let server = executable.start_under("faults-overload", &wrapper, &flags)?;
+    let server = executable.start_at("faults-overload", free_address()?, &wrapper, &flags)?;
     store(&mut Client::connect(server.address())?)?;
     let before = resident_kib(server.id())?;
     let (mut rounds, mut waits) = (Rounds::default(), Waits::default());
@@ -246,6 +227,21 @@ fn ask(client: &mut Client, key: &str, length: usize) -> Result<(), String> {
     client.get(key, Value { key: 0, version: 0, length })
 }
 
+/// Has another client ask for a round, and ends these clients.
+fn for_a_round(
+    over: &AtomicBool,
+    clients: Vec<ScopedJoinHandle<'_, Result<(), String>>>,
+    mut ask: impl FnMut() -> Result<(), String>,
+) -> Result<(), String> {
+    let (began, mut told) = (Instant::now(), Ok(()));
+    while began.elapsed() < ROUND && told.is_ok() {
+        told = ask();
+    }
+    over.store(true, Relaxed);
+    place::join(clients)?;
+    told
+}
+
 /// Floods for a round.
 fn flood(server: &Server, load: Load, waits: &mut Waits) -> Result<Stretch, String> {
     let mut other = Client::connect(server.address())?;
@@ -254,16 +250,7 @@ fn flood(server: &Server, load: Load, waits: &mut Waits) -> Result<Stretch, Stri
             let floods: Vec<_> = (0..load.connections)
                 .map(|_| scope.spawn(|| one_flood(server, load, over, replies)))
                 .collect();
-            let began = Instant::now();
-            let mut told = Ok(());
-            while began.elapsed() < ROUND && told.is_ok() {
-                told = waits.ask(&mut other);
-            }
-            over.store(true, Relaxed);
-            for flood in floods {
-                flood.join().unwrap_or_else(|_| Err("a client panicked".into()))?;
-            }
-            told
+            for_a_round(over, floods, || waits.ask(&mut other))
         })
     })
 }
@@ -390,15 +377,7 @@ fn rain(
                 .iter()
                 .map(|socket| scope.spawn(move || take_all(socket, burst, over, sent, replies)))
                 .collect();
-            let (began, mut told) = (Instant::now(), Ok(()));
-            while began.elapsed() < ROUND && told.is_ok() {
-                told = ask(client, "small", SMALL_BYTES);
-            }
-            over.store(true, Relaxed);
-            for taker in takers {
-                taker.join().unwrap_or_else(|_| Err("a client panicked".into()))?;
-            }
-            told
+            for_a_round(over, takers, || ask(client, "small", SMALL_BYTES))
         })
     })?;
     Ok((stretch, sent.into_inner()))

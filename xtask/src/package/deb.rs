@@ -2,6 +2,8 @@
 //! (cargo-deb would have to be compiled by everybody who builds or checks the package.)
 
 use crate::process::{self, read_bytes as read};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,37 +16,40 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const QUICK: &[&str] = &["-Zgzip", "-z1"];
 pub const SMALL: &[&str] = &["-Zxz"];
 
-/// Files of the repository, and where they lie on a Debian.
-const FILES: &[(&str, &str)] = &[
-    ("packaging/laneway.toml", "etc/laneway/laneway.toml"),
-    ("packaging/systemd/laneway.service", "usr/lib/systemd/system/laneway.service"),
-    ("packaging/systemd/laneway.socket", "usr/lib/systemd/system/laneway.socket"),
-    ("packaging/systemd/sysusers.conf", "usr/lib/sysusers.d/laneway.conf"),
-    ("packaging/prometheus/alerts.yaml", "usr/share/laneway/alerts.yaml"),
-    ("packaging/grafana/laneway.json", "usr/share/laneway/grafana.json"),
-    ("packaging/debian/conffiles", "DEBIAN/conffiles"),
-];
 /// Pages of docs/ that go with it.
 const DOCUMENTS: &str = "operating security protocol binary clients cluster disk-format install \
     kernel migrating python reliability resp tour troubleshooting";
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
-/// What the binary prints, and where it lies.
-const PRINTED: &[(&[&str], &str)] = &[
-    (&["completions", "bash"], "usr/share/bash-completion/completions/laneway"),
-    (&["completions", "zsh"], "usr/share/zsh/vendor-completions/_laneway"),
-    (&["completions", "fish"], "usr/share/fish/vendor_completions.d/laneway.fish"),
-];
-const PAGES: &[(&[&str], &str)] =
-    &[(&["man"], "laneway.1.gz"), (&["man", "serve"], "laneway-serve.1.gz")];
-const COPYRIGHT: &str = "\
-Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
-Upstream-Name: Laneway
 
-Files: *
-Copyright: The Laneway developers
-License: Apache-2.0
- On Debian systems the text of this licence is in /usr/share/common-licenses/Apache-2.0.
-";
+/// What is put into a folder, as packaging/contents.toml has it.
+#[derive(Deserialize)]
+pub struct Contents {
+    /// By files of the repository, where they lie.
+    files: BTreeMap<String, String>,
+    /// By words, where that lies which the program prints with them.
+    printed: BTreeMap<String, String>,
+}
+
+impl Contents {
+    /// Of a release's folder, or of the Debian package's tree.
+    pub fn of(name: &str) -> Result<Contents, String> {
+        let text = process::read(process::root().join("packaging/contents.toml"))?;
+        let mut all: BTreeMap<String, Contents> =
+            toml::from_str(&text).map_err(|e| format!("packaging/contents.toml: {e}"))?;
+        all.remove(name).ok_or_else(|| format!("packaging/contents.toml has no {name}"))
+    }
+
+    /// Put all of it there.
+    pub fn put(&self, tree: &Path, program: &Path) -> Result<(), String> {
+        for (from, to) in &self.files {
+            put_packed(tree, to, read(process::root().join(from))?)?;
+        }
+        for (words, to) in &self.printed {
+            put_packed(tree, to, printed(program, words)?)?;
+        }
+        Ok(())
+    }
+}
 
 /// Build the package of this binary in `folder`; its path.
 pub fn build(binary: &Path, folder: &Path, packing: &[&str]) -> Result<PathBuf, String> {
@@ -52,23 +57,11 @@ pub fn build(binary: &Path, folder: &Path, packing: &[&str]) -> Result<PathBuf, 
     let _ = fs::remove_dir_all(&tree); // of an earlier run
     let program = put(&tree, "usr/bin/laneway", &read(binary)?, 0o755)?;
     process::run(Command::new("strip").arg(&program))?;
-    for (from, to) in FILES {
-        put(&tree, to, &read(process::root().join(from))?, 0o644)?;
-    }
+    Contents::of("debian")?.put(&tree, &program)?;
     for name in DOCUMENTS.split(' ') {
         let page = read(process::root().join(format!("docs/{name}.md")))?;
         put(&tree, &format!("usr/share/doc/laneway/{name}.md"), &page, 0o644)?;
     }
-    for (words, to) in PRINTED {
-        put(&tree, to, &printed(&program, words)?, 0o644)?;
-    }
-    for (words, name) in PAGES {
-        let page = zipped(folder, &printed(&program, words)?)?;
-        put(&tree, &format!("usr/share/man/man1/{name}"), &page, 0o644)?;
-    }
-    let changes = zipped(folder, &read(process::root().join("CHANGELOG.md"))?)?;
-    put(&tree, "usr/share/doc/laneway/changelog.gz", &changes, 0o644)?;
-    put(&tree, "usr/share/doc/laneway/copyright", COPYRIGHT.as_bytes(), 0o644)?;
     for name in SCRIPTS {
         let script = read(process::root().join("packaging/debian").join(name))?;
         put(&tree, &format!("DEBIAN/{name}"), &script, 0o755)?;
@@ -90,11 +83,11 @@ pub fn architecture() -> Result<String, String> {
 }
 
 /// What this program prints with these words.
-pub fn printed(program: &Path, words: &[&str]) -> Result<Vec<u8>, String> {
-    let printed = process::printed_bytes(Command::new(program).args(words))?;
+fn printed(program: &Path, words: &str) -> Result<Vec<u8>, String> {
+    let printed = process::printed_bytes(Command::new(program).args(words.split(' ')))?;
     match printed.is_empty() {
         false => Ok(printed),
-        true => Err(format!("laneway {} prints nothing", words.join(" "))),
+        true => Err(format!("laneway {words} prints nothing")),
     }
 }
 
@@ -115,11 +108,13 @@ pub fn put(tree: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<PathBuf, 
     Ok(path)
 }
 
-/// Packed by gzip, without the time of the packing.
-fn zipped(folder: &Path, text: &[u8]) -> Result<Vec<u8>, String> {
-    let draft = folder.join("draft");
-    process::write(&draft, text)?;
-    process::printed_bytes(Command::new("gzip").args(["-9", "-n", "-c"]).arg(&draft))
+/// Write a file of the tree; by gzip, without the time of the packing, if its name says so.
+fn put_packed(tree: &Path, name: &str, bytes: Vec<u8>) -> Result<(), String> {
+    let Some(plain) = name.strip_suffix(".gz") else {
+        return put(tree, name, &bytes, 0o644).map(drop);
+    };
+    let path = put(tree, plain, &bytes, 0o644)?;
+    process::run(Command::new("gzip").args(["-9", "-n", "-f"]).arg(path))
 }
 
 fn kibibytes(tree: &Path) -> Result<u64, String> {

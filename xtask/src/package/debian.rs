@@ -1,7 +1,7 @@
 //! A clean Debian root: made once by mmdebstrap, copied for each check, and a package put into it.
 
 use super::user;
-use crate::{Failure, Folder, process, setup, skipped};
+use crate::{Failure, Folder, process, setup};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,20 +18,7 @@ pub struct Root(PathBuf);
 /// The clean root of this machine's own suite, since that has the C library which the binary was
 /// built with.
 pub fn base() -> Result<PathBuf, Failure> {
-    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let is = |name: &str| release.lines().find_map(|line| line.strip_prefix(name));
-    let Some(suite) = is("VERSION_CODENAME=").filter(|_| is("ID=") == Some("debian")) else {
-        return skipped("this is no Debian whose suite has a name");
-    };
-    let dir = process::scratch_dir("package")?;
-    let (root, whole) = (dir.join(suite), dir.join(format!("{suite}.whole")));
-    if whole.is_file() {
-        return Ok(root);
-    }
-    let _ = std::fs::remove_dir_all(&root); // of a run that did not come to its end
-    setup::unpack(suite, &root, &["--variant=apt", "--include=passwd"])?;
-    process::write(&whole, "")?;
-    Ok(root)
+    setup::root("package", &setup::suite()?, &["--variant=apt", "--include=passwd"])
 }
 
 impl Root {

@@ -16,25 +16,6 @@ use crate::outcome::{Failure, Outcome, SKIPPED_PREFIX, passed, skipped};
 use crate::{Executable, place};
 use std::path::{Path, PathBuf};
 
-pub const HELP: &str = "\
-Check what a release is made of, each part by running it.
-
-usage: cargo xtask package [--only PART]
-
-  --only PART   deb, image, unit, kubernetes or sbom
-
-deb         the Debian package is built, installed into a clean Debian root (mmdebstrap, as root),
-            serves there as its unit says, stops, and is removed; commands of docs/install.md run
-image       the root that packaging/container/Containerfile has is put together and runs as the
-            Containerfile says, without rights and read-only; its health check tells life from death
-unit        systemd-analyze finds no mistake in the unit and its socket and at most 2.0 of
-            exposure, the watchdog is on, and systemd-sysusers takes its user
-kubernetes  the manifests are whole, their parts fit each other, the server takes their flags and
-            answers the paths of their probes
-sbom        the bill of materials (CycloneDX) names each package that is built in, with its checksum
-
-`cargo xtask dist` builds the release itself, which takes minutes more and is not part of CI.";
-
 struct Part {
     name: &'static str,
     run: fn(&Path) -> Outcome,

@@ -1,6 +1,7 @@
 //! A server in a root of its own, as a user without rights, and a client that uses it.
 
-use crate::{Client, Executable, Server, Value, process};
+use crate::server::{Executable, Server, free_address};
+use crate::{Client, Value, process};
 use std::path::Path;
 use std::process::Command;
 
@@ -15,7 +16,7 @@ pub fn serve(root: &Path, user: &str, words: &[String]) -> Result<Server, String
     };
     let wrapper = entered(root, user);
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    Executable::inside(program).start_under("package", &wrapper, flags)
+    Executable::inside(program).start_at("package", free_address()?, &wrapper, flags)
 }
 
 /// What runs a program in this root as this user, where it can write nothing if that can be had.

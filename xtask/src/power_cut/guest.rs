@@ -19,21 +19,20 @@ pub const ACKNOWLEDGED: &str = "acknowledged ";
 /// Where the store's lock lies.
 const FOLDER: &str = "/run/store";
 
-/// `1-153,160-300`, as [`told_lives`] writes it.
-fn lives(text: &str) -> Result<Vec<Life>, Failure> {
-    let life = |part: &str| {
-        let (first, acknowledged) = part.split_once('-')?;
-        Some(Life { first: first.parse().ok()?, acknowledged: acknowledged.parse().ok()? })
-    };
-    let parts = text.split(',').filter(|part| !part.is_empty());
-    let lives: Option<Vec<Life>> = parts.map(life).collect();
-    lives.ok_or_else(|| Failure::Usage(format!("--lives {text}: expected first-last,first-last")))
+/// The lives that ended behind these operations, such as `153,299`, as [`told_lives`] writes it.
+fn lives(text: &str, workload: &Workload) -> Result<Vec<Life>, Failure> {
+    let mut lives: Vec<Life> = Vec::new();
+    for acknowledged in text.split(',').filter(|part| !part.is_empty()) {
+        let wrong = |_| Failure::Usage(format!("--lives {text}: expected numbers and commas"));
+        let acknowledged = acknowledged.parse::<u64>().map_err(wrong)?;
+        lives.push(Life { first: Life::first(lives.last(), workload), acknowledged });
+    }
+    Ok(lives)
 }
 
 /// Lives as the flag has them.
 pub fn told_lives(lives: &[Life]) -> String {
-    let parts = lives.iter().map(|life| format!("{}-{}", life.first, life.acknowledged));
-    parts.collect::<Vec<_>>().join(",")
+    lives.iter().map(|life| life.acknowledged.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Where acknowledgements go.
@@ -69,17 +68,18 @@ impl Acknowledgements {
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let (mut log, mut ssd, mut acknowledgements) = (PathBuf::new(), PathBuf::new(), None);
-    let (mut dax, mut seed, mut before, mut until) = (false, 0, Vec::new(), u64::MAX);
+    let (mut dax, mut seed, mut before, mut until) = (false, 0, String::new(), u64::MAX);
     flags!(parser, {
         Long("log") => log = parser.value()?.into(),
         Long("ssd") => ssd = parser.value()?.into(),
         Long("dax") => dax = true,
         Long("acks") => acknowledgements = Some(PathBuf::from(parser.value()?)),
         Long("seed") => seed = parser.value()?.parse()?,
-        Long("lives") => before = lives(&parser.value()?.string()?)?,
+        Long("lives") => before = parser.value()?.string()?,
         Long("until") => until = parser.value()?.parse()?,
     });
     let workload = Workload { seed };
+    let before = lives(&before, &workload)?;
     let settings = DirectorySettings {
         path: FOLDER.into(),
         pm_path: Some(log),
@@ -106,7 +106,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         );
     }
     let mut told = Acknowledgements::open(acknowledgements.as_deref())?;
-    let mut next = before.last().map_or(1, |life| life.next(&workload));
+    let mut next = Life::first(before.last(), &workload);
     while next <= until {
         let end = workload.group_end(next);
         workload.write_group(&tier, next..=end)?;
@@ -126,11 +126,12 @@ mod tests {
 
     #[test]
     fn lives_are_read_as_they_are_told() {
-        let some = [Life { first: 1, acknowledged: 153 }, Life { first: 160, acknowledged: 159 }];
-        assert_eq!(lives(&told_lives(&some)).unwrap(), some);
-        assert!(lives("").unwrap().is_empty());
-        for wrong in ["1", "1-", "a-b", "1-2-3", "1-2;3-4"] {
-            assert!(matches!(lives(wrong), Err(Failure::Usage(_))), "{wrong}");
-        }
+        let workload = Workload { seed: 5 };
+        let first = Life { first: 1, acknowledged: 153 };
+        let second = Life { first: Life::first(Some(&first), &workload), acknowledged: 300 };
+        let some = [first, second];
+        assert_eq!(lives(&told_lives(&some), &workload).unwrap(), some);
+        assert!(lives("", &workload).unwrap().is_empty());
+        assert!(matches!(lives("1,a", &workload), Err(Failure::Usage(_))));
     }
 }

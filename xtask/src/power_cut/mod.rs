@@ -26,22 +26,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use workload::{Life, Workload};
 
-pub const HELP: &str = "\
-Cut the power of an emulated machine while it writes; nothing acknowledged may be lost.
-
-usage: cargo xtask power-cut [--seed N] [--replay | --files]
-
-  --seed N   what is written, what a disk loses, and about when the power goes (1)
-  --replay   do without the machine: open the states of the log that the last run left
-  --files    four kills of the machine with log and SSD as two files of an ext4 on the disk, which
-             one flush serves, instead of all that is below
-
-One run on an NVMe disk whose writes are logged, with its states and two controls (states without
-what one flush should have kept, and of a disk that ignores flushes, which must be found to lose);
-then two kills of the machine with the log on an NVDIMM. Needs QEMU (apt-get install
---no-install-recommends qemu-system-x86) on an x86-64 Debian; fetches a kernel and a few programs as
-Debian packages, once, below the target folder: nothing is installed. Takes two minutes.";
-
 /// States of each kind (at flushes, and between them) that are opened from the log of one disk.
 const STATES: usize = 240;
 /// Writes and deletions of that run: with fewer there are not enough flushes to choose from.
@@ -64,8 +48,6 @@ const WRITES_BYTES: u64 = 4 << 30;
 
 /// ext4 asks for a checksum by name, which no dependency says.
 const MODULES: &[&str] = &["crc32c_generic", "nvme", "nfit", "nd_pmem", "ext4"];
-/// What they are linked with is on every Debian.
-const PACKAGES: &[&str] = &["busybox-static", "e2fsprogs"];
 
 pub fn main(mut parser: lexopt::Parser) -> Outcome {
     let (mut seed, mut only_replays, mut files) = (1, false, false);
@@ -81,7 +63,7 @@ pub fn main(mut parser: lexopt::Parser) -> Outcome {
         return passed(replay(&folder.join(FIRST), workload)?);
     }
     vm::need()?;
-    let debian = vm::ordinary(PACKAGES)?;
+    let debian = packages::fetch(packages::Kernel::Ordinary)?;
     let archive = archive(&folder, &debian)?;
     let began = Instant::now();
     let mut machine = Machine::new(&debian, &archive, &folder, (workload, files))?;
@@ -157,7 +139,7 @@ fn archive(folder: &Path, debian: &packages::Debian) -> Result<PathBuf, String> 
         loaded: &[],
         provider: None,
         modules: MODULES,
-        script: &vm::script(SCRIPT),
+        script: &vm::script(SCRIPT, &[]),
     };
     initramfs::write(folder, &contents)
 }
@@ -243,7 +225,7 @@ impl<'a> Machine<'a> {
     /// A life and its end by SIGKILL: the memory stays, the disk loses any part of what was not
     /// flushed.
     fn run_and_kill(&mut self) -> Result<(), String> {
-        let first = self.lives.last().map_or(1, |life| life.next(&self.workload));
+        let first = Life::first(self.lives.last(), &self.workload);
         let least = LIFE_OPERATIONS + self.random.u64(..LIFE_OPERATIONS);
         let mut guest = self.start(u64::MAX)?;
         let said = self.watch(&mut guest, |said| {
@@ -267,7 +249,7 @@ impl<'a> Machine<'a> {
 
     /// The last life comes to its end by itself.
     fn last_start(&mut self) -> Result<(), String> {
-        let first = self.lives.last().map_or(1, |life| life.next(&self.workload));
+        let first = Life::first(self.lives.last(), &self.workload);
         let mut guest = self.start(first + EPILOGUE_OPERATIONS)?;
         let said = self.watch(&mut guest, |said| said.lines().any(|line| line == vm::VERDICT))?;
         show(&said);
@@ -294,51 +276,7 @@ fn sparse(path: &Path, bytes: u64) -> Result<(), String> {
     made.map_err(|error| format!("cannot make {}: {error}", path.display()))
 }
 
-const SCRIPT: &str = r#"await() {
-    tries=0
-    until [ -b "$1" ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 300 ] || fail "no $1"
-        sleep 0.1
-    done
-}
-mkdir -p /pm /run
-for word in $(cat /proc/cmdline); do
-    case $word in cut_*=*) eval "$word" ;; esac
-done
-# The console is the writer's from here on: a line of the kernel's in one of its would spoil it.
-dmesg -n 1
-await /dev/nvme0n1p4
-if [ "$cut_files" = 1 ]; then
-    if [ "$cut_boot" = 1 ]; then
-        /bin/mke2fs -q -t ext4 -b 4096 /dev/nvme0n1p4 || fail "mke2fs"
-    fi
-    mount -t ext4 /dev/nvme0n1p4 /pm || fail "ext4"
-    xtask power-cut guest --log /pm/log --ssd /pm/ssd \
-        --seed $cut_seed --lives "$cut_lives" --until $cut_until || fail "the writer to files"
-else
-await /dev/pmem0
-if [ "$cut_boot" = 1 ]; then
-    xtask power-cut guest --log /dev/nvme0n1p1 --ssd /dev/nvme0n1p2 --acks /dev/nvme0n1p3 \
-        --seed $cut_seed --until $cut_operations || fail "the writer to the logged disk"
-    say "the logged run is over"
-    # DAX wants page structures for the memory: what `ndctl create-namespace -m fsdax` does.
-    bus=/sys/bus/nd
-    pfn=$(cat $bus/devices/region0/pfn_seed)
-    echo namespace0.0 >$bus/drivers/nd_pmem/unbind || fail "namespace0.0 stays"
-    echo ram >$bus/devices/$pfn/mode || fail "mode"
-    cat /proc/sys/kernel/random/uuid >$bus/devices/$pfn/uuid || fail "uuid"
-    echo namespace0.0 >$bus/devices/$pfn/namespace || fail "namespace"
-    echo $pfn >$bus/drivers/nd_pmem/bind || fail "$pfn does not start"
-    await /dev/pmem0
-    # The shell prefers its own, which knows no ext4: hence the path.
-    /bin/mke2fs -q -t ext4 -b 4096 /dev/pmem0 || fail "mke2fs"
-fi
-mount -t ext4 -o dax=always /dev/pmem0 /pm || fail "ext4 with DAX"
-xtask power-cut guest --log /pm/log --dax --ssd /dev/nvme0n1p4 \
-    --seed $cut_seed --lives "$cut_lives" --until $cut_until || fail "the writer to the NVDIMM"
-fi
-"#;
+const SCRIPT: &str = include_str!("guest.sh");
 
 #[cfg(test)]
 mod tests {

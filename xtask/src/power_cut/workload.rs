@@ -110,9 +110,10 @@ pub struct Life {
 }
 
 impl Life {
-    /// Where the next life begins: behind the group that may have been under way.
-    pub fn next(&self, workload: &Workload) -> u64 {
-        workload.group_end(self.acknowledged + 1) + 1
+    /// Where a life begins behind this one, or as the first: behind the group that may have been
+    /// under way.
+    pub fn first(before: Option<&Life>, workload: &Workload) -> u64 {
+        before.map_or(1, |life| workload.group_end(life.acknowledged + 1) + 1)
     }
 }
 
@@ -218,7 +219,7 @@ mod tests {
         assert!(KEYS / 2 < items, "only {items} items");
         let stats = tier.stats();
         assert!(0 < stats.checkpoints && 0 < stats.segments_freed, "too little to be a test");
-        let next = life.next(&WORKLOAD);
+        let next = Life::first(Some(&life), &WORKLOAD);
         WORKLOAD.write_group(&tier, life.acknowledged + 1..=next - 1).unwrap();
         Expected::after(WORKLOAD, &[life]).check(&tier).expect("written, and not acknowledged");
         let second = Life { first: next, acknowledged: next - 1 };
@@ -229,7 +230,7 @@ mod tests {
     fn a_group_that_is_missing_is_noticed() {
         let (tier, life) = written(200);
         let beyond = Life { acknowledged: WORKLOAD.group_end(life.acknowledged + 1), ..life };
-        let beyond = Life { acknowledged: beyond.next(&WORKLOAD) - 1, ..beyond };
+        let beyond = Life { acknowledged: Life::first(Some(&beyond), &WORKLOAD) - 1, ..beyond };
         assert!(Expected::after(WORKLOAD, &[beyond]).check(&tier).is_err());
     }
 

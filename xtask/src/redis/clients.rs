@@ -52,34 +52,30 @@ fn redis_rs(place: &Place) -> Outcome {
 }
 
 fn hiredis(place: &Place) -> Outcome {
-    if !setup::hiredis() {
-        return skipped("no libhiredis-dev here");
+    if !setup::has("libhiredis-dev") || process::find_program("cc").is_none() {
+        return skipped("no libhiredis-dev, or no C compiler here");
     }
-    let Some(compiler) = ["cc", "gcc", "clang-14"].into_iter().find_map(process::find_program)
-    else {
-        return skipped("no C compiler here");
-    };
     let folder = place.copy("hiredis")?;
-    let mut build = Command::new(compiler);
+    let mut build = Command::new("cc");
     build.args(["-std=c11", "-Wall", "-Werror", "main.c", "-lhiredis", "-o", "client"]);
     process::run(build.current_dir(&folder))?;
     place.script(&mut Command::new(folder.join("client")))
 }
 
 fn cli(place: &Place, name: &str) -> Outcome {
-    let program = peer(name)?;
     let folder = place.built.join(name);
     process::make_dir(&folder)?;
-    let mut command = Command::new("sh");
-    let script = place.scripts.join("shell/cli.sh");
-    ran(command.arg(script).arg(program).arg(&place.port).arg(&folder))
+    shell(place, "shell/cli.sh", name, folder)
 }
 
 fn benchmark(place: &Place, name: &str) -> Outcome {
-    let (program, cli) = (peer(name)?, peer("valkey-cli")?);
+    shell(place, "shell/benchmark.sh", name, peer("valkey-cli")?)
+}
+
+fn shell(place: &Place, script: &str, name: &str, last: PathBuf) -> Outcome {
     let mut command = Command::new("sh");
-    let script = place.scripts.join("shell/benchmark.sh");
-    ran(command.arg(script).arg(program).arg(&place.port).arg(cli))
+    command.arg(place.scripts.join(script)).arg(peer(name)?).arg(&place.port);
+    ran(command.arg(last))
 }
 
 fn peer(name: &str) -> Result<PathBuf, Failure> {

@@ -11,26 +11,6 @@ use crate::{Executable, peers, process, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const HELP: &str = "\
-Run redis-py, by a script and by its own tests, against a freshly started Laneway; then send random
-commands to it and to Valkey, whose replies must agree.
-
-usage: cargo xtask redis [--server PROGRAM]
-       cargo xtask redis --clients [--server PROGRAM]
-
-  --clients          run the other clients instead, each by its script in
-                     tests-external/redis/clients
-  --server PROGRAM   test this executable instead of a release build of Laneway
-
-tests-external/redis/suite.txt tells which of redis-py's tests must pass, and
-tests-external/redis/differential.py which replies may differ from Valkey's.
-
-Fetches redis-py from PyPI through pip the first time; Valkey is taken where `cargo xtask peers`
-has unpacked it. What one of the two is missing for is left out, the rest runs, and the task ends as
-skipped. A client whose tools (go, node, npm, libhiredis-dev, a JDK of 17 with Maven, what
-`cargo xtask peers` unpacks) are not here, or which cannot be fetched, is left out by name; if all
-are, the task is skipped.";
-
 /// Random commands of one seed, and the seeds: a seed takes some four seconds.
 const COMMANDS: &str = "20000";
 const SEEDS: std::ops::Range<u32> = 1..4;

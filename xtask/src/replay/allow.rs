@@ -92,26 +92,22 @@ mod tests {
     #[test]
     fn an_entry_allows_its_own_departure_and_no_other() {
         let mut allowed = Allowed::parse(TEXT).expect("a good list");
-        assert!(!allowed.allows("1.6.45", "a.txt: c", &wrong("MN", "ERROR\\r\\n")));
-        assert!(!allowed.allows("1.6.45", "a.txt: b", &wrong("EN", "ERROR\\r\\n")));
-        assert!(!allowed.allows("1.6.45", "a.txt: b", &wrong("MN", "MN\\r\\n")));
-        assert_eq!(allowed.stale("1.6.45"), ["a.txt: b"]);
-        assert!(allowed.allows("1.6.45", "a.txt: b", &wrong("MN", "ERROR\\r\\n")));
+        for (case, expected, got, is_allowed) in [
+            ("a.txt: c", "MN", "ERROR\\r\\n", false),
+            ("a.txt: b", "EN", "ERROR\\r\\n", false),
+            ("a.txt: b", "MN", "MN\\r\\n", false),
+            ("a.txt: b", "MN", "ERROR\\r\\n", true),
+        ] {
+            assert_eq!(allowed.stale("1.6.45"), ["a.txt: b"]);
+            assert_eq!(allowed.allows("1.6.45", case, &wrong(expected, got)), is_allowed, "{got}");
+        }
         assert!(allowed.stale("1.6.45").is_empty());
         assert_eq!(allowed.stale("1.6.18"), ["a.txt: b"], "the other needs it, too");
-    }
-
-    #[test]
-    fn an_entry_of_one_version_says_nothing_of_another() {
+        // One of another version, and those without a reason.
         let one = TEXT.replace("reason", "version = \"1.6.18\"\nreason");
         let mut allowed = Allowed::parse(&one).expect("a good list");
         assert!(!allowed.allows("1.6.45", "a.txt: b", &wrong("MN", "ERROR\\r\\n")));
-        assert!(allowed.stale("1.6.45").is_empty());
-        assert_eq!(allowed.stale("1.6.18"), ["a.txt: b"]);
-    }
-
-    #[test]
-    fn an_entry_gives_its_reason() {
+        assert!(allowed.stale("1.6.45").is_empty() && !allowed.stale("1.6.18").is_empty());
         assert!(Allowed::parse(&TEXT.replace("why", " ")).is_err());
         assert!(Allowed::parse(&TEXT.replace("reason", "because")).is_err());
     }

@@ -19,21 +19,6 @@ use protocol::{NEWEST, Protocol, Rival, STABLE};
 use script::{Act, Case};
 use std::path::PathBuf;
 
-pub const HELP: &str = "\
-Play the protocol scripts against Laneway and against memcached, or RESP's against Valkey and Redis.
-
-usage: cargo xtask replay [--binary | --resp] [--server PROGRAM]
-
-  --binary           the scripts of memcached's binary protocol, in the folder `binary`
-  --resp             the scripts of RESP, in the folder `resp`, and not memcached's
-  --server PROGRAM   play against this executable as if it were Laneway
-
-memcached 1.6.45, Valkey 9.1 and Redis 8 are what `cargo xtask peers` unpacks; memcached 1.6.18 is
-what Debian's stable suite has. Where one is not here, or of another version, the task ends as
-skipped.
-
-The scripts are crates/server/tests/scripts/*.txt; the README there defines their form.";
-
 /// How many lines of all scripts of a protocol one server may answer otherwise.
 const DIFFERENCES_MAX: usize = 40;
 

@@ -38,8 +38,6 @@ pub struct End {
 pub struct Played {
     /// Reply lines that were as expected.
     pub lines: usize,
-    /// Lines whose `~` was needed.
-    pub differences: usize,
     /// The first place that is not as the script says.
     pub wrong: Option<Wrong>,
     /// Lines, in the file, with a `~` that is not needed any more.
@@ -163,7 +161,6 @@ impl Talk {
         }
         match self.peer.and_then(|peer| expected.instead(peer.mark)) {
             Some(lines) if lines.is_empty() => {
-                played.differences += 1;
                 if self.next(&expected.text, ABSENCE).is_some() {
                     played.stale.push(line);
                 }
@@ -174,7 +171,6 @@ impl Talk {
                     self.take(&expected.text);
                     return true;
                 }
-                played.differences += 1;
                 for text in lines {
                     if self.take(text).is_none() {
                         played.wrong = Some(self.wrong(line, &text.written));

@@ -5,10 +5,10 @@
 //! an answer may still be carried out later, so its key is not written by this client again: the
 //! judge counts on versions that come in order.
 
-use super::judge::{Stamp, View};
 use super::mix;
-use super::sharer::{REFUSAL, TTL_SECONDS, small_length};
-use super::stage::{Stage, name};
+use super::sharer::{REFUSAL, small_length};
+use super::stage::{Stage, TTL_SECONDS};
+use crate::judge::{Stamp, View};
 use crate::{place, process, random};
 use fastrand::Rng;
 use laneway_client::{Answer, Client, Error, Expiry, Refusal, Request};
@@ -94,8 +94,9 @@ impl Sender<'_> {
 
     fn request(&mut self, key: u32, large: bool) -> (Asked, Request) {
         self.view.ask(key);
+        let name = self.stage.key(key);
         match self.random.usize(..100) {
-            0..60 => (Asked::Get, Request::get(name(key))),
+            0..60 => (Asked::Get, Request::get(name)),
             60..90 if !self.open.contains(&key) => {
                 let length = match large {
                     true => mix::large_length(&mut self.random),
@@ -104,11 +105,11 @@ impl Sender<'_> {
                 let stamp = self.view.next(key, self.writer);
                 let mut bytes = Vec::new();
                 stamp.write(key, length, &mut bytes);
-                let request = Request::set(name(key), bytes).expiry(Expiry::Seconds(TTL_SECONDS));
+                let request = Request::set(name, bytes).expiry(Expiry::Seconds(TTL_SECONDS));
                 (Asked::Set(stamp), request)
             }
-            90..95 if self.stage.evicts => (Asked::Delete, Request::delete(name(key))),
-            _ => (Asked::Touch, Request::touch(name(key), Expiry::Seconds(TTL_SECONDS))),
+            90..95 if self.stage.evicts => (Asked::Delete, Request::delete(name)),
+            _ => (Asked::Touch, Request::touch(name, Expiry::Seconds(TTL_SECONDS))),
         }
     }
 
@@ -140,8 +141,8 @@ impl Sender<'_> {
             (_, Err(Error::Refused(refusal))) if self.is_full(&refusal) => {
                 self.stage.seen.refused.fetch_add(1, Relaxed);
             }
-            (_, Ok(answer)) => return Err(format!("{} is answered by {answer:?}", name(key))),
-            (_, Err(error)) => return Err(format!("{}: {error}", name(key))),
+            (_, Ok(answer)) => return Err(format!("key {key} is answered by {answer:?}")),
+            (_, Err(error)) => return Err(format!("key {key}: {error}")),
         }
         self.stage.verified(&self.stage.seen.udp, bytes);
         Ok(())

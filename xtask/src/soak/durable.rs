@@ -4,12 +4,13 @@
 //! before the end must be there. Only this server's clients may lose a connection, and only then.
 
 use super::Options;
-use super::judge::View;
-use super::sharer::{COUNTER, TTL_SECONDS, take};
-use super::stage::{Stage, name};
-use super::watch::Memory;
+use super::stage::Stage;
+use crate::judge::View;
+use crate::look::look;
+use crate::server::free_address;
 use crate::{Client, Executable, Folder, Server, place, process};
 use rustix::process::Signal;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,6 @@ pub struct DurableServer<'a> {
     pub ends: [u32; 2],
     /// Keys looked at in sweeps that had something to lose.
     pub swept: u64,
-    /// One for each life.
-    pub memory: Vec<Memory>,
 }
 
 impl<'a> DurableServer<'a> {
@@ -42,19 +41,12 @@ impl<'a> DurableServer<'a> {
         options: &'a Options,
     ) -> Result<DurableServer<'a>, String> {
         let folder = Folder::make("soak")?;
-        let path = folder.file("");
-        let words = flags(options, &path);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let server = executable.start(NAME, &words)?;
-        let mut client = Client::connect(server.address())?;
-        client.send(format!("set {COUNTER} 0 {TTL_SECONDS} 1\r\n0\r\n").as_bytes())?;
-        client.expect("STORED")?;
-        let memory = vec![Memory::of(server.id())];
-        Ok(DurableServer { executable, options, folder, server, ends: [0; 2], swept: 0, memory })
+        let server = serve(executable, options, &folder, free_address()?)?;
+        Ok(DurableServer { executable, options, folder, server, ends: [0; 2], swept: 0 })
     }
 
     /// Where it answers, in every life.
-    pub fn address(&self) -> std::net::SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
@@ -65,9 +57,6 @@ impl<'a> DurableServer<'a> {
         let mut due = life;
         while !stage.scene.is_over() {
             self.server.check_alive()?;
-            if let Some(memory) = self.memory.last_mut() {
-                memory.sample_each_second(began.elapsed())?;
-            }
             if due <= began.elapsed() {
                 let signal = if self.ends[0] == self.ends[1] { Signal::TERM } else { Signal::KILL };
                 self.restart(stage, signal)?;
@@ -85,20 +74,13 @@ impl<'a> DurableServer<'a> {
             let _nothing_by_udp = stage.datagrams.write();
             stage.turn_life();
             let ended = self.server.end_by(signal, 2 * place::PATIENCE);
-            ended.and_then(|()| self.start_again(stage))
+            let again = || serve(self.executable, self.options, &self.folder, stage.address);
+            ended.and_then(|()| again()).map(|server| self.server = server)
         };
         // Whoever waits for the server looks at the soak's end, too.
         stage.turn_life();
         self.ends[usize::from(signal == Signal::KILL)] += 1;
         ended
-    }
-
-    fn start_again(&mut self, stage: &Stage) -> Result<(), String> {
-        let words = flags(self.options, &self.folder.file(""));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.server = self.executable.start_at(NAME, stage.address, &[], &words)?;
-        self.memory.push(Memory::of(self.server.id()));
-        stage.look_for_datagrams()
     }
 
     /// When all clients have ended: a last end and start, every key, the counter, and the end.
@@ -110,7 +92,7 @@ impl<'a> DurableServer<'a> {
             self.sweep(stage)?;
         }
         let mut client = Client::connect(stage.address)?;
-        client.send(format!("incr {COUNTER} 0\r\n").as_bytes())?;
+        client.send(format!("incr {} 0\r\n", stage.counter()).as_bytes())?;
         let line = client.line()?;
         let [acknowledged, sent] = [0, 1].map(|i| stage.increments[i].load(SeqCst));
         let count = line.parse::<u64>().map_err(|_| format!("the counter is `{line}`"))?;
@@ -138,35 +120,32 @@ impl<'a> DurableServer<'a> {
             let mut line = String::new();
             for key in keys.clone() {
                 view.ask(key);
-                line.push_str(&format!("mg {} v\r\n", name(key)));
+                line.push_str(&format!("mg {} v\r\n", stage.key(key)));
             }
             client.send(line.as_bytes())?;
             for key in keys {
-                let swept = self.look(&mut client, &mut view, key);
-                swept.map_err(|why| format!("a sweep after {:?} ends: {why}", self.ends))?;
+                let told = |why: String| format!("a sweep after {:?} ends: {why}", self.ends);
+                let is_there = look(&mut view, &mut client, key).map_err(told)?;
+                self.swept += u64::from(is_there);
             }
             view.over();
         }
         stage.seen.tcp.fetch_add(stage.space.keys().into(), Relaxed);
         Ok(())
     }
-
-    fn look(&mut self, client: &mut Client, view: &mut View, key: u32) -> Result<(), String> {
-        let line = client.line()?;
-        if line == "EN" {
-            return view.missing(key);
-        }
-        let length = line.strip_prefix("VA ").and_then(|length| length.parse().ok());
-        let length = length.ok_or_else(|| format!("mg {} is answered by `{line}`", name(key)))?;
-        self.swept += 1;
-        take(view, client, key, length)
-    }
 }
 
-/// Memory smaller than the data, so that the folder is read too.
-fn flags(options: &Options, folder: &str) -> Vec<String> {
+/// Starts it at this address, with memory smaller than the data, so that the folder is read too.
+fn serve(
+    executable: &Executable,
+    options: &Options,
+    folder: &Folder,
+    address: SocketAddr,
+) -> Result<Server, String> {
     let mut flags = options.flags(&["-m", "96", "--durability", "ack"]);
-    let sizes = ["--data-dir", folder, "--pm-size", "64m", "--ssd-size", "1g"];
+    let folder = folder.file("");
+    let sizes = ["--data-dir", &folder, "--pm-size", "64m", "--ssd-size", "1g"];
     flags.extend(sizes.map(String::from));
-    flags
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    executable.start_at(NAME, address, &[], &flags)
 }

@@ -3,51 +3,27 @@
 //! It runs two servers at once. One has less memory than its clients have keys, so it evicts; the
 //! other keeps everything in a data folder and is ended every few minutes, by SIGTERM and SIGKILL
 //! in turn. At both, clients write the same keys by TCP, RESP and UDP and have every reply judged
-//! (`judge.rs`); others write keys of their own and know each reply beforehand (`well.rs`); half
-//! misbehave (`mischief.rs`). The share of large requests (p_L) is drawn anew each second, so that
-//! the control loop moves workers between the lanes all the time, and the hot set moves every few
-//! seconds. Does not measure speed: nothing here fails for being slow, only for not answering.
+//! ([`crate::judge`]); others write and delete keys of their own; half misbehave (`mischief.rs`).
+//! The share of large requests (p_L) is drawn anew each second, so that the control loop moves
+//! workers between the lanes all the time, and the hot set moves every few seconds. Does not
+//! measure speed: nothing here fails for being slow, only for not answering.
 
 mod datagrams;
 mod durable;
-mod judge;
 mod mischief;
 mod mix;
 mod report;
 mod sharer;
 mod stage;
 mod watch;
-mod well;
 
 use crate::{Executable, Failure, Outcome, Server, passed, random};
 use durable::DurableServer;
 use report::Report;
 use sharer::Protocol;
-use stage::{Scene, Space, Stage};
+use stage::{Scene, Served, Space, Stage};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-
-pub const HELP: &str = "\
-Serve well-behaved and misbehaving clients while the load changes and a server restarts.
-
-usage: cargo xtask soak [--minutes 10 | --seconds N] [--workers 4] [--seed 1]
-
-  --minutes N, --seconds N   how long (default 10 minutes)
-  --workers N                worker threads of each server (default 4)
-  --seed N                   what the clients draw from (default 1)
-
-Two servers: one whose clients have more keys than its memory holds, by TCP, UDP and RESP; and a
-durable one that is ended every three minutes (a shorter run: each fifth of it), by SIGTERM and
-SIGKILL in turn.
-
-Fails on: a wrong reply, a missing reply, an error to a well-behaved client, a value that was
-replaced, had gone, or was never sent; at the durable server an acknowledged write that is lost; no
-eviction, no request by UDP or RESP, less than one change of role in 30 seconds (up to two workers
-have no roles); resident memory of the evicting server that grows by 1 % an hour or more over the
-second half (linear fit of its floor; a run below an hour: 1 % over that half, below 3
-minutes 5 %, as the pool is still warming up); a server that dies or does not end with 0. A request
-by UDP that is not answered in time, or refused by a full memory that evicts, is counted and no
-failure.";
 
 const WORKERS_WITHOUT_ROLES_MAX: usize = 2;
 /// Clients of each server; half of them misbehave, and each kind of the others is there.
@@ -113,15 +89,13 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut server = executable.start("soak-evicting", &words)?;
     let scene = Scene::default();
-    let evicting =
-        Stage::new(&scene, "the evicting server", server.address(), EVICTING_SPACE, true);
+    let served = Served::new("the evicting server", server.address());
+    let evicting = Stage::new(&scene, &served, EVICTING_SPACE, true);
     let mut durable_server = DurableServer::start(&executable, &options)?;
-    let address = durable_server.address();
-    let durable = Stage::new(&scene, "the durable server", address, DURABLE_SPACE, false);
+    let served = Served::new("the durable server", durable_server.address());
+    let durable = Stage::new(&scene, &served, DURABLE_SPACE, false);
+    durable.make_counter()?;
     let stages = [&evicting, &durable];
-    for stage in stages {
-        stage.look_for_datagrams()?;
-    }
     let mut report = Report::new(&server, options.counts_roles())?;
     let conducted = std::thread::scope(|scope| {
         for stage in stages {
@@ -152,16 +126,18 @@ pub fn main(parser: lexopt::Parser) -> Outcome {
 /// One client of one server, until the run is over: every second one misbehaves.
 fn play(stage: &Stage, seed: u64, client: usize) {
     let writer = client / 2;
+    let either = [Protocol::Text, Protocol::Resp][writer / 3 % 2];
     match (client % 2, stage.evicts, writer % 3) {
         (1, ..) => mischief::misbehave(stage, seed, client as u64),
         (_, true, 1) => sharer::share(stage, Protocol::Text, seed, writer),
         (_, true, 2) => sharer::share(stage, Protocol::Resp, seed, writer),
         (_, true, _) => datagrams::share(stage, seed, writer),
-        (_, false, 0) => well::behave(stage, seed, client as u64),
-        (_, false, 1) if (writer / 3).is_multiple_of(2) => {
-            sharer::share(stage, Protocol::Text, seed, writer);
+        (_, false, 0) => {
+            let own = stage.own(writer);
+            let made = own.make_counter().map(|()| sharer::share(&own, either, seed, writer));
+            made.unwrap_or_else(|why| stage.error(why));
         }
-        (_, false, 1) => sharer::share(stage, Protocol::Resp, seed, writer),
+        (_, false, 1) => sharer::share(stage, either, seed, writer),
         (_, false, _) => datagrams::share(stage, seed, writer),
     }
 }

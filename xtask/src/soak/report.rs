@@ -3,7 +3,7 @@
 use super::durable::DurableServer;
 use super::mischief::KINDS;
 use super::stage::{Counts, MISDEEDS, Scene, Stage};
-use super::watch::{Memory, growth_over_lives};
+use super::watch::Memory;
 use super::{Options, Server};
 use crate::{Client, Failure};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -126,20 +126,20 @@ impl Report {
     }
 
     fn told(&self, options: &Options, stages: &[&Stage], durable_server: &DurableServer) -> String {
-        let slope = |(growth, hours): (f64, f64)| match HOURS_TOLD_MIN <= hours {
-            true => format!("{:+.2} %/h", 100.0 * growth / hours),
-            false => "too short for a slope".into(),
-        };
         let misdeeds: u64 =
             (0..MISDEEDS).map(|kind| sum(stages, |seen| &seen.misdeeds[kind])).sum();
         let [terms, kills] = durable_server.ends;
-        let growth = self.memory.growth();
+        let (growth, hours) = self.memory.growth();
+        let slope = match HOURS_TOLD_MIN <= hours {
+            true => format!("{:+.2} %/h", 100.0 * growth / hours),
+            false => "too short for a slope".into(),
+        };
         format!(
             "{} s: {} replies by TCP, {} by RESP and {} by UDP verified ({} MB), {} evictions, {} \
              role changes, {} hot-set shifts, {terms} restarts by SIGTERM and {kills} by SIGKILL \
              with {} keys swept, {misdeeds} misdeeds, {} refused by full memory, {} by UDP \
-             unanswered; memory of the evicting server {} ({:+.2} % over the second half), of the \
-             durable one {} from life to life; seed {}",
+             unanswered; memory of the evicting server {slope} ({:+.2} % over the second half); \
+             seed {}",
             options.length.as_secs(),
             sum(stages, |seen| &seen.tcp),
             sum(stages, |seen| &seen.resp),
@@ -151,14 +151,12 @@ impl Report {
             durable_server.swept,
             sum(stages, |seen| &seen.refused),
             sum(stages, |seen| &seen.unanswered),
-            slope(growth),
-            100.0 * growth.0,
-            slope(growth_over_lives(&durable_server.memory)),
+            100.0 * growth,
             options.seed
         )
     }
 }
 
 fn sum(stages: &[&Stage], count: impl Fn(&Counts) -> &AtomicU64) -> u64 {
-    stages.iter().map(|stage| count(&stage.seen).load(Relaxed)).sum()
+    stages.iter().map(|stage| count(stage.seen).load(Relaxed)).sum()
 }

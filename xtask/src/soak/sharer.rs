@@ -6,11 +6,13 @@
 //! connection that is lost when the server is ended is made again; what was under way is then
 //! unknown, which the judge allows for.
 
-use super::judge::{STAMP_BYTES, Stamp, View};
 use super::mix;
-use super::stage::{Stage, name};
+use super::stage::{Stage, TTL_SECONDS};
+use crate::judge::{STAMP_BYTES, Stamp, View};
+use crate::look::take;
 use crate::{Client, random};
 use fastrand::Rng;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How often a batch of memcached's protocol is a cas round instead, in 10 000.
@@ -20,10 +22,6 @@ const TRANSACTION_PARTS: u32 = 1_000;
 /// How often a store of memcached's protocol asks for no reply, in 10 000.
 const QUIET_PARTS: u32 = 1_000;
 const NO_REPLY: &str = " noreply";
-/// An hour and more: nothing expires in a run, and yet each item has a time.
-pub const TTL_SECONDS: u32 = 36_000;
-/// The counter that all increment, where nothing is evicted.
-pub const COUNTER: &str = "shared-counter";
 /// How a full memory refuses, and how it does by RESP.
 pub const REFUSAL: &str = "SERVER_ERROR out of memory";
 const OUT_OF_MEMORY: &str = "-OOM ";
@@ -46,16 +44,22 @@ enum Asked {
     Line(&'static str),
     /// A value or nothing; and then the key holds what it held.
     Held(u32),
+    /// The same of a key that may have been deleted.
+    Open(u32),
     /// `VALUE` lines for some of these, in order, then `END`; or as many values or nothings.
     Values(Vec<u32>),
     /// A store.
     Set(u32, Stamp),
+    /// A store without a reply.
+    Quiet(u32, Stamp),
     /// A store where there was nothing.
     SetNew(u32, Stamp),
     /// What was there, or nothing; and then the key holds this.
     SetGet(u32, Stamp),
     /// A store unless somebody came between.
     Cas(u32, Stamp),
+    /// A store that somebody came before.
+    Stale(u32),
     /// What was there, or nothing; and then nothing.
     GetDelete(u32),
     /// Whether there was something; and then there is nothing.
@@ -74,6 +78,7 @@ impl Asked {
             (Asked::Set(..), Text) => ["STORED", NEVER, NEVER],
             (Asked::SetNew(..), Text) => ["STORED", "NOT_STORED", NEVER],
             (Asked::Cas(..), Text) => ["STORED", "EXISTS", "NOT_FOUND"],
+            (Asked::Stale(_), Text) => [NEVER, "EXISTS", "NOT_FOUND"],
             (Asked::Delete(_), Text) => ["DELETED", NEVER, "NOT_FOUND"],
             (Asked::Touch(_), Text) => ["TOUCHED", NEVER, "NOT_FOUND"],
             (Asked::Set(..), Resp) => ["+OK", NEVER, NEVER],
@@ -92,14 +97,20 @@ struct Sharer<'a> {
     view: View<'a>,
     output: Vec<u8>,
     asked: Vec<Asked>,
+    /// Keys that this batch deletes: an end of the server leaves open whether they are there.
+    deleting: BTreeSet<u32>,
+    /// What this connection has stored without a reply, by key: the last version of each. It is
+    /// promised to who asks behind it, and not beyond an end of the server.
+    quiet: HashMap<u32, u32>,
 }
 
 /// Runs until the soak is over; what goes wrong is told to the stage.
 pub fn share(stage: &Stage, protocol: Protocol, seed: u64, writer: usize) {
     let (random, view) = (random::stream(seed, writer as u64), View::new(&stage.judge));
     let (output, asked) = (Vec::new(), Vec::new());
-    let mut sharer = Sharer { stage, protocol, writer, random, view, output, asked };
-    if let Err(why) = sharer.run() {
+    let (deleting, quiet) = (BTreeSet::new(), HashMap::new());
+    let mut one = Sharer { stage, protocol, writer, random, view, output, asked, deleting, quiet };
+    if let Err(why) = one.run() {
         stage.error(format!("client {writer}, by {}: {why}", ["text", "RESP"][protocol as usize]));
     }
 }
@@ -115,6 +126,7 @@ impl Sharer<'_> {
             };
             self.output.clear();
             self.asked.clear();
+            self.quiet.clear();
             self.view.over();
             told
         })
@@ -125,6 +137,10 @@ impl Sharer<'_> {
         if self.protocol == Resp {
             self.say("PING", Asked::Line("+PONG"));
         }
+        for key in self.deleting.clone() {
+            self.ask(key, ["mg KEY v", "GET KEY"], Asked::Open(key));
+        }
+        self.exchange(connection, false)?;
         while !self.stage.scene.is_over() {
             if self.stage.is_to_reconnect(&mut self.random) {
                 // A store without a reply may still be on its way here; only an answer behind it
@@ -180,8 +196,8 @@ impl Sharer<'_> {
                 let words = ["touch KEY", "EXPIRE KEY"].map(|verb| format!("{verb} {TTL_SECONDS}"));
                 self.ask(key, [&words[0], &words[1]], Asked::Touch(key));
             }
-            // What the durable server has stored is there: nobody deletes it.
-            _ if !self.stage.evicts => self.count(),
+            (92..96, _) if !self.stage.evicts => self.count(),
+            _ if !self.stage.deletes => self.count(),
             (92..96, Resp) => self.ask(key, ["", "GETDEL KEY"], Asked::GetDelete(key)),
             _ => self.ask(key, ["delete KEY", "DEL KEY"], Asked::Delete(key)),
         }
@@ -192,7 +208,7 @@ impl Sharer<'_> {
         match (self.random.usize(..10), self.protocol) {
             (0..5, _) => self.get(key),
             (5, Text) => self.ask(key, ["mg KEY v", ""], Asked::Held(key)),
-            (5, Resp) if self.stage.evicts => {
+            (5, Resp) if self.stage.deletes => {
                 self.ask(key, ["", "GETDEL KEY"], Asked::GetDelete(key));
             }
             _ => {
@@ -228,7 +244,10 @@ impl Sharer<'_> {
     /// A request of one key in the words of each protocol, in which `KEY` stands for its name.
     fn ask(&mut self, key: u32, words: [&str; 2], asked: Asked) {
         self.view.ask(key);
-        self.say(&words[self.protocol as usize].replace("KEY", &name(key)), asked);
+        if let Asked::Delete(key) | Asked::GetDelete(key) = asked {
+            self.deleting.insert(key);
+        }
+        self.say(&words[self.protocol as usize].replace("KEY", &self.stage.key(key)), asked);
     }
 
     fn get(&mut self, key: u32) {
@@ -245,7 +264,7 @@ impl Sharer<'_> {
         for key in &keys {
             self.view.ask(*key);
             line.push(' ');
-            line.push_str(&name(*key));
+            line.push_str(&self.stage.key(*key));
         }
         self.say(&line, Asked::Values(keys));
     }
@@ -268,7 +287,7 @@ impl Sharer<'_> {
         let stamp = self.view.next(key, self.writer);
         let mut value = Vec::with_capacity(length);
         stamp.write(key, length, &mut value);
-        let (name, seconds) = (name(key), TTL_SECONDS.to_string());
+        let (name, seconds) = (self.stage.key(key), TTL_SECONDS.to_string());
         match self.protocol {
             Text => {
                 let line = format!("{verb} {name} 0 {seconds} {length}{tail}\r\n");
@@ -283,41 +302,51 @@ impl Sharer<'_> {
         }
         if tail != NO_REPLY {
             self.asked.push(asked(key, stamp));
+        } else if !self.stage.evicts {
+            // A full memory refuses without a word, too.
+            self.asked.push(Asked::Quiet(key, stamp));
         }
     }
 
     fn count(&mut self) {
         let before = self.stage.begin_count();
         let line = match self.protocol {
-            Text => format!("incr {COUNTER} 1"),
-            Resp => format!("INCR {COUNTER}"),
+            Text => format!("incr {} 1", self.stage.counter()),
+            Resp => format!("INCR {}", self.stage.counter()),
         };
         self.say(&line, Asked::Count(before));
     }
 
-    /// `gets`, and a `cas` that holds if nobody came between.
+    /// `gets`, and a `cas` that holds if nobody came between; the same again does not.
     fn cas_round(&mut self, connection: &mut Client) -> Result<(), String> {
         let key = self.stage.small_key(&mut self.random);
         self.view.ask(key);
-        connection.send(format!("gets {}\r\n", name(key)).as_bytes())?;
+        let name = self.stage.key(key);
+        connection.send(format!("gets {name}\r\n").as_bytes())?;
         let line = connection.line()?;
         let mut unique = None;
         if line != "END" {
             let (found, length, rest) = value_line(&line)?;
             unique = rest.map(str::to_string);
-            if found != name(key) || unique.is_none() {
-                return Err(format!("`gets {}` answers `{line}`", name(key)));
+            if found != name || unique.is_none() {
+                return Err(format!("`gets {name}` answers `{line}`"));
             }
-            take(&mut self.view, connection, key, length)?;
+            self.take(connection, key, length)?;
             connection.expect("END")?;
         } else {
-            self.view.missing(key)?;
+            self.missing(key)?;
         }
         self.stage.verified(&self.stage.seen.tcp, 0);
         self.view.over();
         if let Some(unique) = unique {
             let length = small_length(&mut self.random);
-            self.put(key, length, ("cas", &format!(" {unique}")), &[], Asked::Cas);
+            let asked = if self.stage.is_own() { Asked::Set } else { Asked::Cas };
+            self.put(key, length, ("cas", &format!(" {unique}")), &[], asked);
+            // A full memory may refuse the first and take the second.
+            if !self.stage.evicts {
+                self.output.extend_from_within(..);
+                self.asked.push(Asked::Stale(key));
+            }
         }
         self.exchange(connection, false)
     }
@@ -338,9 +367,14 @@ impl Sharer<'_> {
         }
         let replies = [&stage.seen.tcp, &stage.seen.resp][self.protocol as usize];
         for asked in asked {
+            if let Asked::Quiet(key, stamp) = asked {
+                self.quiet.insert(key, stamp.version);
+                continue;
+            }
             let bytes = self.reply(connection, asked)?;
             stage.verified(replies, bytes);
         }
+        self.deleting.clear();
         self.view.over();
         Ok(())
     }
@@ -356,7 +390,10 @@ impl Sharer<'_> {
         }
         let [done, undone, missing] = asked.answers(self.protocol);
         match asked {
-            Asked::Held(key) => return self.held(connection, key, &line),
+            Asked::Open(key) if line == ["EN", "$-1"][self.protocol as usize] => {
+                self.view.deleted(key);
+            }
+            Asked::Held(key) | Asked::Open(key) => return self.held(connection, key, &line),
             Asked::Values(keys) if line == format!("*{}", keys.len()) => {
                 let mut bytes = 0;
                 for key in keys {
@@ -373,7 +410,7 @@ impl Sharer<'_> {
             }
             Asked::GetDelete(key) => {
                 let bytes = self.held(connection, key, &line)?;
-                self.view.missing(key)?;
+                self.view.deleted(key);
                 return Ok(bytes);
             }
             Asked::Count(before) => {
@@ -382,34 +419,61 @@ impl Sharer<'_> {
                 let count = count.ok_or_else(|| format!("a count is answered by `{line}`"))?;
                 self.stage.counted(before, count)?;
             }
-            Asked::Line(_) | Asked::Touch(_) if line == done => {}
+            Asked::Line(_) if line == done => {}
+            Asked::Touch(key) if line == done => self.view.there(key)?,
             Asked::Set(key, stamp) | Asked::Cas(key, stamp) if line == done => {
                 self.view.found(key, stamp)?;
             }
             Asked::SetNew(key, stamp) if line == done => {
-                self.view.missing(key)?;
+                self.missing(key)?;
                 self.view.found(key, stamp)?;
             }
-            Asked::SetNew(..) | Asked::Cas(..) if line == undone => {}
-            Asked::Delete(key) if line == done => self.view.missing(key)?,
-            Asked::Cas(key, _) | Asked::Touch(key) | Asked::Delete(key) if line == missing => {
-                self.view.missing(key)?;
+            Asked::SetNew(key, _) | Asked::Cas(key, _) | Asked::Stale(key) if line == undone => {
+                self.view.there(key)?;
+            }
+            Asked::Delete(key) if line == done => {
+                self.view.there(key)?;
+                self.view.deleted(key);
+                self.quiet.remove(&key);
+            }
+            Asked::Cas(key, _) | Asked::Stale(key) | Asked::Touch(key) | Asked::Delete(key)
+                if line == missing =>
+            {
+                self.missing(key)?;
             }
             asked => return Err(format!("{asked:?} is answered by `{line}`")),
         }
         Ok(0)
     }
 
+    /// Takes a value off the connection. It is not older than what was stored here before.
+    fn take(&mut self, connection: &mut Client, key: u32, length: usize) -> Result<(), String> {
+        let stamp = take(&mut self.view, connection, key, length)?;
+        let least = self.quiet.get(&key).copied().unwrap_or_default();
+        match stamp.writer == self.writer && stamp.version < least {
+            true => Err(format!("key {key} holds {stamp:?} behind version {least}")),
+            false => Ok(()),
+        }
+    }
+
+    /// The key holds nothing, and so nothing was stored here before.
+    fn missing(&mut self, key: u32) -> Result<(), String> {
+        match self.quiet.get(&key) {
+            Some(version) => Err(format!("key {key} is lost: version {version} was stored here")),
+            None => self.view.missing(key),
+        }
+    }
+
     /// What the key held, by the first line of its value.
     fn held(&mut self, connection: &mut Client, key: u32, line: &str) -> Result<usize, String> {
         let [nothing, begins] = [["EN", "VA "], ["$-1", "$"]][self.protocol as usize];
         if line == nothing {
-            self.view.missing(key)?;
+            self.missing(key)?;
             return Ok(0);
         }
         let length = line.strip_prefix(begins).and_then(|length| length.parse().ok());
         let length = length.ok_or_else(|| format!("key {key} is answered by `{line}`"))?;
-        take(&mut self.view, connection, key, length)?;
+        self.take(connection, key, length)?;
         Ok(length)
     }
 
@@ -423,7 +487,7 @@ impl Sharer<'_> {
             }
             if line == "END" {
                 for key in rest {
-                    self.view.missing(*key)?;
+                    self.missing(*key)?;
                 }
                 return Ok(bytes);
             }
@@ -432,11 +496,11 @@ impl Sharer<'_> {
                 let Some(key) = rest.next() else {
                     return Err(format!("`{line}` is no answer to a get of {keys:?}"));
                 };
-                if found == name(*key) {
-                    take(&mut self.view, connection, *key, length)?;
+                if found == self.stage.key(*key) {
+                    self.take(connection, *key, length)?;
                     break;
                 }
-                self.view.missing(*key)?;
+                self.missing(*key)?;
             }
             bytes += length;
         }
@@ -461,21 +525,6 @@ fn value_line(line: &str) -> Result<(&str, usize, Option<&str>), String> {
     match (head, length, end) {
         ((Some("VALUE"), Some(key), Some("0")), Some(length), None) => Ok((key, length, rest)),
         _ => Err(format!("a get is answered by `{line}`")),
-    }
-}
-
-/// Takes the bytes of a value of `key` off the connection, and has them judged.
-pub fn take(
-    view: &mut View<'_>,
-    connection: &mut Client,
-    key: u32,
-    length: usize,
-) -> Result<(), String> {
-    let mut stamp = None;
-    let told = connection.body(length, |bytes| stamp.insert(Stamp::read(key, bytes)).is_ok());
-    match stamp {
-        Some(stamp) => view.found(key, stamp?),
-        None => told,
     }
 }
 

@@ -3,8 +3,7 @@
 //! The key space is larger than the memory of the server that evicts. Nine requests in ten go to a
 //! hot set, which moves every few seconds, so that what was just evicted is asked for again.
 
-use super::judge::Judge;
-use crate::client::number;
+use crate::judge::Judge;
 use crate::{Client, place, process, random};
 use fastrand::Rng;
 use std::net::SocketAddr;
@@ -23,6 +22,11 @@ const BATCH_MAX: usize = 32;
 const KEYS_OF_A_GET: Range<usize> = 2..9;
 /// How often a client drops its connection and comes again, in batches of 10 000.
 const RECONNECT_PARTS: u32 = 20;
+
+/// An hour and more: nothing expires in a run, and yet each item has a time.
+pub const TTL_SECONDS: u32 = 36_000;
+/// Keys that a client has for itself.
+const OWN_SPACE: Space = Space { small: 400, large: 24 };
 
 /// Ways to misbehave.
 pub const MISDEEDS: usize = 11;
@@ -58,7 +62,7 @@ impl Scene {
     }
 }
 
-/// The keys that all well-behaved clients of a server read and write: small ones, then large ones.
+/// The keys that well-behaved clients of a server read and write: small ones, then large ones.
 #[derive(Clone, Copy)]
 pub struct Space {
     pub small: u32,
@@ -72,30 +76,45 @@ impl Space {
     }
 }
 
-/// What the clients of one server share.
+/// A server, whoever's keys are in question.
+pub struct Served {
+    /// For errors and reports.
+    name: &'static str,
+    /// Where it answers TCP.
+    address: SocketAddr,
+    /// Even while it serves, odd from before it is ended until it serves again.
+    life: AtomicU32,
+    seen: Counts,
+}
+
+impl Served {
+    pub fn new(name: &'static str, address: SocketAddr) -> Served {
+        Served { name, address, life: AtomicU32::new(0), seen: Counts::default() }
+    }
+}
+
+/// Keys of a server, and what their clients share; or what one has for itself.
 pub struct Stage<'a> {
     pub scene: &'a Scene,
-    /// For errors and reports.
+    served: &'a Served,
     pub name: &'static str,
-    /// Where it answers TCP.
     pub address: SocketAddr,
+    pub seen: &'a Counts,
+    /// What the names of keys begin with.
+    prefix: String,
     pub space: Space,
-    /// Whether it evicts; if not, what was stored is there.
+    /// Whether the server evicts; if not, what was stored and not deleted is there.
     pub evicts: bool,
+    /// Whether clients delete keys.
+    pub deletes: bool,
     pub judge: Judge,
     /// Held by who has a change under way by UDP: a repeated request is carried out once as long
     /// as the server lives, and no longer. Taken for itself by who ends the server.
     pub datagrams: RwLock<()>,
-    /// Even while it serves, odd from before it is ended until it serves again.
-    life: AtomicU32,
-    /// Its first UDP port and how many; 0 if there are none.
-    udp_base: AtomicU32,
-    udp_queues: AtomicU32,
     /// Increments of the counter: acknowledged, and sent.
     pub increments: [AtomicU64; 2],
     /// The largest count that was acknowledged.
     pub count: AtomicU64,
-    pub seen: Counts,
 }
 
 /// What the clients of one server saw.
@@ -117,40 +136,64 @@ pub struct Counts {
     pub misdeeds: [AtomicU64; MISDEEDS],
 }
 
-impl Stage<'_> {
-    /// The stage of the server at `address`.
-    pub fn new<'a>(
-        scene: &'a Scene,
-        name: &'static str,
-        address: SocketAddr,
-        space: Space,
-        evicts: bool,
-    ) -> Stage<'a> {
+impl<'a> Stage<'a> {
+    /// The keys that all write. Of a server that keeps everything nobody deletes them: what was
+    /// stored there must be there.
+    pub fn new(scene: &'a Scene, served: &'a Served, space: Space, evicts: bool) -> Stage<'a> {
         Stage {
             scene,
-            name,
-            address,
+            served,
+            name: served.name,
+            address: served.address,
+            seen: &served.seen,
+            prefix: "shared".into(),
             space,
             evicts,
+            deletes: evicts,
             judge: Judge::new(space.keys(), evicts),
             datagrams: RwLock::new(()),
-            life: AtomicU32::new(0),
-            udp_base: AtomicU32::new(0),
-            udp_queues: AtomicU32::new(0),
             increments: Default::default(),
             count: AtomicU64::new(0),
-            seen: Counts::default(),
         }
+    }
+
+    /// Keys of the same server that nobody but this writer has.
+    pub fn own(&self, writer: usize) -> Stage<'a> {
+        let stage = Stage::new(self.scene, self.served, OWN_SPACE, self.evicts);
+        Stage { prefix: format!("own-{writer}"), deletes: true, ..stage }
+    }
+
+    /// Whether one client alone has these keys.
+    pub fn is_own(&self) -> bool {
+        self.deletes && !self.evicts
+    }
+
+    /// A key, as it is called.
+    pub fn key(&self, key: u32) -> String {
+        format!("{}-{key}", self.prefix)
+    }
+
+    /// The counter that all increment, where nothing is evicted.
+    pub fn counter(&self) -> String {
+        format!("{}-counter", self.prefix)
+    }
+
+    /// Stores the counter's first value.
+    pub fn make_counter(&self) -> Result<(), String> {
+        let mut client = Client::connect(self.address)?;
+        let line = format!("set {} 0 {TTL_SECONDS} 1\r\n0\r\n", self.counter());
+        client.send(line.as_bytes())?;
+        client.expect("STORED")
     }
 
     /// The server begins to end, or serves again.
     pub fn turn_life(&self) {
-        self.life.fetch_add(1, SeqCst);
+        self.served.life.fetch_add(1, SeqCst);
     }
 
     /// Which life this is; to be read before a connection is made.
     pub fn life(&self) -> u32 {
-        self.life.load(SeqCst)
+        self.served.life.load(SeqCst)
     }
 
     /// Whether a connection that was made in `life` may be lost without anybody's fault.
@@ -201,23 +244,6 @@ impl Stage<'_> {
         Ok(None)
     }
 
-    /// Looks where the server takes datagrams.
-    pub fn look_for_datagrams(&self) -> Result<(), String> {
-        let told = Client::connect(self.address)?.stats("topology")?;
-        let number = |name| number(&told, name).map_or(0, |number| number as u32);
-        self.udp_base.store(number("udp_port_base"), Relaxed);
-        self.udp_queues.store(number("queues"), Relaxed);
-        Ok(())
-    }
-
-    /// One of the server's UDP ports, if it has any.
-    pub fn udp_port(&self, random: &mut Rng) -> Option<u16> {
-        let queues = self.udp_queues.load(Relaxed);
-        let base = self.udp_base.load(Relaxed);
-        let queue = (0 < queues && base != 0).then(|| random.u32(..queues))?;
-        u16::try_from(base + queue).ok()
-    }
-
     /// A small key, likely a hot one.
     pub fn small_key(&self, random: &mut Rng) -> u32 {
         draw(self.space.small, self.scene.hot_shifts.load(Relaxed), random)
@@ -253,8 +279,14 @@ impl Stage<'_> {
 
     /// It was answered by this count, and `before` was known when it left.
     pub fn counted(&self, before: u64, count: u64) -> Result<(), String> {
+        // One client's replies come in order, so its last count was known, too.
+        let before = if self.is_own() { self.count.load(SeqCst) } else { before };
         if count <= before {
             return Err(format!("the counter is {count} behind {before}: increments are lost"));
+        }
+        let sent = self.increments[1].load(SeqCst);
+        if sent < count {
+            return Err(format!("the counter is {count}, and {sent} increments were sent"));
         }
         self.count.fetch_max(count, SeqCst);
         self.increments[0].fetch_add(1, SeqCst);
@@ -276,11 +308,6 @@ fn draw(keys: u32, shifts: u32, random: &mut Rng) -> u32 {
         true => (shifts.wrapping_mul(hot) % keys + random.u32(..hot)) % keys,
         false => random.u32(..keys),
     }
-}
-
-/// The shared key of this number, as it is called.
-pub fn name(key: u32) -> String {
-    format!("shared-{key}")
 }
 
 #[cfg(test)]

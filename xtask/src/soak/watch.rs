@@ -25,12 +25,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Looks unless it has looked within the last second.
-    pub fn sample_each_second(&mut self, elapsed: Duration) -> Result<(), String> {
-        let last = self.samples.last().map_or(f64::NEG_INFINITY, |(at, _)| *at);
-        if last + 1.0 <= elapsed.as_secs_f64() { self.sample(elapsed) } else { Ok(()) }
-    }
-
     /// The last sample.
     pub fn resident_kb(&self) -> u64 {
         self.samples.last().map_or(0, |(_, kb)| *kb as u64)
@@ -39,33 +33,12 @@ impl Memory {
     /// By which part of its mean memory grows over the second half of the run, by linear fit of
     /// its floor; and how many hours that half has.
     pub fn growth(&self) -> (f64, f64) {
-        let second = self.second_half();
-        (growth(&floor(&second)), hours(&second))
-    }
-
-    fn second_half(&self) -> Vec<(f64, f64)> {
         let first = self.samples.first().map_or(0.0, |(at, _)| *at);
-        let half = self.samples.last().map_or(0.0, |(end, _)| (first + end) / 2.0);
-        self.samples.iter().copied().filter(|(at, _)| half <= *at).collect()
+        let end = self.samples.last().map_or(0.0, |(end, _)| *end);
+        let half = f64::midpoint(first, end);
+        let second = self.samples.iter().copied().filter(|(at, _)| half <= *at);
+        (growth(&floor(&second.collect::<Vec<_>>())), (end - half) / SECONDS_AN_HOUR)
     }
-}
-
-/// The same over many lives of a server: a floor for each, of its second half. The first life is
-/// left out, in which the data are still growing, and the last, which is short.
-pub fn growth_over_lives(lives: &[Memory]) -> (f64, f64) {
-    let settled = lives.get(1..lives.len().saturating_sub(1)).unwrap_or_default();
-    let point = |life: &Memory| {
-        let second = life.second_half();
-        let least = second.iter().map(|(_, kb)| *kb).fold(f64::INFINITY, f64::min);
-        second.first().map(|(at, _)| (*at, least))
-    };
-    let points: Vec<(f64, f64)> = settled.iter().filter_map(point).collect();
-    (growth(&points), hours(&points))
-}
-
-fn hours(points: &[(f64, f64)]) -> f64 {
-    let ends = points.last().zip(points.first());
-    ends.map_or(0.0, |(end, begin)| end.0 - begin.0) / SECONDS_AN_HOUR
 }
 
 /// Stretches of a run of which each gives one point to the fit.
@@ -99,22 +72,6 @@ fn growth(samples: &[(f64, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_slope_over_lives_is_that_of_their_floors() {
-        let life = |begin: u32, floor: f64| {
-            let sample = |x: u32| (f64::from(begin + x), if x < 90 { 10.0 } else { floor });
-            Memory { process: 1, samples: (0..180).map(sample).collect() }
-        };
-        let lives = |rise: f64| -> Vec<Memory> {
-            (0..12).map(|n| life(180 * n, 1000.0 + rise * f64::from(n))).collect()
-        };
-        let (flat, hours) = growth_over_lives(&lives(0.0));
-        assert!(flat.abs() < 1e-9 && (hours - 9.0 * 180.0 / 3600.0).abs() < 1e-9, "{hours}");
-        let (leaking, _) = growth_over_lives(&lives(1.0));
-        assert!((leaking - 9.0 / 1005.5).abs() < 1e-9, "{leaking}");
-        assert_eq!(growth_over_lives(&[]), (0.0, 0.0));
-    }
 
     #[test]
     fn the_floor_forgets_peaks_and_keeps_leaks() {

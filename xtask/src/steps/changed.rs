@@ -30,7 +30,6 @@ const READ: &[(&str, &str)] = &[
 ];
 
 /// A crate of the workspace.
-#[derive(Debug, Clone, PartialEq)]
 pub struct Package {
     name: String,
     /// From the root, with `/` at its end.
@@ -102,11 +101,11 @@ impl Change {
             let is_needed = !flags.is_empty();
             is_needed.then(|| step.line.replace("--workspace", &flags.join(" ")))
         };
-        match step.scope {
+        match &step.scope {
             Scope::Always => Some(super::of_whole(step)),
             Scope::Packages => of_packages(&[&self.packages[..], &self.features()[..]].concat()),
             Scope::Libraries => of_packages(&self.libraries),
-            Scope::Paths(groups) => self.needs(step, groups).then(|| super::of_whole(step)),
+            Scope::Paths(places) => self.needs(step, places).then(|| super::of_whole(step)),
         }
     }
 
@@ -121,7 +120,7 @@ impl Change {
         if ours.is_empty() { Vec::new() } else { vec!["--features".to_owned(), ours.join(",")] }
     }
 
-    fn needs(&self, step: &Step, groups: &[&[&str]]) -> bool {
+    fn needs(&self, step: &Step, places: &[String]) -> bool {
         let mut words = step.line.split(' ');
         let task = words.next().filter(|word| *word == "xtask").and(words.next());
         // The task itself: a file of this name, or a folder.
@@ -134,8 +133,7 @@ impl Change {
         let is_in = |path: &str, place: &str| {
             path.starts_with(place) && (!is_test_path(path) || place.contains("/tests/"))
         };
-        let is_named =
-            |path: &str| groups.iter().any(|places| places.iter().any(|place| is_in(path, place)));
+        let is_named = |path: &str| places.iter().any(|place| is_in(path, place));
         self.is_all || self.paths.iter().any(|path| is_task(path) || is_named(path))
     }
 }
@@ -186,30 +184,29 @@ mod tests {
     use super::*;
 
     /// `wire`, `store`, `server`, which depends on both, and the program over it.
-    fn few() -> Vec<Package> {
-        let package = |(name, folder, depends_on, is_library): (&str, &str, &[&str], bool)| {
-            let depends_on = depends_on.iter().map(|name| (*name).to_owned()).collect();
-            Package { name: name.into(), folder: folder.into(), depends_on, is_library }
-        };
-        let rows: [(&str, &str, &[&str], bool); 4] = [
-            ("laneway-wire", "crates/wire/", &[], true),
-            ("laneway-store", "crates/store/", &[], true),
-            ("laneway-server", "crates/server/", &["laneway-wire", "laneway-store"], true),
-            ("laneway", "crates/laneway/", &["laneway-server"], false),
-        ];
-        rows.into_iter().map(package).collect()
-    }
+    const TOLD: &str = r#"{"workspace_root": "/r", "packages": [
+        {"name": "laneway-wire", "manifest_path": "/r/crates/wire/Cargo.toml",
+         "targets": [{"doctest": false}, {"doctest": true}], "dependencies": [{"name": "libc"}]},
+        {"name": "laneway-store", "manifest_path": "/r/crates/store/Cargo.toml",
+         "targets": [{"doctest": true}], "dependencies": []},
+        {"name": "laneway-server", "manifest_path": "/r/crates/server/Cargo.toml",
+         "targets": [{"doctest": true}], "dependencies": [
+             {"name": "laneway-wire", "path": "/r/crates/wire"},
+             {"name": "laneway-store", "path": "/r/crates/store"}]},
+        {"name": "laneway", "manifest_path": "/r/crates/laneway/Cargo.toml",
+         "targets": [{"doctest": false}],
+         "dependencies": [{"name": "laneway-server", "path": "/r/crates/server"}]}]}"#;
 
     fn change(paths: &[&str], with_dependants: bool) -> Change {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        Change::of(paths, &few(), with_dependants)
+        Change::of(paths, &packages(TOLD).expect("whole"), with_dependants)
     }
 
     fn steps(paths: &[&str]) -> Vec<&'static str> {
         let change = change(paths, true);
         let always = |step: &&Step| matches!(step.scope, Scope::Always);
         let needed = STEPS.iter().filter(|step| !always(step) && change.line(step).is_some());
-        needed.map(|step| step.name).collect()
+        needed.map(|step| step.name.as_str()).collect()
     }
 
     #[test]
@@ -263,7 +260,7 @@ mod tests {
         let tests = format!("test -p laneway --features {of_all} --tests --no-fail-fast");
         assert_eq!(line("tests"), Some(tests));
         assert_eq!(line("doc tests"), None);
-        for step in STEPS {
+        for step in STEPS.iter() {
             let of_packages = matches!(step.scope, Scope::Packages | Scope::Libraries);
             assert!(!of_packages || step.line.contains("--workspace"), "{}", step.name);
         }
@@ -271,12 +268,12 @@ mod tests {
 
     #[test]
     fn every_place_of_the_tables_is_there() {
-        let groups = STEPS.iter().filter_map(|step| match step.scope {
-            Scope::Paths(groups) => Some(groups),
+        let of_steps = STEPS.iter().filter_map(|step| match &step.scope {
+            Scope::Paths(places) => Some(places),
             _ => None,
         });
-        let of_steps = groups.flatten().copied().flatten();
-        let places = of_steps.chain(ALL).copied().chain(READ.iter().map(|(place, _)| *place));
+        let of_tables = ALL.iter().chain(READ.iter().map(|(place, _)| place)).copied();
+        let places = of_steps.flatten().map(String::as_str).chain(of_tables);
         for place in places {
             assert!(process::root().join(place).exists(), "{place}");
         }
@@ -284,16 +281,6 @@ mod tests {
 
     #[test]
     fn crates_are_read_from_what_cargo_tells() {
-        let told = r#"{"workspace_root": "/r", "packages": [{"name": "a", "manifest_path":
-            "/r/crates/a/Cargo.toml", "targets": [{"doctest": true}, {"doctest": false}],
-            "dependencies": [{"name": "b", "path": "/r/crates/b"}, {"name": "libc"}]}]}"#;
-        let package = Package {
-            name: "a".into(),
-            folder: "crates/a/".into(),
-            depends_on: vec!["b".into()],
-            is_library: true,
-        };
-        assert_eq!(packages(told), Ok(vec![package]));
         assert!(packages(r#"{"packages": []}"#).is_err());
         // Ours, with what it tells today.
         let ours = packages(&metadata().expect("cargo")).expect("as it is read");

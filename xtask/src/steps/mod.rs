@@ -23,26 +23,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-pub const HELP: &str = "\
-Run every layer of tests, installing what they need first; the last line counts the steps.
-
-usage: cargo xtask test [--quick] [--changed] [BASE] [--jobs N]
-
-  --changed  only what a change needs: format, clippy, tidy, the tests of the crates that have
-             changed and of those that depend on them, and the steps that the changed paths can
-             break; before a commit
-  --quick    only format, clippy, tidy, and tests and documentation of the crates that have changed
-             themselves (of all, if nothing has); after each edit
-  BASE       the commit since which something has changed (default: where this branch left main);
-             what is not committed counts, too
-  --jobs N   so many steps beside each other (default: one for each CPU, at most 2);
-             1: one after the other, in the order of the table
-
-With neither flag all steps run, as in CI.
-
-A step that cannot run here is skipped and says why. A step that fails prints the command that
-repeats it alone. Exit status 1 if any failed.";
-
 /// No step may take longer. The longest compiles everything first: nine minutes on two CPUs of
 /// which others take half.
 const STEP_PATIENCE: Duration = Duration::from_secs(40 * 60);
@@ -121,13 +101,13 @@ fn plan(quick: bool, change: Option<Change>) -> Vec<Line> {
 
 /// Runs the steps of a plan; a row of each, in their order.
 fn run_all(jobs: usize, plan: &[Line]) -> Result<Vec<Row>, String> {
-    let left_out = |(step, line): (&Step, &Line)| skipped(step, line);
+    let left_out = |(step, line): (&'static Step, &Line)| skipped(step, line);
     let mut rows: Vec<Option<Row>> = STEPS.iter().zip(plan).map(left_out).collect();
     let state = |row: &Option<Row>| if row.is_some() { State::Ended } else { State::Waiting };
     let mut states: Vec<State> = rows.iter().map(state).collect();
     let mut running: Vec<Running> = Vec::new();
     while states.contains(&State::Waiting) || !running.is_empty() {
-        while let Some(at) = order::next(STEPS, &states, jobs) {
+        while let Some(at) = order::next(&STEPS, &states, jobs) {
             let line = plan[at].clone()?;
             println!("{} {}", STEPS[at].head(at), STEPS[at].typed(&line));
             running.push(Running::start(at, line)?);
@@ -154,10 +134,10 @@ fn run_all(jobs: usize, plan: &[Line]) -> Result<Vec<Row>, String> {
 }
 
 /// The row of a step that is left out.
-fn skipped(step: &Step, line: &Line) -> Option<Row> {
+fn skipped(step: &'static Step, line: &Line) -> Option<Row> {
     let note = line.clone().err()?;
     let (took, skips) = (Duration::ZERO, Vec::new());
-    Some(Row { name: step.name, result: "skipped", took, note, skips })
+    Some(Row { name: &step.name, result: "skipped", took, note, skips })
 }
 
 /// A step that runs; ended with all that it started when this is dropped.
@@ -192,7 +172,7 @@ impl Running {
         }
         if self.beat < Instant::now() {
             self.beat += HEARTBEAT;
-            let (name, so_far) = (STEPS[self.at].name, seconds(self.began.elapsed()));
+            let (name, so_far) = (&STEPS[self.at].name, seconds(self.began.elapsed()));
             println!("        {name}: {so_far} {}", last_line(&self.log));
         }
         None
@@ -212,7 +192,7 @@ impl Running {
         };
         let note = match result {
             "failed" => {
-                explain(step.name, &typed, &log, &text, status.is_none());
+                explain(&step.name, &typed, &log, &text, status.is_none());
                 format!("again with: {typed}")
             }
             // The last line of a task of ours is its verdict; that of another program may be
@@ -222,7 +202,7 @@ impl Running {
         };
         // A step that is skipped as a whole says so itself.
         let skips = if result == "skipped" { Vec::new() } else { skips(&text) };
-        Row { name: step.name, result, took, note, skips }
+        Row { name: &step.name, result, took, note, skips }
     }
 }
 
@@ -233,7 +213,7 @@ fn command(step: &Step, line: &str) -> Result<Command, String> {
         Some(_) => Command::new(std::env::current_exe().map_err(|e| e.to_string())?),
         None => process::cargo(),
     };
-    command.args(words).current_dir(process::root()).envs(step.environment.iter().copied());
+    command.args(words).current_dir(process::root()).envs(&step.environment);
     // The output goes to a file: no colours, which cargo and rustfmt ask different things about.
     command.env("CARGO_TERM_COLOR", "never").env("TERM", "dumb");
     Ok(command)
@@ -271,7 +251,7 @@ mod tests {
         let run = |quick| -> Vec<&str> {
             let lines = plan(quick, None);
             let run = STEPS.iter().zip(&lines).filter(|(_, line)| line.is_ok());
-            run.map(|(step, _)| step.name).collect()
+            run.map(|(step, _)| step.name.as_str()).collect()
         };
         assert_eq!(run(false).len(), STEPS.len());
         let quick = run(true);

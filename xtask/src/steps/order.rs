@@ -84,14 +84,14 @@ mod tests {
 
     #[test]
     fn one_at_a_time_run_in_the_order_of_the_list() {
-        let (seconds, begun) = played(STEPS, 1);
+        let (seconds, begun) = played(&STEPS, 1);
         assert_eq!(begun, (0..STEPS.len()).collect::<Vec<_>>());
         assert_eq!(seconds, STEPS.iter().map(|step| step.seconds).sum::<u32>());
     }
 
     #[test]
     fn two_at_a_time_leave_hardly_any_time_to_one_alone() {
-        let (seconds, _) = played(STEPS, 2);
+        let (seconds, _) = played(&STEPS, 2);
         let whole: u32 = STEPS.iter().map(|step| step.seconds).sum();
         assert!(seconds * 2 < whole + whole / 10, "{seconds} of {whole} s");
     }
@@ -99,13 +99,13 @@ mod tests {
     #[test]
     fn beside_a_step_that_computes_begins_one_that_waits_and_the_other_way_round() {
         let is_light_beside = |name: &str| {
-            let state = |step: &Step| match step.name {
+            let state = |step: &Step| match step.name.as_str() {
                 "setup" | "format" | "clippy" | "tidy" | "release build" | "peers" => State::Ended,
                 other if other == name => State::Running,
                 _ => State::Waiting,
             };
             let states: Vec<State> = STEPS.iter().map(state).collect();
-            next(STEPS, &states, 2).map(|at| STEPS[at].is_light())
+            next(&STEPS, &states, 2).map(|at| STEPS[at].is_light())
         };
         assert_eq!(is_light_beside("build of tests"), Some(true));
         assert_eq!(is_light_beside("clients"), Some(false));
@@ -117,6 +117,6 @@ mod tests {
             .iter()
             .map(|step| if step.name == "vopr" { State::Waiting } else { State::Ended })
             .collect();
-        assert_eq!(next(STEPS, &states, 2).map(|at| STEPS[at].name), Some("vopr"));
+        assert_eq!(next(&STEPS, &states, 2).map(|at| STEPS[at].name.as_str()), Some("vopr"));
     }
 }

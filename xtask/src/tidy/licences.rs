@@ -4,61 +4,25 @@
 //! advisories besides; but it has to be compiled first and needs the network, and this has not.
 
 use super::Finding;
-use serde::Deserialize;
 use serde_json::Value;
 use spdx::{Expression, Licensee, ParseMode};
 
 const RULES: &str = include_str!("../../../deny.toml");
 
-/// What is read of `deny.toml`; cargo-deny reads the rest.
-#[derive(Deserialize)]
-struct Rules {
-    licenses: Licenses,
-    bans: Bans,
-    sources: Sources,
-}
-
-#[derive(Deserialize)]
-struct Licenses {
-    /// Licences under which a package may be built in.
-    allow: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Bans {
-    /// What is never built in, and why.
-    deny: Vec<Ban>,
-}
-
-#[derive(Deserialize)]
-struct Ban {
-    #[serde(rename = "crate")]
-    package: String,
-    reason: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Sources {
-    /// Where packages may come from, but for our own, which have no source.
-    allow_registry: Vec<String>,
-}
-
-impl Sources {
-    /// Whether a source, as `cargo metadata` writes it, is one of these registries.
-    fn has(&self, source: &str) -> bool {
-        let url = source.strip_prefix("registry+");
-        url.is_some_and(|url| self.allow_registry.iter().any(|allowed| allowed == url))
-    }
+/// The texts of a list of `deny.toml`.
+fn texts(list: &Value) -> Result<Vec<String>, String> {
+    serde_json::from_value(list.clone()).map_err(|error| format!("deny.toml: {list}: {error}"))
 }
 
 /// Complain about packages in what `cargo metadata` printed.
 pub fn check(metadata: &str, found: &mut Vec<Finding>) -> Result<(), String> {
-    let rules: Rules = toml::from_str(RULES).map_err(|error| format!("deny.toml: {error}"))?;
+    let rules: Value = toml::from_str(RULES).map_err(|error| format!("deny.toml: {error}"))?;
+    let allow = texts(&rules["licenses"]["allow"])?;
+    let registries = texts(&rules["sources"]["allow-registry"])?;
+    let bans = rules["bans"]["deny"].as_array().ok_or("deny.toml bans nothing")?;
     let metadata: Value =
         serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     let packages = metadata["packages"].as_array().filter(|packages| !packages.is_empty());
-    let allow = &rules.licenses.allow;
     let allowed: Vec<Licensee> =
         allow.iter().filter_map(|name| Licensee::parse(name).ok()).collect();
     assert_eq!(allowed.len(), allow.len(), "a licence of the list has no such name");
@@ -71,12 +35,16 @@ pub fn check(metadata: &str, found: &mut Vec<Finding>) -> Result<(), String> {
         if let Err(why) = licensed(package["license"].as_str(), &allowed) {
             complain("licence", why);
         }
-        let source = package["source"].as_str();
-        if let Some(source) = source.filter(|source| !rules.sources.has(source)) {
+        // Our own have no source.
+        let is_allowed = |source: &&str| {
+            let url = source.strip_prefix("registry+");
+            url.is_some_and(|url| registries.iter().any(|allowed| allowed == url))
+        };
+        if let Some(source) = package["source"].as_str().filter(|source| !is_allowed(source)) {
             complain("source", format!("comes from {source}, which deny.toml does not allow"));
         }
-        if let Some(ban) = rules.bans.deny.iter().find(|ban| ban.package == name) {
-            complain("banned", format!("is not built in: {}", ban.reason));
+        if let Some(ban) = bans.iter().find(|ban| ban["crate"] == name) {
+            complain("banned", format!("is not built in: {}", ban["reason"]));
         }
     }
     Ok(())

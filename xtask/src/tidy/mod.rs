@@ -15,7 +15,6 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 mod unused;
-mod verbs;
 mod walks;
 mod words;
 
@@ -24,23 +23,10 @@ use crate::figures;
 use crate::outcome::{Failure, Outcome, passed};
 use crate::process::{self, git};
 use code::Code;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use words::push;
-
-pub const HELP: &str = "\
-Check the invariants of ARCHITECTURE.md in the text of every file.
-
-usage: cargo xtask tidy
-       cargo xtask tidy --count [COMMIT]    only count the lines by what they are for
-
-Where threads and sleeps may appear; who may know whom, and the workspace's lints in each crate; no
-use cycles between the files of a crate; no public item of the product that only tests use;
-Rust in each .rs; files to 600 lines (tests apart), 100 columns; no path of one machine; tables
-of figures in README and docs/figures.md as bench/record has them, no number in them stale; the
-drawings of docs/drawings as their texts make them; links, headings and tasks that pages name, the
-files and functions of the walks in ARCHITECTURE.md, the list of pages in docs/SUMMARY.md, and the
-program's words in docs/troubleshooting.md; licence and source of every package that is built in,
-by deny.toml; sentences of at most 22 words on the average, each with a verb and a subject, in pages
-and module docs (exceptions: xtask/prose-exceptions.txt).";
 
 /// One file: its path from the root with `/`, and its text.
 struct Source {
@@ -70,6 +56,20 @@ impl Source {
         }
     }
 }
+
+/// The lists of `rules.toml`, each of which is argued for there.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    alone: Vec<String>,
+    threads: Vec<String>,
+    kinds: Vec<(String, String)>,
+    knows: BTreeMap<String, Vec<String>>,
+    unused: BTreeMap<String, String>,
+}
+
+static RULES: LazyLock<Rules> =
+    LazyLock::new(|| toml::from_str(include_str!("rules.toml")).expect("tidy's rules"));
 
 /// All the text of the repository.
 struct Tree {
@@ -184,16 +184,16 @@ fn pictures(tree: &Tree, found: &mut Vec<Finding>) {
 
 /// The tables of figures are made from the records.
 fn tables(tree: &Tree, found: &mut Vec<Finding>) {
-    let texts = |folder: &'static str| {
-        tree.files.iter().filter_map(move |file| {
-            file.path.strip_prefix(folder).map(|name| (name, file.text.as_str()))
-        })
+    let texts = |folder: &str| -> figures::Texts {
+        let name = |file: &Source| Some(file.path.strip_prefix(folder)?.to_owned());
+        tree.files.iter().filter_map(|file| Some((name(file)?, file.text.clone()))).collect()
     };
+    let (definitions, records) = (texts(figures::DEFINITIONS), texts(figures::RECORDS));
     let ages = figures::has_history().then_some(figures::behind as fn(&str) -> Option<u32>);
     for path in [figures::README, figures::FIGURES] {
         let Some(file) = tree.file(path) else { continue };
-        let (definitions, records) = (texts(figures::DEFINITIONS), texts(figures::RECORDS));
-        if let Some(text) = figures::complaint(path, &file.text, definitions, records, ages) {
+        let measured = (&definitions, &records);
+        if let Some(text) = figures::complaint(path, &file.text, measured, ages) {
             push(found, "figures", file, 0, text);
         }
     }

@@ -1,7 +1,7 @@
 //! Prose: the sentences of pages and of module docs are short on the average, and each has a verb
 //! and a subject.
 //!
-//! The check is a modest one. Words count as verbs by a list ([`super::verbs`]), so a fragment may
+//! The check is a modest one. Words count as verbs by a list (`verbs.toml`), so a fragment may
 //! pass, and what fails is bad. A sentence that begins with a verb of the third person ("Knows no
 //! clock.") has no subject; the first sentence of a module's doc may begin so, as rustdoc has it.
 //! No sentences are headings, tables, code, labels (a bold beginning, or a term and a colon), and
@@ -9,12 +9,12 @@
 //! The list of exceptions argues each of its entries; one that excepts nothing is a finding, too.
 
 use super::code::is_test_path;
-use super::verbs::{FORMS, LONELY, VERBS};
 use super::{Finding, Tree};
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the exceptions stand: a rule, a page or a crate, and the reason, in one line.
-const EXCEPTIONS: &str = "xtask/prose-exceptions.txt";
+/// Where the exceptions stand.
+const EXCEPTIONS: &str = "xtask/prose-exceptions.toml";
 /// The most words that a sentence may have on the average.
 const WORDS_MEAN_MAX: usize = 22;
 const LENGTH: &str = "prose-length";
@@ -37,7 +37,7 @@ const ENDINGS: [(&str, &[&str]); 5] =
     [("ies", &["y"]), ("es", &["", "e"]), ("s", &[""]), ("ied", &["y"]), ("ed", &["", "e"])];
 
 pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
-    let words = Words::new();
+    let words = Words::read();
     let mut complaints = Vec::new();
     // Sentences and words of a page or a crate.
     let mut sums: BTreeMap<String, (usize, usize)> = BTreeMap::new();
@@ -77,39 +77,42 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
     except(tree, complaints, found);
 }
 
+/// The file of exceptions.
+#[derive(Default, Deserialize)]
+struct Exceptions {
+    #[serde(default, rename = "exception")]
+    all: Vec<Exception>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exception {
+    rule: String,
+    /// A page or a crate.
+    place: String,
+    reason: String,
+}
+
 /// Keeps the complaints that no exception names.
 fn except(tree: &Tree, complaints: Vec<Finding>, found: &mut Vec<Finding>) {
+    let mut stale = |text: String| {
+        found.push(Finding { rule: STALE, subject: EXCEPTIONS.to_owned(), line: 0, text });
+    };
     let list = tree.file(EXCEPTIONS).map_or("", |file| &file.text);
-    let mut entries = BTreeMap::new();
-    let stale = |line, text| Finding { rule: STALE, subject: EXCEPTIONS.to_owned(), line, text };
-    for (index, line) in list.lines().enumerate() {
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let words: Vec<&str> = line.splitn(3, ' ').collect();
-        match words[..] {
-            [rule, place, reason]
-                if [LENGTH, VERB, SUBJECT].contains(&rule) && !reason.trim().is_empty() =>
-            {
-                entries.insert((rule, place), index + 1);
-            }
-            _ => found.push(stale(index + 1, "`rule place reason` expected".to_owned())),
+    let Exceptions { all } = toml::from_str(list).unwrap_or_else(|why| {
+        stale(why.to_string());
+        Exceptions::default()
+    });
+    for Exception { rule, place, reason } in &all {
+        let names = |finding: &Finding| finding.rule == *rule && finding.subject == *place;
+        if reason.trim().is_empty() || !complaints.iter().any(names) {
+            stale(format!("{rule} {place} excepts nothing, or gives no reason"));
         }
     }
-    let mut used = BTreeSet::new();
-    for complaint in complaints {
-        match entries.get(&(complaint.rule, complaint.subject.as_str())).copied() {
-            Some(line) => {
-                used.insert(line);
-            }
-            None => found.push(complaint),
-        }
-    }
-    for ((rule, place), line) in entries {
-        if !used.contains(&line) {
-            found.push(stale(line, format!("stale: {rule} {place} excepts nothing")));
-        }
-    }
+    let is_excepted = |finding: &Finding| {
+        all.iter().any(|one| finding.rule == one.rule && finding.subject == one.place)
+    };
+    found.extend(complaints.into_iter().filter(|finding| !is_excepted(finding)));
 }
 
 /// The page or the crate whose average a file is part of; none for a file without prose.
@@ -259,17 +262,19 @@ fn bare(word: &str) -> String {
     word.trim_matches(|c: char| MARKS.contains(c)).to_lowercase().replace('’', "'")
 }
 
-/// The lists of [`super::verbs`].
+/// The lists of `verbs.toml`.
 struct Words {
-    forms: BTreeSet<&'static str>,
-    verbs: BTreeSet<&'static str>,
-    lonely: BTreeSet<&'static str>,
+    forms: BTreeSet<String>,
+    verbs: BTreeSet<String>,
+    lonely: BTreeSet<String>,
 }
 
 impl Words {
-    fn new() -> Words {
-        let set = |list: &'static str| list.split_whitespace().collect();
-        Words { forms: set(FORMS), verbs: set(VERBS), lonely: set(LONELY) }
+    fn read() -> Words {
+        let lists: BTreeMap<String, String> =
+            toml::from_str(include_str!("verbs.toml")).expect("lists of words");
+        let set = |name: &str| lists[name].split_whitespace().map(str::to_owned).collect();
+        Words { forms: set("forms"), verbs: set("verbs"), lonely: set("lonely") }
     }
 
     fn complaint(&self, words: &[&str], is_summary: bool) -> Option<(&'static str, &'static str)> {

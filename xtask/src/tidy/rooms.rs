@@ -1,33 +1,8 @@
 //! Who may know whom, and who may depend on nothing, read from the manifests.
 
 use super::words::push;
-use super::{Finding, Source, Tree};
+use super::{Finding, RULES, Source, Tree};
 
-/// A crate and the crates of ours that it may know. `laneway` is known to nobody.
-const KNOWS: &[(&str, &str)] = &[
-    ("policy", ""),
-    ("wire", ""),
-    ("sync", ""),
-    ("store", "sync"),
-    ("tier", "sync"),
-    ("rdma", "sync"),
-    ("xdp", "sync"),
-    ("transport", "sync rdma xdp"),
-    ("tls", "sync transport"),
-    ("certs", "transport tls"),
-    ("kernel", "store"),
-    ("server", "policy wire sync store tier rdma xdp transport tls kernel"),
-    ("client", "policy wire rdma"),
-    ("load", "policy wire rdma tls"),
-    ("sim", "policy load"),
-    ("studies", "policy wire sync rdma load"),
-    ("rig", "policy wire sync store tier rdma transport tls server"),
-    ("vopr", "policy wire sync store tier rdma transport tls certs server rig client"),
-    ("admin", "policy server"),
-    ("laneway", "policy server admin tier tls load sim studies"),
-];
-/// Crates that depend on nothing, loom under `cfg(loom)` apart. Their tests may.
-const ALONE: &[&str] = &["policy", "wire", "sync"];
 const OURS: &str = "laneway-";
 
 pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
@@ -44,7 +19,7 @@ fn manifest(file: &Source, name: &str, found: &mut Vec<Finding>) {
     let Ok(table) = file.text.parse::<toml::Table>() else {
         return complain("manifest", "is not TOML".into());
     };
-    let Some((_, known)) = KNOWS.iter().find(|(room, _)| *room == name) else {
+    let Some(known) = RULES.knows.get(name) else {
         return complain("who-knows", format!("{name} is not in the map of who may know whom"));
     };
     let lints = table.get("lints").and_then(|lints| lints.get("workspace"));
@@ -53,7 +28,8 @@ fn manifest(file: &Source, name: &str, found: &mut Vec<Finding>) {
     }
     for dependency in dependencies(&table) {
         let loom = dependency.name == "loom" && dependency.condition == "cfg(loom)";
-        if ALONE.contains(&name) && !dependency.for_tests && !loom {
+        let is_alone = RULES.alone.iter().any(|room| room == name);
+        if is_alone && !dependency.for_tests && !loom {
             complain("alone", format!("{name} depends on nothing, not on {}", dependency.name));
         }
         let Some(other) = dependency.name.strip_prefix(OURS) else {
@@ -62,8 +38,8 @@ fn manifest(file: &Source, name: &str, found: &mut Vec<Finding>) {
             }
             continue;
         };
-        if !known.split(' ').any(|room| room == other) && !dependency.for_tests {
-            complain("who-knows", format!("{name} may know `{known}`, not {other}"));
+        if !known.iter().any(|room| room == other) && !dependency.for_tests {
+            complain("who-knows", format!("{name} may know {known:?}, not {other}"));
         }
     }
 }

@@ -185,11 +185,15 @@ fn sentences_are_short_on_the_average() {
 #[test]
 fn an_exception_of_prose_argues_and_excepts() {
     let page = ("docs/a.md", "The one worker.");
-    let with = |list: &str| rules(&[page, ("xtask/prose-exceptions.txt", list)]);
-    assert_eq!(with("# none\n"), ["prose-verb"]);
-    assert_eq!(with("prose-verb docs/a.md It is a diary.\n"), [""; 0]);
-    assert_eq!(with("prose-verb docs/a.md\n"), ["prose-exception", "prose-verb"]);
-    assert_eq!(with("prose-length docs/a.md It is long.\n"), ["prose-verb", "prose-exception"]);
+    let with = |rule: &str, reason: &str| {
+        let entry = format!("[[exception]]\nrule = {rule:?}\nplace = \"docs/a.md\"\n{reason}\n");
+        rules(&[page, ("xtask/prose-exceptions.toml", &entry)])
+    };
+    assert_eq!(rules(&[page, ("xtask/prose-exceptions.toml", "# none\n")]), ["prose-verb"]);
+    assert_eq!(with("prose-verb", "reason = \"A diary.\""), [""; 0]);
+    assert_eq!(with("prose-verb", "reason = \" \""), ["prose-exception"]);
+    assert_eq!(with("prose-verb", ""), ["prose-exception", "prose-verb"]);
+    assert_eq!(with("prose-length", "reason = \"Long.\""), ["prose-exception", "prose-verb"]);
 }
 
 #[test]

@@ -8,26 +8,13 @@
 use super::code::{is_word, line_of, word_positions};
 use super::count::kind_of;
 use super::words::push;
-use super::{Finding, Source, Tree};
+use super::{Finding, RULES, Source, Tree};
 use std::collections::{BTreeMap, HashMap};
 
 const KINDS: &[&str] = &["fn", "struct", "enum", "trait", "const", "static", "type", "union"];
 
-/// Such items that stay, and why.
-const ALLOWED: &[(&str, &str)] = &[
-    ("connect_udp", "the library's: a way to connect where nobody listens on TCP"),
-    ("try_frame", "the kernel's verdict on a frame, without an interface that it comes by"),
-    ("would_lead", "the same of the program that leads packets past the stack"),
-    ("verified_instructions", "the verifier's count, which tests hold below its limit"),
-    ("MARK_MAX", "a number that the C source repeats, and that a test compares"),
-    ("plus_seconds", "time passes in tests alone; a server reads its clock"),
-    ("buffer_bytes", "what is left of buffers, to find one that was never given back"),
-    ("shared_with", "the count of lines that two threads share, which a test bounds"),
-    ("connect_from", "a client of the transport in memory, which servers have in tests alone"),
-    ("refuse_watching", "a fault of the transport in memory"),
-];
-/// Where they stand.
-const OWN: &str = "xtask/src/tidy/unused.rs";
+/// Where those stand that stay.
+const OWN: &str = "xtask/src/tidy/rules.toml";
 
 pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
     let codes: Vec<(&Source, String)> =
@@ -43,10 +30,10 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
         }
     }
     for (name, places) in &declared {
-        let is_allowed = ALLOWED.iter().any(|(allowed, _)| allowed == name);
+        let is_allowed = RULES.unused.contains_key(*name);
         let what = match (counts[name] == places.len(), is_allowed) {
             (true, false) => "is public, and nobody but a test uses it",
-            (false, true) => "is used: ALLOWED of tidy/unused.rs need not have it",
+            (false, true) => "is used: `unused` of tidy/rules.toml need not have it",
             _ => continue,
         };
         for (file, line) in places {
@@ -54,8 +41,8 @@ pub fn check(tree: &Tree, found: &mut Vec<Finding>) {
         }
     }
     let Some(own) = tree.file(OWN) else { return };
-    for (name, _) in ALLOWED.iter().filter(|(name, _)| !declared.contains_key(name)) {
-        push(found, "unused-public", own, 0, format!("`{name}` is gone: take it out of ALLOWED"));
+    for name in RULES.unused.keys().filter(|name| !declared.contains_key(name.as_str())) {
+        push(found, "unused-public", own, 0, format!("`{name}` is gone: take it out"));
     }
 }
 

@@ -1,26 +1,8 @@
 //! Words that may stand in some rooms only: threads, sleeps. Where clocks may be read, what is
 //! unsafe and what is unfinished, rustc and clippy find (clippy.toml, the lints of the workspace).
 
-use super::{Finding, Source, Tree};
+use super::{Finding, RULES, Source, Tree};
 
-/// Where threads may be started.
-const THREAD_PLACES: &[&str] = &[
-    "crates/admin/src/lib.rs",
-    "crates/server/src/boot",
-    "crates/tier/src/reading/ahead.rs",
-    "crates/tier/src/background/mod.rs",
-    "crates/tier/src/reading/reads.rs",
-    "crates/kernel/examples/",
-    "crates/tier/examples/",
-    "crates/load/",
-    "crates/sim/",
-    "crates/studies/",
-    "crates/vopr/src/main.rs",
-    "crates/vopr/src/planted.rs",
-    "crates/laneway/",
-    "bench/",
-    "xtask/",
-];
 const THREAD_WORDS: &[&str] =
     &["thread::spawn", "thread::scope", "thread::Builder", "thread::park", "thread::sleep"];
 
@@ -54,7 +36,7 @@ pub fn push(
 }
 
 fn threads(file: &Source, found: &mut Vec<Finding>) {
-    let is_allowed = THREAD_PLACES.iter().any(|place| file.path.starts_with(place));
+    let is_allowed = RULES.threads.iter().any(|place| file.path.starts_with(place));
     for (line, text) in file.code.lines() {
         let Some(word) = THREAD_WORDS.iter().find(|word| text.contains(**word)) else { continue };
         let test = file.code.is_test(line);
@@ -62,7 +44,7 @@ fn threads(file: &Source, found: &mut Vec<Finding>) {
         if test && sleeps {
             push(found, "sleep", file, line, "a test never sleeps; wait for what it needs");
         } else if !test && !is_allowed {
-            push(found, "thread", file, line, format!("{word}: only in {THREAD_PLACES:?}"));
+            push(found, "thread", file, line, format!("{word}: only in {:?}", RULES.threads));
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod packages;
 
 use crate::{Failure, Guarded, place, process, skipped};
 use packages::Debian;
+use std::fmt::Display;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -19,20 +20,7 @@ pub const SAID: &str = "GUEST: ";
 /// What a script says last if all went well.
 pub const VERDICT: &str = "GUEST: everything was right";
 /// What a script begins with: its words, what programs need of a kernel, modules.
-const HEAD: &str = r#"#!/bin/sh
-# The shell prefers its own `ip`, which knows less: hence the paths.
-export PATH=/bin
-say() { echo "GUEST: $*"; }
-off() { sync; reboot -f; sleep 60; }
-fail() { say "FAIL $*"; dmesg | tail -20; off; }
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mount -t devtmpfs devtmpfs /dev
-mkdir -p /dev/shm /tmp
-for module in $(cat /modules/order); do
-    insmod /modules/$module || fail "module $module"
-done
-"#;
+const HEAD: &str = include_str!("head.sh");
 const QEMU: &str = "qemu-system-x86_64";
 const LINES_SHOWN_MAX: usize = 60;
 
@@ -42,17 +30,7 @@ pub fn need() -> Result<(), Failure> {
         return skipped("the guest is an x86-64 machine, and its programs are built here");
     }
     place::need_programs(&[QEMU], "apt-get install --no-install-recommends qemu-system-x86")?;
-    let tools = ["apt-get", "dpkg-deb", "objdump", "objcopy", "xz"];
-    place::need_programs(
-        &tools,
-        "apt, dpkg, binutils, xz-utils; the guest is made of Debian's packages",
-    )
-}
-
-/// The kernel of this machine's Debian and these packages; fails where they cannot be fetched.
-pub fn ordinary(names: &[&str]) -> Result<Debian, Failure> {
-    let fetched = packages::fetch(packages::Kernel::Ordinary, names);
-    fetched.map_err(|failure| Failure::Failed(failure.why()))
+    place::need_programs(&["objdump", "objcopy", "xz"], "binutils, xz-utils")
 }
 
 /// The line that runs a guest: two processors, a console on the standard output, and no device. It
@@ -68,8 +46,14 @@ pub fn command(debian: &Debian, archive: &Path, boot: &str) -> Command {
     command
 }
 
-/// The whole script, the first process of a guest's kernel, of which `body` is what a job wants.
-pub fn script(body: &str) -> String {
+/// The whole script, the first process of a guest's kernel, of which `body` is what a job wants,
+/// with `@NAME@` in it replaced by the value of this name.
+pub fn script(body: &str, values: &[(&str, &dyn Display)]) -> String {
+    let fill = |body: String, (name, value): &(&str, &dyn Display)| {
+        body.replace(&format!("@{name}@"), &value.to_string())
+    };
+    let body = values.iter().fold(body.to_owned(), fill);
+    assert!(!body.contains('@'), "a name has no value: {body}");
     format!("{HEAD}{body}echo \"{VERDICT}\"\noff\n")
 }
 
@@ -115,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_script_ends_with_the_verdict_and_says_it_nowhere_else() {
-        let script = script("laneway doctor\n");
-        assert!(script.ends_with(&format!("laneway doctor\necho \"{VERDICT}\"\noff\n")));
+        let script = script("laneway @A@\n", &[("A", &7)]);
+        assert!(script.ends_with(&format!("laneway 7\necho \"{VERDICT}\"\noff\n")));
         assert_eq!(script.matches(VERDICT).count(), 1);
         assert!(VERDICT.starts_with(SAID) && script.contains(&format!("echo \"{SAID}$*\"")));
     }

@@ -118,7 +118,7 @@ impl Facts {
 /// What all clients of one server know.
 pub struct Judge {
     keys: Vec<Mutex<Facts>>,
-    /// Whether the server evicts: if not, what was stored is there.
+    /// Whether the server evicts: if not, what was stored and not deleted is there.
     evicts: bool,
 }
 
@@ -180,14 +180,29 @@ impl View<'_> {
 
     /// A reply says that `key` held nothing.
     pub fn missing(&mut self, key: u32) -> Result<(), String> {
-        let held = self.known(key).held;
-        if !self.judge.evicts && held != [0; WRITERS_MAX] {
+        let evicts = self.judge.evicts;
+        let Facts { held, gone, .. } = self.known(key);
+        if !evicts && held.iter().zip(gone.iter()).any(|(held, gone)| gone < held) {
             return Err(format!(
                 "key {key} is lost: by writer, these versions had been stored: {held:?}"
             ));
         }
         self.settle(key, None);
         Ok(())
+    }
+
+    /// A reply says that `key` held something.
+    pub fn there(&mut self, key: u32) -> Result<(), String> {
+        let sent = self.judge.facts(key).sent;
+        match sent == self.known(key).gone {
+            false => Ok(()),
+            true => Err(format!("key {key} is there: all that was ever sent, {sent:?}, had gone")),
+        }
+    }
+
+    /// A reply says that `key` was deleted.
+    pub fn deleted(&mut self, key: u32) {
+        self.settle(key, None);
     }
 
     /// All replies to the batch have come, or none will any more.
@@ -214,23 +229,30 @@ mod tests {
 
     const KEY: u32 = 3;
 
-    /// A client in a history: `sent` begins a batch of requests for the key.
+    /// A client that has sent a request for the key.
     fn sent(judge: &Judge) -> View<'_> {
         let mut view = View::new(judge);
         view.ask(KEY);
         view
     }
 
-    /// Stores the writer's next value, and has it acknowledged.
-    fn store(judge: &Judge, writer: usize) -> Stamp {
+    /// A step of a history: `0` is a store of writer 0 that is acknowledged, `0?` one that is sent
+    /// and not answered, `0.1` a reader that is shown the first version, `-` one that finds none,
+    /// `x` a deletion.
+    fn play(judge: &Judge, step: &str) -> Result<(), String> {
+        let writer = step.split(['.', '?']).next().and_then(|writer| writer.parse().ok());
         let mut view = sent(judge);
-        let stamp = view.next(KEY, writer);
-        view.found(KEY, stamp).expect("it is new");
-        stamp
-    }
-
-    fn read(judge: &Judge, stamp: Stamp) -> Result<(), String> {
-        sent(judge).found(KEY, stamp)
+        match (writer, step.split_once('.')) {
+            (None, _) if step == "x" => view.there(KEY).map(|()| view.deleted(KEY)),
+            (None, _) => view.missing(KEY),
+            (Some(writer), Some((_, version))) => {
+                view.found(KEY, Stamp { writer, version: version.parse().expect("a number") })
+            }
+            (Some(writer), None) => {
+                let stamp = view.next(KEY, writer);
+                if step.ends_with('?') { Ok(()) } else { view.found(KEY, stamp) }
+            }
+        }
     }
 
     #[test]
@@ -254,90 +276,50 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_one_value_behind_the_head_of_another_is_torn() {
-        let [mut older, mut newer] = [Vec::new(), Vec::new()];
-        Stamp { writer: 0, version: 1 }.write(KEY, 5_000, &mut older);
-        Stamp { writer: 0, version: 2 }.write(KEY, 5_000, &mut newer);
-        let torn = [&newer[..4_096], &older[4_096..]].concat();
-        assert!(Stamp::read(KEY, &torn).is_err_and(|why| why.contains("does not go on")));
-    }
-
-    #[test]
-    fn a_right_history_passes() {
-        let judge = Judge::new(8, true);
-        let early = sent(&judge);
-        let first = store(&judge, 0);
-        let second = store(&judge, 1);
-        // Sent before either was acknowledged, so it may still be shown the first.
-        let mut early = early;
-        assert_eq!(early.found(KEY, first), Ok(()));
-        assert_eq!(read(&judge, second), Ok(()));
-        assert_eq!(sent(&judge).missing(KEY), Ok(()), "it was evicted");
-        assert_eq!(read(&judge, store(&judge, 0)), Ok(()));
-    }
-
-    #[test]
-    fn a_value_that_its_writer_or_another_replaced_does_not_come_back() {
-        for (evicts, writer) in [(true, 0), (false, 1)] {
+    fn a_history_passes_but_for_the_step_that_cannot_be() {
+        for (evicts, history, words) in [
+            (true, "0 1 1.1 - 0 0.2", ""),
+            // What its writer replaced, or another, does not come back.
+            (true, "0 0.1 0 0.1", "replaced"),
+            (false, "0 0.1 1 0.1", "replaced"),
+            // Not acknowledged: who is shown it tells the others.
+            (true, "0 1? 0.1 1.1 0.1", "replaced"),
+            // It was evicted.
+            (true, "0 - 0.1", "replaced"),
+            (true, "5 -", ""),
+            (false, "-", ""),
+            (false, "5 -", "lost"),
+            // It was deleted.
+            (false, "0 x - 0 0.2 x", ""),
+            (false, "0 x 0.1", "replaced"),
+            (false, "0 x x", "had gone"),
+            // Nobody sent it.
+            (true, "0 0.2", "were sent"),
+            (true, "0 7.1", "were sent"),
+            (true, "0 0.0", "were sent"),
+        ] {
             let judge = Judge::new(8, evicts);
-            let older = store(&judge, 0);
-            assert_eq!(read(&judge, older), Ok(()));
-            store(&judge, writer);
-            let told = read(&judge, older);
-            assert!(told.is_err_and(|why| why.contains("replaced")), "by writer {writer}");
+            let told: Vec<_> = history.split(' ').map(|step| play(&judge, step)).collect();
+            let (last, before) = told.split_last().expect("a step");
+            assert!(before.iter().all(Result::is_ok), "{history}: {told:?}");
+            let why = last.as_ref().err().map_or("", String::as_str);
+            assert!(why.contains(words) && why.is_empty() == words.is_empty(), "{history}: {why}");
         }
     }
 
     #[test]
-    fn a_value_that_was_shown_and_then_replaced_does_not_come_back() {
+    fn what_was_sent_before_may_be_older_and_an_earlier_reply_counts_for_a_later_one() {
+        let judge = Judge::new(8, false);
+        let [mut early, mut earlier] = [sent(&judge), sent(&judge)];
+        assert_eq!((play(&judge, "0"), play(&judge, "1")), (Ok(()), Ok(())));
+        let first = Stamp { writer: 0, version: 1 };
+        assert_eq!(early.found(KEY, first), Ok(()), "sent before either was acknowledged");
+        assert_eq!(earlier.missing(KEY), Ok(()));
         let judge = Judge::new(8, true);
-        let first = store(&judge, 0);
-        // Not acknowledged: who is shown it tells the others.
-        let second = sent(&judge).next(KEY, 1);
-        assert_eq!(read(&judge, first), Ok(()));
-        assert_eq!(read(&judge, second), Ok(()));
-        assert!(read(&judge, first).is_err());
-    }
-
-    #[test]
-    fn an_item_that_was_evicted_does_not_come_back() {
-        let judge = Judge::new(8, true);
-        let first = store(&judge, 0);
-        assert_eq!(sent(&judge).missing(KEY), Ok(()));
-        assert!(read(&judge, first).is_err());
-    }
-
-    #[test]
-    fn within_a_pipeline_an_earlier_reply_counts_for_a_later_one() {
-        let judge = Judge::new(8, true);
-        let first = store(&judge, 0);
+        assert_eq!(play(&judge, "0"), Ok(()));
         let mut view = sent(&judge);
         let second = view.next(KEY, 1);
-        assert_eq!(view.found(KEY, first), Ok(()));
-        assert_eq!(view.found(KEY, second), Ok(()));
-        assert!(view.found(KEY, first).is_err());
-    }
-
-    #[test]
-    fn what_was_stored_and_is_missing_is_lost_unless_the_server_evicts() {
-        let judge = Judge::new(8, false);
-        assert_eq!(sent(&judge).missing(KEY), Ok(()), "nothing was stored yet");
-        let early = sent(&judge);
-        store(&judge, 5);
-        assert!(sent(&judge).missing(KEY).is_err_and(|why| why.contains("lost")));
-        let mut early = early;
-        assert_eq!(early.missing(KEY), Ok(()), "it was sent before");
-        let evicting = Judge::new(8, true);
-        store(&evicting, 5);
-        assert_eq!(sent(&evicting).missing(KEY), Ok(()));
-    }
-
-    #[test]
-    fn a_value_that_nobody_sent_is_found() {
-        let judge = Judge::new(8, true);
-        let Stamp { writer, version } = store(&judge, 0);
-        assert!(read(&judge, Stamp { writer, version: version + 1 }).is_err());
-        assert!(read(&judge, Stamp { writer: 7, version }).is_err());
-        assert!(read(&judge, Stamp { writer, version: 0 }).is_err());
+        assert_eq!((view.found(KEY, first), view.found(KEY, second)), (Ok(()), Ok(())));
+        assert!(view.found(KEY, first).is_err(), "within a pipeline");
     }
 }
