@@ -170,8 +170,7 @@ fn ceilings() -> Result<Ceilings, String> {
 fn over(ceilings: &Ceilings, costs: &[Cost]) -> Result<Vec<String>, String> {
     let mut over = Vec::new();
     for Cost { path, with, without, .. } in costs {
-        let ceiling =
-            *ceilings.get(*path).ok_or(format!("{path} has no ceiling in {CEILINGS}"))?;
+        let ceiling = *ceilings.get(*path).ok_or(format!("{path} has no ceiling in {CEILINGS}"))?;
         let taken = with - without;
         if taken <= 0.0 {
             return Err(format!("{path}: recording takes {taken:.1} instructions: is it built?"));

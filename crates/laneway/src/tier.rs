@@ -439,7 +439,8 @@ fn load(asked: &Asked, store: &DirectorySettings) -> Result<ExitCode, Error> {
     };
     let mut given_out = 0;
     if let Some(path) = asked.file.as_ref().filter(|path| path.is_file()) {
-        let file = File::open(path).map_err(|source| Error::Io { what: "open the dump", source })?;
+        let file =
+            File::open(path).map_err(|source| Error::Io { what: "open the dump", source })?;
         let mut all = dump::Stream::open(BufReader::new(file)).map_err(told)?;
         all.verify().map_err(told)?;
         given_out = all.given_out();

@@ -20,13 +20,16 @@ const REACHED_MIN: f64 = 0.9;
 /// How long the server may take to close.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
+/// A thread's end: how many it has made.
+type Ended = JoinHandle<Result<u64, String>>;
+
 /// The threads that make them.
 #[derive(Debug)]
 pub struct Storm {
     rate_per_s: f64,
     began: Instant,
     /// Each ends when what stands beside it is dropped, and tells how many it made.
-    threads: Vec<(Sender<()>, JoinHandle<Result<u64, String>>)>,
+    threads: Vec<(Sender<()>, Ended)>,
 }
 
 impl Storm {

@@ -39,7 +39,8 @@ macro_rules! counts {
         impl Counts {
             /// Every count and its name.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name.load(Relaxed)),)*].into_iter()
+                let order = std::sync::atomic::Ordering::Relaxed;
+                [$((stringify!($name), self.$name.load(order)),)*].into_iter()
             }
         }
     };

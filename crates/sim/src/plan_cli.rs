@@ -138,7 +138,9 @@ fn parse(args: Vec<OsString>) -> Result<Option<Asked>, String> {
             }
             Long(name) => return Err(format!("--{name}: no such flag of plan")),
             Short(name) => return Err(format!("-{name}: no such flag of plan")),
-            Value(word) => return Err(format!("{}: plan takes flags only", word.to_string_lossy())),
+            Value(word) => {
+                return Err(format!("{}: plan takes flags only", word.to_string_lossy()));
+            }
         }
     }
     if let Some(path) = file {

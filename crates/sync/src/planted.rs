@@ -77,7 +77,6 @@ bugs! {
     CutGivenUp => "a backup is given up although it holds less than it may",
     ScrubberSkips => "a pass of the scrubber leaves out what is last in each of its windows",
     NewerEvicted => "an evicted item's deletion hides what is written of its key afterwards",
-    DeletionCopied => "a backup takes what says that an item was evicted for the item",
     WatchUncompared => "`EXEC` does not compare what is watched with what it was",
     FlushMarkIgnored => "a start ignores `flush_all`",
     ReadOnlyWrites => "a write by a read-only port is carried out",

@@ -91,11 +91,7 @@ pub fn is_free(slot: &[AtomicU64]) -> bool {
 /// # Panics
 /// If they do not.
 #[inline]
-pub fn write<'a>(
-    slot: &[AtomicU64],
-    control: Control,
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-) {
+pub fn write<'a>(slot: &[AtomicU64], control: Control, pieces: impl IntoIterator<Item = &'a [u8]>) {
     let (word, room) = parts(slot);
     let bytes = usize::from(control.bytes);
     let mut at = begin(8 * room.len(), bytes);

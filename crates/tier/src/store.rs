@@ -6,6 +6,7 @@
 //! finds room ([`crate::log::attempt`]) never waits for one.
 
 use crate::background::clock::Eviction;
+use crate::background::futile::{Barren, Vain};
 use crate::index::{Entry, Home, Index, What};
 use crate::log::record::{Kind, Record, bytes_of};
 use crate::log::segment::Shape;
@@ -273,35 +274,11 @@ pub struct Maintenance {
     pub vain: [Option<Vain>; 2],
 }
 
-/// A segment of which so much has to stay in the log that to empty it gains nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Barren {
-    /// Of this life.
-    pub generation: u64,
-    /// Bytes of its records that were current.
-    pub live: u64,
-    /// The number of the newest superblock: behind another checkpoint less has to stay.
-    pub superblock: u64,
-}
-
 impl Maintenance {
     /// Behind the superblock that has this generation and these checkpoints.
     pub fn behind(generation: u64, checkpoints: [Checkpoint; 2]) -> Maintenance {
         Maintenance { generation, checkpoints, ..Maintenance::default() }
     }
-}
-
-/// How it was when there was no room to empty a segment, or to merge sort tables.
-#[derive(Debug, Clone, Copy)]
-pub struct Vain {
-    /// Bytes appended so far: of what is current then something may have been replaced.
-    pub appended_bytes: u64,
-    /// Of the SSD.
-    pub free_blocks: u64,
-    /// More has expired later on.
-    pub now_seconds: u32,
-    /// The number of the newest superblock, as [`Barren`] has it.
-    pub superblock: u64,
 }
 
 /// How warm each segment was when a migration cycle began.

@@ -99,9 +99,6 @@ pub const ALL: &[Regression] = regressions! {
         "CutOverwritten" from 1 with "kept=1 backups=1 commands=5000 keys=24 large=0 filler=0 \
                                       crashes=0 hostile=0 datagram-clients=0 disk-faults=0 rot=0 \
                                       evicts=0";
-    "a backup holds an empty item in the place of one that was evicted":
-        "DeletionCopied" from 41160 with "kept=2 by-age=1 users=1 backups=1 evicts=1 ssd-mb=1 \
-                                          disk-faults=1 hostile=0 datagram-clients=0";
     "a pass over the media leaves a flipped bit out":
         "ScrubberSkips" from 1 with "kept=1 scrubs=1 keys=24 disk-faults=0 rot=0";
     "migration goes on at once whatever its rate is":

@@ -18,8 +18,8 @@ pub struct Row {
 impl Row {
     /// Of what its script said: `NAME VERSION (PROTOCOLS): N checks`.
     pub fn of(client: &'static Client, said: &str) -> Result<Row, String> {
-        let (version, protocols) =
-            parts(&client.name, said).ok_or_else(|| format!("{}: it said {said:?}", client.name))?;
+        let (version, protocols) = parts(&client.name, said)
+            .ok_or_else(|| format!("{}: it said {said:?}", client.name))?;
         let Client { name, language, is_debians, advice, .. } = client;
         let from = if *is_debians { " (Debian's)" } else { "" };
         let line = format!("| {name} | {language} | {version}{from} | {protocols} | {advice} |\n");

@@ -23,10 +23,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-pub const FAULTS: &[Run] = &[
-    ("overload", by_streams),
-    ("overload-udp", by_datagrams),
-];
+pub const FAULTS: &[Run] = &[("overload", by_streams), ("overload-udp", by_datagrams)];
 
 /// Share of the time in which the server has something to do, where a load counts as overload.
 const BUSY_MIN: f64 = 0.9;

@@ -97,10 +97,12 @@ fn open_to_strangers(
     places: &[SocketAddr],
     read_only: &[SocketAddr],
 ) -> Option<(SocketAddr, &'static str)> {
-    let open = places.iter().filter(|place| !place.ip().is_loopback());
-    let (readers, writers): (Vec<_>, Vec<_>) = open.partition(|place| read_only.contains(place));
-    let writer = writers.first().map(|place| (**place, "read, change and delete"));
-    writer.or(readers.first().map(|place| (**place, "read")))
+    let open = |readers| {
+        let is_one = |place: &&SocketAddr| read_only.contains(place) == readers;
+        places.iter().filter(|place| !place.ip().is_loopback()).find(is_one).copied()
+    };
+    let writer = open(false).map(|place| (place, "read, change and delete"));
+    writer.or_else(|| open(true).map(|place| (place, "read")))
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ fn one_picture_agrees_with_stats_and_metrics_under_load() {
                 }
                 ask(&mut stream, b"get big\r\n", b"END\r\n");
             }
+            // A transfer is counted behind its last byte, and before the next request.
+            ask(&mut stream, b"mn\r\n", b"MN\r\n");
         });
         let place = server.process.places()[0];
         let output = top(&["--server", place, "--once", "--interval", "0.3"]);

@@ -89,9 +89,10 @@ impl UdpTyped {
             Transport::Tcp | Transport::Udp => By::Ports(self.port),
             Transport::Shm => By::Memory { idle: self.shm_idle.unwrap_or(0) },
             Transport::Rdma => {
-                let place = self.rdma_device.clone().ok_or(
-                    "--transport rdma: needs --rdma-device NAME, as `rdma link` shows it",
-                )?;
+                let place = self
+                    .rdma_device
+                    .clone()
+                    .ok_or("--transport rdma: needs --rdma-device NAME, as `rdma link` shows it")?;
                 By::Rdma(place, self.rdma_service.flatten())
             }
         };

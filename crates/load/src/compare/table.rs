@@ -60,9 +60,9 @@ pub fn rows<'a>(results: Results<'a>) -> impl Iterator<Item = &'a RunDefinition>
 pub fn notes(results: Results<'_>, is_one: impl Fn(&RunDefinition) -> bool) -> Vec<String> {
     let mut notes = Vec::new();
     for run in results.record.definition.runs.iter().filter(|&run| is_one(run)) {
-        let memory = results.spread(run, "/beyond_bytes_per_item").map(|bytes| {
-            format!("{:.1} bytes per item beyond key and value", bytes.median)
-        });
+        let memory = results
+            .spread(run, "/beyond_bytes_per_item")
+            .map(|bytes| format!("{:.1} bytes per item beyond key and value", bytes.median));
         let all = memory.into_iter().chain(results.notes(run));
         notes.extend(all.map(|note| format!("{}: {note}", run.name)));
     }

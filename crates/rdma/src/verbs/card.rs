@@ -171,9 +171,9 @@ impl Card {
             let (name, there) = (&place.device, there.join(", "));
             return Err(match there.is_empty() {
                 true => Trouble::no_device(),
-                false => Trouble::Other(format!(
-                    "there is no RDMA device {name}; there is {there}"
-                )),
+                false => {
+                    Trouble::Other(format!("there is no RDMA device {name}; there is {there}"))
+                }
             });
         };
         let library = devices.library;

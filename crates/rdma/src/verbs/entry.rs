@@ -55,7 +55,8 @@ fn greet(
     let domain = Domain::new(&card).map_err(other)?;
     let (receiver, replies_qkey) = receiver(&domain).map_err(other)?;
     let is_sent = matches!(service, None | Some(Service::Datagrams));
-    let sender = is_sent.then(|| Sender::of_datagrams(&domain, DEPTH)).transpose().map_err(other)?;
+    let sender =
+        is_sent.then(|| Sender::of_datagrams(&domain, DEPTH)).transpose().map_err(other)?;
     let sends_number = sender.as_ref().map_or(0, |(sender, _)| sender.number());
     // It lends what may still be locked, so it comes last.
     let writing = match service {

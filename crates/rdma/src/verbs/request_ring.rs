@@ -17,8 +17,8 @@ use laneway_sync::prim::AtomicU64;
 use laneway_sync::prim::Ordering::{Acquire, Relaxed, Release};
 use laneway_sync::slot::{self, Control, Taken};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 pub use crate::remote::Bounds;
 

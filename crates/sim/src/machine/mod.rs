@@ -114,11 +114,7 @@ enum Doing {
     /// So many requests of a connection.
     Turn(u32, u32),
     /// The next so many bytes of a connection's transfer, which were its turn in that line.
-    Slice {
-        connection: u32,
-        bytes: u32,
-        urgent: bool,
-    },
+    Slice { connection: u32, bytes: u32, urgent: bool },
 }
 
 #[derive(Debug, Default)]

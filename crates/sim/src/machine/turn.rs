@@ -160,7 +160,9 @@ impl Run<'_> {
         }
         match self.machine.central {
             None => {}
-            Some(Central::Preempt { .. } | Central::Reserve) => return self.next_dispatched(worker),
+            Some(Central::Preempt { .. } | Central::Reserve) => {
+                return self.next_dispatched(worker);
+            }
             Some(Central::Share { quantum, cost }) => {
                 return self.next_shared(worker, quantum, cost);
             }

@@ -32,9 +32,8 @@ pub(super) fn count(path: &Path, items: &Items<'_>, window: usize) -> Result<[Co
     let mut counter = Counter::new(ring, "shm", window.min(most).max(1));
     let put = counter.each(items, false).map_err(told)?;
     let get = counter.each(items, true).map_err(told)?;
-    Ok([("GET", get), ("PUT", put)].map(|(operation, tallies)| {
-        tallies.counted((NAME, operation), items.value_bytes, window)
-    }))
+    Ok([("GET", get), ("PUT", put)]
+        .map(|(operation, tallies)| tallies.counted((NAME, operation), items.value_bytes, window)))
 }
 
 /// What both kinds of memory have beside the contract.

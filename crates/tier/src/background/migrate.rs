@@ -19,6 +19,7 @@
 //! quarters of it: to append that again gains nothing.
 
 use crate::background::clock::Step;
+use crate::background::futile::Barren;
 use crate::background::moving::{Moving, lines_of};
 use crate::index::Home;
 use crate::log::append::{Draft, deletion};
@@ -30,7 +31,7 @@ use crate::media::flushes::Medium;
 use crate::ssd::pointer::Extent;
 use crate::ssd::tables::{NAMED_RECORD_BYTES, TABLE_ALIGN, Table, key_of, life_of_table};
 use crate::stats::Counters;
-use crate::store::{Barren, Maintenance, Shared};
+use crate::store::{Maintenance, Shared};
 use crate::types::{BLOCK_BYTES, Error, ItemMeta, MigrateBy, Position, Result, doing};
 use std::sync::atomic::Ordering::Relaxed;
 

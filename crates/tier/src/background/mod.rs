@@ -6,6 +6,7 @@ pub(crate) mod compact;
 pub(crate) mod compaction;
 pub(crate) mod condense;
 pub(crate) mod evict;
+pub(crate) mod futile;
 pub(crate) mod migrate;
 pub(crate) mod moving;
 pub(crate) mod pace;

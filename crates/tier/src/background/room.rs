@@ -7,13 +7,14 @@
 //! So what is appended piece by piece is counted with that, and the rest is appended at once
 //! ([`crate::background::again`]).
 
+use crate::background::futile::Vain;
 use crate::background::moving::{Moving, lines_of};
 use crate::log::append::Draft;
 use crate::log::record::{Kind, bytes_of};
 use crate::media::disk::Barrier;
 use crate::ssd::tables::{DROPPED_RECORD_BYTES, NAMED_RECORD_BYTES};
 use crate::stats::Counters;
-use crate::store::{Maintenance, RESERVE_PUT, Shared, Vain, Writer};
+use crate::store::{Maintenance, RESERVE_PUT, Shared, Writer};
 use crate::types::{BLOCK_BYTES, Error, ItemMeta, LINE_BYTES, Result};
 use std::iter::repeat_n;
 use std::sync::atomic::Ordering::Relaxed;

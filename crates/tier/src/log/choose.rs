@@ -1,10 +1,11 @@
 //! Chooses the segment of the log that migration empties next: the one with the lowest weight
 //! (SplitKV, hotness-aware migration), or the oldest.
 
+use crate::background::futile::Barren;
 use crate::index::Home;
 use crate::log::Slot;
 use crate::ssd::tables::{DROPPED_RECORD_BYTES, NAMED_RECORD_BYTES};
-use crate::store::{Barren, Heat, Maintenance, Shared};
+use crate::store::{Heat, Maintenance, Shared};
 use crate::types::MigrateBy;
 
 /// The weight of records that cannot go to a sort table.

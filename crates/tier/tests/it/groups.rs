@@ -141,9 +141,8 @@ fn blocks_that_one_of_many_small_writes_replaced_are_free_behind_their_group() {
 fn blocks_of_what_was_deleted_in_no_group_yet_are_free_for_a_value_that_needs_them() {
     for kind in KINDS {
         let (tier, _) = machine(kind).open(at_interval()).unwrap();
-        let is_refused = |number: &u64| {
-            tier.put(&key(*number), &value(*number, 3000), meta(*number)).is_err()
-        };
+        let is_refused =
+            |number: &u64| tier.put(&key(*number), &value(*number, 3000), meta(*number)).is_err();
         let held = (0..).find(is_refused).expect("an SSD has an end");
         tier.commit().unwrap();
         assert!(tier.delete(&key(0)).unwrap(), "{kind:?}");

@@ -138,7 +138,8 @@ impl Flags {
         if epoch_requests < 1_000 {
             return Err(format!("--epoch-requests {epoch_requests}: must be at least 1000"));
         }
-        within("workers", workers, 3..=64).map_err(|why| why + "; fewer have no roles to change")?;
+        within("workers", workers, 3..=64)
+            .map_err(|why| why + "; fewer have no roles to change")?;
         within("keys", keys, 1_000..=1_000_000).map(|()| self)
     }
 
