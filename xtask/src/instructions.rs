@@ -243,10 +243,9 @@ fn per_request<const N: usize>(
     let counts = if words[0] == SCRAPE { SCRAPES } else { REQUESTS };
     for (total, requests) in totals.iter_mut().zip(counts) {
         let mut valgrind = Command::new("valgrind");
-        if words[0] == SCRAPE {
-            // The allocator empties its bins for short pieces by locked instructions.
-            valgrind.env("GLIBC_TUNABLES", "glibc.malloc.mxfast=0");
-        }
+        // The allocator empties its bins for short pieces now and then, by locked instructions
+        // among others: that is as what was freed long before has left them, and no request's.
+        valgrind.env("GLIBC_TUNABLES", "glibc.malloc.mxfast=0");
         valgrind.args(tool).arg(program);
         valgrind.arg(words[0]).arg(requests.to_string()).args(&words[1..]);
         let (status, told) = process::capture(&mut valgrind)?;

@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 /// Capabilities, with their numbers in the kernel's mask.
 type Needed = &'static [(&'static str, u32)];
 
-/// What loading and attaching need.
+/// Loading and attaching the lane's programs need these.
 pub(crate) const LANE: Needed = &[("CAP_BPF", 39), ("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38)];
 
 /// What AF_XDP sockets need as well.

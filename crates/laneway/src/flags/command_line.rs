@@ -18,7 +18,7 @@ pub struct Word {
     pub value: Option<OsString>,
 }
 
-/// What the command line asked for.
+/// A command line asks for one of these.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
     /// Run with these flags.
